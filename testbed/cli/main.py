@@ -1,0 +1,67 @@
+"""The `testbed` command: finds the verb's module when it is asked for, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from testbed import __version__
+from testbed.cli.findings import print_findings
+from testbed.errors import ExitCode, InvalidInput, TestbedError
+
+VERBS = ("topologies", "validate", "show", "paths", "generate", "convert", "draw", "schema")
+
+
+class _Failure(click.ClickException):
+    """One of our errors, on its way to the terminal."""
+
+    def __init__(self, problem: TestbedError) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+        self.exit_code = int(problem.exit_code)
+
+    def show(self, file: Any = None) -> None:  # noqa: ARG002 - click's signature; words for people go to stderr
+        if isinstance(self.problem, InvalidInput):
+            print_findings(self.problem.file, self.problem.findings)
+        click.echo(f"Error: {self.problem.message}", err=True)
+        if self.problem.hint:
+            click.echo(f"  {self.problem.hint}", err=True)
+
+
+class _Verbs(click.Group):
+    """Imports a verb's module only when that verb is used, so that `--help` and small commands start fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        command = import_module(f"testbed.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)  # noqa: S101 - every verb's module has one
+        return command
+
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TestbedError as problem:
+            raise _Failure(problem) from problem
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(ExitCode.INTERRUPTED)
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="testbed")
+def main() -> None:
+    """A network-emulation testbed for decentralized learning.
+
+    \b
+    Example:
+      testbed validate topologies/wan256.xml
+      testbed show topologies/wan256.xml
+    """

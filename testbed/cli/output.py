@@ -1,0 +1,67 @@
+"""Prints data: one table, one JSON value or CSV, to stdout alone."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import click
+
+Cell = str | int | float | bool | None
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def format_option(function: _Function) -> _Function:
+    """`--format table|json|csv`, passed on as a `Format` called `output_format`."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(list(Format)),
+        default=Format.TABLE,
+        show_default=True,
+        callback=lambda _context, _parameter, value: Format(value),
+        help="How to print the data.",
+    )(function)
+
+
+def print_json(value: object) -> None:
+    """One JSON value; a number that JSON cannot hold is a bug of the caller's."""
+    json.dump(value, sys.stdout, ensure_ascii=False, allow_nan=False, indent=2)
+    sys.stdout.write("\n")
+
+
+def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: str = "") -> None:
+    """A table for people; numbers are right-aligned."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = [list(row) for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    for index, column in enumerate(columns):
+        numeric = bool(shown) and all(isinstance(row[index], int | float) for row in shown)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in shown:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:
+        # A pipe has no width of its own: a table in a file or under `grep` must not be folded at 80 columns.
+        console.width = 10_000
+        table.box = box.SIMPLE_HEAD
+    console.print(table, soft_wrap=not console.is_terminal)

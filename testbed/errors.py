@@ -1,0 +1,112 @@
+"""What can go wrong, as values: findings about an input, and exceptions that know their exit code.
+
+Takes nothing, gives types, touches nothing.
+
+    TestbedError                1  a bug of ours
+    ├── UsageProblem            2  the command line asks for something that is not there
+    └── InvalidInput            3  a topology with errors; carries its findings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+
+class ExitCode(IntEnum):
+    """What every command's exit status means."""
+
+    OK = 0
+    BUG = 1
+    USAGE = 2
+    INVALID_INPUT = 3
+    INTERRUPTED = 130
+
+
+class Severity(StrEnum):
+    """How much a finding matters to whoever wants to run the file."""
+
+    ERROR = "error"
+    """The file cannot be used as it stands."""
+    WARNING = "warning"
+    """It can be used; check this before trusting the results."""
+    NOTE = "note"
+    """Our meaning is clear; another tool that reads the same file would do something else."""
+
+
+class Where(NamedTuple):
+    """A place in a file, counted from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to know about an input: where, what is wrong, how to put it right."""
+
+    severity: Severity
+    code: str
+    message: str
+    hint: str = ""
+    where: Where = Where(1, 1)
+
+
+def error(code: str, message: str, hint: str = "", where: Where | None = None) -> Finding:
+    return Finding(Severity.ERROR, code, message, hint, where or Where(1, 1))
+
+
+def warning(code: str, message: str, hint: str = "", where: Where | None = None) -> Finding:
+    return Finding(Severity.WARNING, code, message, hint, where or Where(1, 1))
+
+
+def note(code: str, message: str, hint: str = "", where: Where | None = None) -> Finding:
+    return Finding(Severity.NOTE, code, message, hint, where or Where(1, 1))
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    return any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint that names the closest known word, or all of them when none is close and they are few."""
+    choices = sorted(set(known))
+    close = get_close_matches(word, choices[:2000], n=1, cutoff=0.6)
+    if close:
+        return f"did you mean `{close[0]}`?"
+    if choices and len(choices) <= 16:
+        return "known here: " + ", ".join(choices)
+    return ""
+
+
+class TestbedError(Exception):
+    """Base of everything this package raises on purpose; `exit_code` is what a command ends with."""
+
+    __test__ = False  # the name starts with "Test"; pytest would try to collect it
+    exit_code: ExitCode = ExitCode.BUG
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageProblem(TestbedError):
+    """The command line names a file, node or option that does not exist."""
+
+    exit_code = ExitCode.USAGE
+
+
+class InvalidInput(TestbedError):
+    """An input file has errors; all of them are in `findings`."""
+
+    exit_code = ExitCode.INVALID_INPUT
+
+    def __init__(self, file: str, findings: Sequence[Finding]) -> None:
+        errors = sum(finding.severity is Severity.ERROR for finding in findings)
+        super().__init__(f"{file}: {errors} error{'s' if errors != 1 else ''}")
+        self.file = file
+        self.findings = tuple(findings)

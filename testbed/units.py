@@ -1,0 +1,191 @@
+"""Parse and print every quantity of the project: latency, rate, loss, duration, size.
+
+Takes text, gives numbers in the unit that the function's name says, and back; touches nothing.
+Printing and parsing again gives the same number, bit for bit. Units are always explicit: a bare
+number is an error here (the XML reader adds the units that Kollaps' language leaves out).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from functools import lru_cache
+
+UNLIMITED = math.inf
+"""The rate of a link that nothing throttles."""
+
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)([A-Za-zµ%/]*)")
+_SIGNED = re.compile(r"-[0-9.]")
+_LONGEST_TEXT = 40
+
+_MILLISECONDS = {"us": Decimal("0.001"), "µs": Decimal("0.001"), "ms": Decimal(1), "s": Decimal(1000)}
+_SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "min": Decimal(60), "h": Decimal(3600)}
+_BITS_PER_SECOND = {
+    "bps": Decimal(1),
+    "kbps": Decimal(10**3),
+    "Kbps": Decimal(10**3),
+    "Mbps": Decimal(10**6),
+    "Gbps": Decimal(10**9),
+    "Tbps": Decimal(10**12),
+}
+_BYTES = {
+    "B": Decimal(1),
+    "kB": Decimal(10**3),
+    "KB": Decimal(10**3),
+    "MB": Decimal(10**6),
+    "GB": Decimal(10**9),
+    "KiB": Decimal(2**10),
+    "MiB": Decimal(2**20),
+    "GiB": Decimal(2**30),
+}
+
+MAX_LATENCY_MS = 3_600_000.0
+MAX_DURATION_S = 10.0 * 365 * 24 * 3600
+MAX_RATE_BPS = 10**15
+MAX_SIZE_BYTES = 2**50
+
+
+class UnitError(ValueError):
+    """A quantity that cannot be read; says what was expected."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def shown(text: str) -> str:
+    """The text as an error message quotes it: bounded and without control characters."""
+    cut = text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+    return "`" + "".join(char if char.isprintable() else "�" for char in cut) + "`"
+
+
+def _scaled(text: str, units: dict[str, Decimal], what: str, example: str) -> Decimal:
+    hint = f"write a number and a unit, such as {example}; units: {', '.join(units)}"
+    if len(text) > _LONGEST_TEXT:
+        raise UnitError(f"{shown(text)} is too long for {what}", hint)
+    if _SIGNED.match(text):
+        raise UnitError(f"{what} must not be negative: {shown(text)}", hint)
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise UnitError(f"{shown(text)} is not {what}", hint)
+    number, unit = match.groups()
+    if not unit:
+        raise UnitError(f"{shown(text)} has no unit", hint)
+    if unit not in units:
+        close = next((known for known in units if known.lower() == unit.lower()), None)
+        better = f"did you mean `{number}{close}`? (units: {', '.join(units)})" if close else hint
+        raise UnitError(f"{shown(text)} is not {what}: unknown unit {shown(unit)}", better)
+    return Decimal(number) * units[unit]
+
+
+def _bounded(value: Decimal, limit: float, text: str, most: str) -> float:
+    if value > Decimal(limit):
+        raise UnitError(f"{shown(text)} is out of range", f"the most is {most}")
+    return float(value)
+
+
+def _whole(value: Decimal, limit: int, text: str, unit: str) -> int:
+    if value > limit:
+        raise UnitError(f"{shown(text)} is out of range", f"the most is {limit} {unit}")
+    if value != value.to_integral_value():
+        raise UnitError(f"{shown(text)} is not a whole number of {unit}", f"round it to a whole number of {unit}")
+    return int(value)
+
+
+@lru_cache(maxsize=4096)
+def parse_latency_ms(text: str) -> float:
+    """`5ms`, `0.2s`, `150us` → milliseconds."""
+    return _bounded(_scaled(text, _MILLISECONDS, "a latency", "5ms"), MAX_LATENCY_MS, text, "1h, that is 3600s")
+
+
+@lru_cache(maxsize=4096)
+def parse_duration_s(text: str) -> float:
+    """`30s`, `500ms`, `2m`, `1h` → seconds."""
+    return _bounded(_scaled(text, _SECONDS, "a duration", "30s"), MAX_DURATION_S, text, "ten years")
+
+
+@lru_cache(maxsize=4096)
+def parse_rate_bps(text: str) -> float:
+    """`10Mbps`, `1.5Gbps`, `256kbps` (decimal) or `unlimited` → bits per second, a whole number or infinity."""
+    if text == "unlimited":
+        return UNLIMITED
+    rate = _whole(_scaled(text, _BITS_PER_SECOND, "a rate", "10Mbps"), MAX_RATE_BPS, text, "bits per second")
+    if rate == 0:
+        raise UnitError(
+            f"a rate must be more than 0: {shown(text)}",
+            "to cut a link, use an event with `state: down`; a link that nothing throttles is `unlimited`",
+        )
+    return float(rate)
+
+
+@lru_cache(maxsize=4096)
+def parse_background_bps(text: str) -> float:
+    """Other people's traffic: a rate that may be 0 and must be finite."""
+    if text == "unlimited":
+        raise UnitError("background traffic cannot be unlimited", "write a rate, such as 200Mbps")
+    return float(_whole(_scaled(text, _BITS_PER_SECOND, "a rate", "10Mbps"), MAX_RATE_BPS, text, "bits per second"))
+
+
+@lru_cache(maxsize=4096)
+def parse_loss(text: str) -> float:
+    """`1%` or `0.01` → a fraction between 0 and 1."""
+    hint = "write a percentage such as 1%, or a fraction between 0 and 1 such as 0.01"
+    if _SIGNED.match(text):
+        raise UnitError(f"a loss must not be negative: {shown(text)}", hint)
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
+    if match is None or match[2] not in ("", "%"):
+        raise UnitError(f"{shown(text)} is not a loss", hint)
+    fraction = Decimal(match[1]) / (100 if match[2] else 1)
+    if fraction > 1:
+        better = hint if match[2] else f"did you mean {match[1]}%? " + hint
+        raise UnitError(f"a loss lies between 0 and 1 (0% and 100%): {shown(text)}", better)
+    return float(fraction)
+
+
+@lru_cache(maxsize=4096)
+def parse_size_bytes(text: str) -> int:
+    """`512MB`, `64KiB`, `1500B` → bytes."""
+    return _whole(_scaled(text, _BYTES, "a size", "512MB"), MAX_SIZE_BYTES, text, "bytes")
+
+
+def _plain(value: float) -> str:
+    """The shortest decimal that reads back as the same float, without an exponent."""
+    text = format(Decimal(repr(value)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_latency(latency_ms: float) -> str:
+    return f"{_plain(latency_ms)}ms"
+
+
+def format_duration(duration_s: float) -> str:
+    return f"{_plain(duration_s)}s"
+
+
+def format_rate(rate_bps: float) -> str:
+    """In the largest unit that needs at most three decimals."""
+    if rate_bps == UNLIMITED:
+        return "unlimited"
+    for unit in ("Gbps", "Mbps", "kbps"):
+        value = Decimal(int(rate_bps)) / _BITS_PER_SECOND[unit]
+        if value >= 1 and value == round(value, 3):
+            return f"{_plain(float(value))}{unit}"
+    return f"{int(rate_bps)}bps"
+
+
+def format_loss(loss: float) -> str:
+    """A percentage where that reads back as the same number, else the fraction."""
+    percentage = _plain(float(Decimal(repr(loss)) * 100)) + "%"
+    try:
+        return percentage if parse_loss(percentage) == loss else _plain(loss)
+    except UnitError:
+        return _plain(loss)
+
+
+def format_size(size_bytes: int) -> str:
+    for unit in ("GiB", "GB", "MiB", "MB", "KiB", "kB"):
+        if size_bytes and size_bytes % int(_BYTES[unit]) == 0:
+            return f"{size_bytes // int(_BYTES[unit])}{unit}"
+    return f"{size_bytes}B"
