@@ -44,6 +44,9 @@ class Where(NamedTuple):
     column: int
 
 
+START = Where(1, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing to know about an input: where, what is wrong, how to put it right."""
@@ -52,19 +55,19 @@ class Finding:
     code: str
     message: str
     hint: str = ""
-    where: Where = Where(1, 1)
+    where: Where = START
 
 
 def error(code: str, message: str, hint: str = "", where: Where | None = None) -> Finding:
-    return Finding(Severity.ERROR, code, message, hint, where or Where(1, 1))
+    return Finding(Severity.ERROR, code, message, hint, where or START)
 
 
 def warning(code: str, message: str, hint: str = "", where: Where | None = None) -> Finding:
-    return Finding(Severity.WARNING, code, message, hint, where or Where(1, 1))
+    return Finding(Severity.WARNING, code, message, hint, where or START)
 
 
 def note(code: str, message: str, hint: str = "", where: Where | None = None) -> Finding:
-    return Finding(Severity.NOTE, code, message, hint, where or Where(1, 1))
+    return Finding(Severity.NOTE, code, message, hint, where or START)
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

@@ -15,9 +15,11 @@ from functools import lru_cache
 UNLIMITED = math.inf
 """The rate of a link that nothing throttles."""
 
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)([A-Za-zµ%/]*)")
+_QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})([A-Za-zµ%/]*)")
 _SIGNED = re.compile(r"-[0-9.]")
 _LONGEST_TEXT = 40
+_DECIMALS = 12
+"""Finer than any clock here, and coarse enough that every value can be printed in full and read back."""
 
 _MILLISECONDS = {"us": Decimal("0.001"), "µs": Decimal("0.001"), "ms": Decimal(1), "s": Decimal(1000)}
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "min": Decimal(60), "h": Decimal(3600)}
@@ -83,7 +85,7 @@ def _scaled(text: str, units: dict[str, Decimal], what: str, example: str) -> De
 def _bounded(value: Decimal, limit: float, text: str, most: str) -> float:
     if value > Decimal(limit):
         raise UnitError(f"{shown(text)} is out of range", f"the most is {most}")
-    return float(value)
+    return float(round(value, _DECIMALS))
 
 
 def _whole(value: Decimal, limit: int, text: str, unit: str) -> int:
@@ -141,7 +143,7 @@ def parse_loss(text: str) -> float:
     if fraction > 1:
         better = hint if match[2] else f"did you mean {match[1]}%? " + hint
         raise UnitError(f"a loss lies between 0 and 1 (0% and 100%): {shown(text)}", better)
-    return float(fraction)
+    return float(round(fraction, _DECIMALS))
 
 
 @lru_cache(maxsize=4096)
@@ -150,18 +152,18 @@ def parse_size_bytes(text: str) -> int:
     return _whole(_scaled(text, _BYTES, "a size", "512MB"), MAX_SIZE_BYTES, text, "bytes")
 
 
-def _plain(value: float) -> str:
+def format_number(value: float) -> str:
     """The shortest decimal that reads back as the same float, without an exponent."""
     text = format(Decimal(repr(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def format_latency(latency_ms: float) -> str:
-    return f"{_plain(latency_ms)}ms"
+    return f"{format_number(latency_ms)}ms"
 
 
 def format_duration(duration_s: float) -> str:
-    return f"{_plain(duration_s)}s"
+    return f"{format_number(duration_s)}s"
 
 
 def format_rate(rate_bps: float) -> str:
@@ -171,17 +173,17 @@ def format_rate(rate_bps: float) -> str:
     for unit in ("Gbps", "Mbps", "kbps"):
         value = Decimal(int(rate_bps)) / _BITS_PER_SECOND[unit]
         if value >= 1 and value == round(value, 3):
-            return f"{_plain(float(value))}{unit}"
+            return f"{format_number(float(value))}{unit}"
     return f"{int(rate_bps)}bps"
 
 
 def format_loss(loss: float) -> str:
     """A percentage where that reads back as the same number, else the fraction."""
-    percentage = _plain(float(Decimal(repr(loss)) * 100)) + "%"
+    percentage = format_number(float(Decimal(repr(loss)) * 100)) + "%"
     try:
-        return percentage if parse_loss(percentage) == loss else _plain(loss)
+        return percentage if parse_loss(percentage) == loss else format_number(loss)
     except UnitError:
-        return _plain(loss)
+        return format_number(loss)
 
 
 def format_size(size_bytes: int) -> str:

@@ -1,4 +1,4 @@
-"""Prints findings the way compilers do: `file:line:column: severity: what is wrong (code)`, then how to put it right."""
+"""Prints findings the way compilers do: `file:line:column: severity: what is wrong (code)`, then what to do."""
 
 from __future__ import annotations
 

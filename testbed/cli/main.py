@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import Any
 
@@ -15,20 +14,13 @@ from testbed.errors import ExitCode, InvalidInput, TestbedError
 VERBS = ("topologies", "validate", "show", "paths", "generate", "convert", "draw", "schema")
 
 
-class _Failure(click.ClickException):
-    """One of our errors, on its way to the terminal."""
-
-    def __init__(self, problem: TestbedError) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-        self.exit_code = int(problem.exit_code)
-
-    def show(self, file: Any = None) -> None:  # noqa: ARG002 - click's signature; words for people go to stderr
-        if isinstance(self.problem, InvalidInput):
-            print_findings(self.problem.file, self.problem.findings)
-        click.echo(f"Error: {self.problem.message}", err=True)
-        if self.problem.hint:
-            click.echo(f"  {self.problem.hint}", err=True)
+def _show(problem: TestbedError) -> None:
+    """Words for people go to stderr."""
+    if isinstance(problem, InvalidInput):
+        print_findings(problem.file, problem.findings)
+    click.echo(f"Error: {problem.message}", err=True)
+    if problem.hint:
+        click.echo(f"  {problem.hint}", err=True)
 
 
 class _Verbs(click.Group):
@@ -44,15 +36,15 @@ class _Verbs(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101 - every verb's module has one
         return command
 
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except TestbedError as problem:
-            raise _Failure(problem) from problem
+            _show(problem)
+            ctx.exit(problem.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
-            sys.exit(ExitCode.INTERRUPTED)
+            ctx.exit(ExitCode.INTERRUPTED)
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

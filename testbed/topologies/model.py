@@ -28,8 +28,8 @@ DEFAULT_MAX_AGE = 2
 
 MAX_NODES = 100_000
 MAX_DIRECTED_LINKS = 2_000_000
-MAX_OCCURRENCES = 10_000
-"""How often a repeated event may happen."""
+MAX_OCCURRENCES = 100_000
+"""How often the repeated events of a file may happen in all."""
 
 
 class Routing(StrEnum):
@@ -72,6 +72,9 @@ class LinkChange:
     loss: float | None = None
     queue: QueueLimit | None = None
     background_bps: float | None = None
+
+
+UNCHANGED = LinkChange()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ class LinkEvent:
     when: When
     origin: str
     dest: str
-    change: LinkChange = LinkChange()
+    change: LinkChange = UNCHANGED
     up: bool | None = None
     for_s: float | None = None
     where: Where | None = field(default=None, compare=False, repr=False)
@@ -240,8 +243,9 @@ class Topology:
         expanded: list[Node] = []
         for service in self.services:
             if not service.supervisor:
+                first = len(expanded)
                 expanded.extend(
-                    Node(len(expanded) + replica, f"{service.name}.{replica}", service, replica)
+                    Node(first + replica, f"{service.name}.{replica}", service, replica)
                     for replica in range(service.replicas)
                 )
         return tuple(expanded)
@@ -253,11 +257,8 @@ class Topology:
 
     @cached_property
     def _ranks_by_service(self) -> dict[str, range]:
-        ranges: dict[str, range] = {}
-        for node in self.nodes:
-            first = ranges.get(node.service.name, range(node.rank, node.rank)).start
-            ranges[node.service.name] = range(first, node.rank + 1)
-        return ranges
+        first = (node for node in self.nodes if node.replica == 0)
+        return {node.service.name: range(node.rank, node.rank + node.service.replicas) for node in first}
 
     def select(self, selector: str) -> range | tuple[int, ...]:
         """The ranks that a selector names, ascending; none when it matches nothing."""

@@ -1,0 +1,35 @@
+"""`testbed convert`: XML ⇄ YAML without loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from testbed.cli.findings import print_findings
+from testbed.cli.output_file import write_atomically
+from testbed.cli.topology_file import open_topology, topology_argument
+from testbed.errors import UsageProblem
+from testbed.topologies.source import form_of
+from testbed.topologies.write import write_text
+
+
+@click.command("convert")
+@topology_argument
+@click.option(
+    "-o", "--output", "output", required=True, type=click.Path(path_type=Path), help="Where to: .xml or .yaml."
+)
+def command(file: str, output: Path) -> None:
+    """Rewrite the topology FILE in the other form; both load as the same model.
+
+    \b
+    Example:
+      testbed convert topologies/wan16.xml -o wan16.yaml
+    """
+    form = form_of(output)
+    if form is None:
+        raise UsageProblem(f"{output}: neither XML nor YAML by its name", "name it .xml, .yaml or .yml")
+    opened = open_topology(file)
+    print_findings(opened.shown, opened.findings)
+    write_atomically(output, write_text(opened.topology, form))
+    click.echo(f"wrote {output}", err=True)

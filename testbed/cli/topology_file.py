@@ -1,0 +1,46 @@
+"""The FILE argument of every command that reads a topology: finds the file, loads it, tells what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from testbed.errors import Finding
+from testbed.topologies.library import find_bundled
+from testbed.topologies.load import Loaded, load
+from testbed.topologies.model import Topology
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def topology_argument(function: _Function) -> _Function:
+    """FILE, passed on as `file`."""
+    return click.argument("file", type=str)(function)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A topology without errors."""
+
+    topology: Topology
+    findings: tuple[Finding, ...]
+    shown: str
+
+
+def load_named(file: str) -> Loaded:
+    """The file as given, else the bundled one of that name; says on stderr when it is a bundled one."""
+    bundled = None if Path(file).exists() else find_bundled(file)
+    if bundled is None:
+        return load(file)
+    click.echo(f"using the bundled topology {bundled}", err=True)
+    return load(bundled)
+
+
+def open_topology(file: str) -> Opened:
+    """A topology to work with; raises InvalidInput when it has errors."""
+    loaded = load_named(file)
+    return Opened(loaded.require(), loaded.findings, loaded.file)

@@ -1,0 +1,117 @@
+"""Marked values → typed entries of the language, and a finding for everything that does not fit. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from testbed.errors import Finding, Severity, Where, did_you_mean, error
+from testbed.topologies.language import Entry, Problem, Properties, check_name
+from testbed.topologies.marked import MarkedList, MarkedMap, Value
+from testbed.topologies.source import Source
+from testbed.units import shown
+
+_Entry = TypeVar("_Entry", bound=Entry)
+_SHAPES = {"model_type": "a mapping", "dict_type": "a mapping", "tuple_type": "a list"}
+_QUOTED = re.compile(r"'([^']*)'")
+
+
+class Report:
+    """Collects the findings of one file."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.findings: list[Finding] = []
+
+    def where(self, at: int) -> Where:
+        return self.source.where(at)
+
+    def error(self, code: str, message: str, hint: str, at: int) -> None:
+        self.findings.append(error(code, message, hint, self.where(at)))
+
+    def add(self, severity: Severity, code: str, message: str, hint: str, at: int) -> None:
+        self.findings.append(Finding(severity, code, message, hint, self.where(at)))
+
+    def name(self, name: str, at: int) -> bool:
+        """Whether the name may be given to a service or bridge; a finding if not."""
+        try:
+            check_name(name)
+        except Problem as problem:
+            self.error(problem.code, problem.message, problem.hint, at)
+            return False
+        return True
+
+    def entry(self, kind: type[_Entry], value: Value, at: int, label: str) -> _Entry | None:
+        """The value as an entry of the language, or None and findings at the exact places."""
+        if not isinstance(value, MarkedMap):
+            self.error("bad-shape", f"{label} is a mapping of keys to values", "", at)
+            return None
+        complete = self._without_blanks(value)
+        try:
+            entry = kind.model_validate(complete)
+        except ValidationError as problems:
+            for problem in problems.errors(include_url=False):
+                self._explain(kind, value, label, problem)
+            return None
+        return entry if len(complete) == len(value) else None
+
+    def _without_blanks(self, entry: MarkedMap) -> dict[str, Value | dict[str, Any]]:
+        """A key with nothing behind it is a mistake, not a way of leaving the key out."""
+        kept: dict[str, Value | dict[str, Any]] = {}
+        for key, value in entry.items():
+            if value is None:
+                self.error(
+                    "empty-value",
+                    f"{entry.spelled(key)} has no value",
+                    "give one, or remove the key",
+                    entry.place(key)[1],
+                )
+            else:
+                kept[key] = self._without_blanks(value) if isinstance(value, MarkedMap) else value
+        return kept
+
+    def _explain(self, kind: type[Entry], entry: MarkedMap, label: str, problem: Any) -> None:
+        location: tuple[str | int, ...] = problem["loc"]
+        holder, word, at = _find(entry, location)
+        what = problem["type"]
+        prefix = f"{word}: " if word else ""
+        if what == "missing" and isinstance(location[-1], str):
+            name = holder.spelled(location[-1]) if isinstance(holder, MarkedMap) else location[-1]
+            self.error("missing", f"{label} needs `{name}`", f"add `{name}`", at)
+        elif what == "missing" or what == "too_long":
+            self.error("bad-shape", f"{prefix}exactly two ends are expected", "write [one end, other end]", at)
+        elif what == "extra_forbidden":
+            model: type[BaseModel] = kind if len(location) == 1 else Properties
+            key = str(location[-1])
+            known = [field.alias or name for name, field in model.model_fields.items()]
+            key_at = holder.place(key)[0] if isinstance(holder, MarkedMap) else at
+            self.error("unknown-key", f"{label} has no key {shown(key)}", did_you_mean(key, known), key_at)
+        elif what == "value_error":
+            refused: Problem = problem["ctx"]["error"]
+            self.error(refused.code, prefix + refused.message, refused.hint, at)
+        elif what in ("enum", "literal_error"):
+            known = _QUOTED.findall(problem["ctx"]["expected"])
+            given = str(problem["input"])
+            self.error("bad-value", f"{prefix}{shown(given)} is not known here", did_you_mean(given, known), at)
+        elif what in _SHAPES:
+            self.error("bad-shape", f"{prefix}{_SHAPES[what]} is expected here", "", at)
+        else:
+            self.error("bad-value", prefix + str(problem["msg"])[:1].lower() + str(problem["msg"])[1:], "", at)
+
+
+def _find(entry: MarkedMap, location: tuple[str | int, ...]) -> tuple[MarkedMap | MarkedList, str, int]:
+    """The innermost map or list that holds the place, the source's word for it, and its offset."""
+    holder: MarkedMap | MarkedList = entry
+    word, at = "", entry.at
+    for part in location:
+        value: Value = None
+        if isinstance(holder, MarkedMap) and isinstance(part, str) and part in holder:
+            word, at, value = holder.spelled(part), holder.place(part)[1], holder[part]
+        elif isinstance(holder, MarkedList) and isinstance(part, int) and part < len(holder):
+            at, value = holder.item_at[part], holder[part]
+        if not isinstance(value, MarkedMap | MarkedList):
+            break
+        holder = value
+    return holder, word, at

@@ -1,0 +1,139 @@
+"""Whether a topology's node events can happen at all: nobody leaves who is not there. Pure.
+
+Counts nodes per service over time: an event on a whole service, or on some of its nodes, moves that many nodes
+between absent, present and disconnected. Which nodes an event with a count picks is drawn later from the seed; the
+counts do not depend on it. An event with a count over several services is checked against their sum only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from testbed.errors import Where, error
+from testbed.topologies.entries import Report
+from testbed.topologies.model import UNDONE_BY, NodeAction, NodeEvent, Service, Topology
+from testbed.units import format_duration, shown
+
+_GOES = (NodeAction.LEAVE, NodeAction.CRASH)
+
+
+def replicas_needed(service: Service, events: Iterable[NodeEvent]) -> int:
+    """How many replicas the joins of a service need at once (with `reuse: false`, in all); at least 1."""
+    present = peak = joined = 0
+    for event in sorted(events, key=lambda event: event.when.at_s):
+        if event.targets != (service.name,):
+            continue
+        amount = event.count or service.replicas
+        if event.action is NodeAction.JOIN:
+            present += amount
+            joined += amount
+            peak = max(peak, present)
+        elif event.action in _GOES:
+            present -= amount
+    return max(1, peak if service.reuse else joined)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One occurrence of an event, for the nodes of one service."""
+
+    at_s: float
+    action: NodeAction
+    service: str
+    amount: int
+    where: Where | None
+
+
+@dataclass(slots=True)
+class _Tally:
+    """How many nodes of a service are in which state."""
+
+    replicas: int
+    reuse: bool
+    present: int
+    joined: int
+    disconnected: int = 0
+
+    def apply(self, step: _Step) -> tuple[str, str] | None:
+        """Take a step; the code and the sentence of what is wrong with it."""
+        verb = f"{step.amount} of {shown(step.service)} {step.action.value}"
+        if step.action is NodeAction.JOIN:
+            self.present += step.amount
+            self.joined += step.amount
+            if self.present > self.replicas or (not self.reuse and self.joined > self.replicas):
+                self.present = min(self.present, self.replicas)
+                return "event-count", f"{verb}, more than its {self.replicas} replicas"
+        elif step.action in _GOES:
+            self.present -= step.amount
+            if self.present < 0:
+                self.present = 0
+                return (
+                    ("event-count", f"{verb}, more than are there")
+                    if self.joined
+                    else ("leave-before-join", f"{verb} before they join")
+                )
+            self.disconnected = min(self.disconnected, self.present)
+        elif step.action is NodeAction.DISCONNECT:
+            self.disconnected += step.amount
+            if self.disconnected > self.present:
+                self.disconnected = self.present
+                return "event-count", f"{verb}, more than are connected"
+        elif step.action is NodeAction.RECONNECT:
+            self.disconnected -= step.amount
+            if self.disconnected < 0:
+                self.disconnected = 0
+                return "event-count", f"{verb}, more than are disconnected"
+        return None
+
+
+def check_events(topology: Topology, report: Report) -> None:
+    """Add a finding for the first event of each service that finds too few nodes."""
+    events = [event for event in topology.events if isinstance(event, NodeEvent)]
+    if not events:
+        return
+    absent = starting_absent(topology)
+    tallies: dict[str, _Tally] = {}
+    for service in topology.services:
+        present = service.replicas - sum(1 for rank in topology.select(service.name) if rank in absent)
+        tallies[service.name] = _Tally(service.replicas, service.reuse, present, present)
+    told: set[str] = set()
+    for step in sorted(_steps(topology, events), key=lambda step: step.at_s):
+        problem = tallies[step.service].apply(step)
+        if problem is not None and step.service not in told:
+            told.add(step.service)
+            code, message = problem
+            hint = "check `amount`s, `count`s and times of this service's events"
+            message = f"at {format_duration(step.at_s)}, {message}"
+            report.findings.append(error(code, message, hint, step.where))
+
+
+def starting_absent(topology: Topology) -> frozenset[int]:
+    """The ranks that are not there at the start: those whose first join, leave or crash is a join."""
+    absent: set[int] = set()
+    decided: set[int] = set()
+    events = [event for event in topology.events if isinstance(event, NodeEvent)]
+    for event in sorted(events, key=lambda event: event.when.at_s):
+        if event.action is NodeAction.JOIN or event.action in _GOES:
+            fresh = set(topology.select_all(event.targets)) - decided
+            decided |= fresh
+            if event.action is NodeAction.JOIN:
+                absent |= fresh
+    return frozenset(absent)
+
+
+def _steps(topology: Topology, events: Sequence[NodeEvent]) -> Iterator[_Step]:
+    """Every occurrence of every event whose effect on each service's count is known."""
+    for event in events:
+        per_service = Counter(topology.nodes[rank].service.name for rank in topology.select_all(event.targets))
+        if event.count is not None:
+            if len(per_service) > 1:
+                continue  # how many of which service is for the seed to say
+            per_service = Counter(dict.fromkeys(per_service, event.count))
+        undo = UNDONE_BY.get(event.action)
+        for time in event.when.times():
+            for service, amount in per_service.items():
+                yield _Step(time, event.action, service, amount, event.where)
+                if event.for_s is not None and undo is not None:
+                    yield _Step(time + event.for_s, undo, service, amount, event.where)

@@ -1,0 +1,345 @@
+"""The language: every key a topology may have, and what its text means.
+
+Pure. The classes below are the one description of the language: readers fill them, the JSON Schema is made from
+them. XML is mapped onto the same keys (`read_xml`), so that there is one meaning and one set of messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from testbed.topologies.model import (
+    DEFAULT_BOOT,
+    DEFAULT_IMAGE,
+    DEFAULT_MAX_AGE,
+    DEFAULT_NETWORK,
+    DEFAULT_POOL_PERIOD_S,
+    MAX_NODES,
+    NodeAction,
+    QueueLimit,
+    Routing,
+)
+from testbed.units import (
+    UnitError,
+    parse_background_bps,
+    parse_duration_s,
+    parse_latency_ms,
+    parse_loss,
+    parse_rate_bps,
+    parse_size_bytes,
+    shown,
+)
+
+
+class Problem(ValueError):
+    """A text that the language refuses, with the code of the finding it becomes."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+
+def _from_text(parse: Callable[[str], object]) -> BeforeValidator:
+    def convert(value: object) -> object:
+        if not isinstance(value, str):
+            raise Problem("bad-shape", "a simple value is expected here, not a list or mapping")
+        try:
+            return parse(value)
+        except UnitError as problem:
+            raise Problem("bad-value", problem.message, problem.hint) from problem
+
+    return BeforeValidator(convert)
+
+
+_WHOLE = re.compile(r"[0-9]{1,12}")
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,4})?")
+
+
+def parse_count(text: str) -> int:
+    """A whole number; a leading zero is refused, since YAML 1.1 reads it as octal and YAML 1.2 does not."""
+    if not _WHOLE.fullmatch(text):
+        raise Problem("bad-value", f"{shown(text)} is not a whole number", "write a number such as 4")
+    if len(text) > 1 and text[0] == "0":
+        raise Problem("yaml-trap", f"{shown(text)} is read differently by different readers", "drop the leading zero")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = parse_count(text)
+    if number < 1:
+        raise Problem("bad-value", f"this must be at least 1, not {number}", "write 1 or more")
+    return number
+
+
+def _replicas(text: str) -> int:
+    if text.startswith("-") and _WHOLE.fullmatch(text[1:]):
+        raise Problem("bad-value", f"replicas must be at least 1, not {text}", "write 1 or more")
+    number = _positive(text)
+    if number > MAX_NODES:
+        raise Problem("too-many-nodes", f"{number} replicas are too many", f"at most {MAX_NODES} nodes in all")
+    return number
+
+
+def _port(text: str) -> int:
+    number = parse_count(text)
+    if not 1 <= number <= 65535:
+        raise Problem("bad-value", f"{number} is not a port", "a port lies between 1 and 65535")
+    return number
+
+
+def _decimal(text: str) -> float:
+    if not _DECIMAL.fullmatch(text) or float(text) <= 0:
+        raise Problem("bad-value", f"{shown(text)} is not a number above 0", "write a number such as 0.5")
+    return float(text)
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        better = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text.lower(), text.lower())
+        hint = f"write `{better}`" if better in ("true", "false") else "write true or false"
+        raise Problem("bad-value", f"{shown(text)} is neither true nor false", hint)
+    return text == "true"
+
+
+def _queue(text: str) -> QueueLimit:
+    if text.endswith("B"):
+        size = parse_size_bytes(text)
+        if size == 0:
+            raise Problem("bad-value", "a queue of 0 bytes drops everything", "write a size such as 64KiB")
+        return QueueLimit(size_bytes=size)
+    try:
+        waiting = parse_latency_ms(text)
+    except UnitError as problem:
+        raise Problem(
+            "bad-value", f"{shown(text)} is not a queue length", "write a time such as 250ms, or a size such as 64KiB"
+        ) from problem
+    if waiting == 0:
+        raise Problem("bad-value", "a queue of 0ms drops everything", "write a time such as 250ms")
+    return QueueLimit(ms=waiting)
+
+
+_TRAILING_REPLICA = re.compile(r"\.[0-9]+\Z")
+_FORBIDDEN_IN_NAMES = "/\\*?[]~"
+MAX_NAME = 100
+
+
+def check_name(name: str) -> str:
+    """A name that is also safe as a file name and cannot be mistaken for a node or a pattern."""
+    hint = "use letters, digits, spaces and marks such as - _ . : in a name"
+    if not name or len(name) > MAX_NAME or len(name.encode()) > 200:
+        raise Problem("bad-name", f"a name has between 1 and {MAX_NAME} characters: {shown(name)}", hint)
+    bad = next((char for char in name if char in _FORBIDDEN_IN_NAMES or not char.isprintable()), None)
+    if bad is not None:
+        raise Problem("bad-name", f"the name {shown(name)} holds {shown(bad)}", hint)
+    if name != name.strip() or name[0] in ".-":
+        raise Problem("bad-name", f"a name must not begin with `.` or `-` nor be padded: {shown(name)}", hint)
+    if _TRAILING_REPLICA.search(name):
+        raise Problem(
+            "bad-name", f"{shown(name)} looks like replica {name.rsplit('.', 1)[1]} of a service", "drop the `.` number"
+        )
+    return name
+
+
+def _words(value: object) -> object:
+    """One text, or a list of texts."""
+    return [value] if isinstance(value, str) else value
+
+
+def _schema(*kinds: str, pattern: str | None = None, examples: list[object] | None = None) -> WithJsonSchema:
+    schema: dict[str, Any] = {"type": list(kinds) if len(kinds) > 1 else kinds[0]}
+    if pattern is not None:
+        schema["pattern"] = pattern
+    if examples is not None:
+        schema["examples"] = examples
+    return WithJsonSchema(schema)
+
+
+_NUMBER = r"^([0-9]+(\.[0-9]+)?|\.[0-9]+)"
+Latency = Annotated[
+    float, _from_text(parse_latency_ms), _schema("string", pattern=_NUMBER + "(us|µs|ms|s)$", examples=["5ms"])
+]
+Duration = Annotated[
+    float, _from_text(parse_duration_s), _schema("string", pattern=_NUMBER + "(ms|s|m|min|h)$", examples=["30s"])
+]
+Rate = Annotated[
+    float,
+    _from_text(parse_rate_bps),
+    _schema("string", pattern=_NUMBER + "[kKMGT]?bps$|^unlimited$", examples=["100Mbps", "unlimited"]),
+]
+Background = Annotated[
+    float, _from_text(parse_background_bps), _schema("string", pattern=_NUMBER + "[kKMGT]?bps$", examples=["200Mbps"])
+]
+Loss = Annotated[
+    float, _from_text(parse_loss), _schema("string", "number", pattern=_NUMBER + "%?$", examples=["1%", 0.01])
+]
+Queue = Annotated[
+    QueueLimit,
+    _from_text(_queue),
+    _schema("string", pattern=_NUMBER + "(us|µs|ms|s|B|kB|KB|MB|GB|KiB|MiB|GiB)$", examples=["250ms", "64KiB"]),
+]
+Size = Annotated[
+    int,
+    _from_text(parse_size_bytes),
+    _schema("string", pattern=_NUMBER + "(B|kB|KB|MB|GB|KiB|MiB|GiB)$", examples=["512MB"]),
+]
+Positive = Annotated[int, _from_text(_positive), WithJsonSchema({"type": "integer", "minimum": 1})]
+Replicas = Annotated[
+    int, _from_text(_replicas), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_NODES})
+]
+Port = Annotated[int, _from_text(_port), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 65535})]
+Factor = Annotated[float, _from_text(_decimal), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
+Flag = Annotated[bool, _from_text(_boolean), WithJsonSchema({"type": "boolean"})]
+Word = Annotated[str, _from_text(str), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+Image = Annotated[str, _from_text(str), Field(min_length=1)]
+Words = Annotated[tuple[Word, ...], BeforeValidator(_words), _schema("string", "array", examples=["site-a.*"])]
+Argument = Annotated[tuple[Word, ...], WithJsonSchema({"type": "array", "items": {"type": ["string", "number"]}})]
+Sides = Annotated[
+    Literal["true", "false", "from", "to", "both"], WithJsonSchema({"enum": [True, False, "from", "to", "both"]})
+]
+
+
+def _hyphenated(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
+
+
+class Entry(BaseModel):
+    """A mapping with fixed keys; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_hyphenated)
+
+
+class Properties(Entry):
+    """What a link, or one direction of it, is like."""
+
+    latency: Latency | None = Field(None, description="One-way delay.")
+    jitter: Latency | None = Field(None, description="Standard deviation of the delay; packets stay in order.")
+    loss: Loss | None = Field(None, description="Share of packets lost.")
+    rate: Rate | None = Field(None, description="Bandwidth, or `unlimited`.")
+    queue: Queue | None = Field(None, description="How much may wait before packets are dropped: a time or a size.")
+    background: Background | None = Field(None, description="Other people's traffic on the link.")
+
+
+class TwoWayProperties(Properties):
+    up: Rate | None = Field(None, description="Bandwidth from `from` to `to`.")
+    down: Rate | None = Field(None, description="Bandwidth from `to` to `from`.")
+
+
+class Defaults(TwoWayProperties):
+    """What links and services have unless they say otherwise."""
+
+    network: Word | None = Field(None, description="Kollaps: the container network of links.")
+    image: Image | None = Field(None, description="Container image of services.")
+    cpus: Factor | None = None
+    memory: Size | None = None
+    speed: Factor | None = None
+
+
+class ServiceEntry(Entry):
+    """A group of equal nodes."""
+
+    replicas: Replicas | None = Field(None, description="How many nodes; 1, or as many as the joins need.")
+    image: Image | None = Field(None, description=f"Container image; the default is {DEFAULT_IMAGE}.")
+    command: Argument = Field((), description="Arguments of the container's entry point.")
+    cpus: Factor | None = Field(None, description="CPU limit.")
+    memory: Size | None = Field(None, description="Memory limit.")
+    speed: Factor | None = Field(None, description="Compute speed: 0.25 takes four times as long for a step.")
+    supervisor: Flag = Field(False, description="Kollaps' dashboard: kept, but not a node.")
+    port: Port | None = Field(None, description="Kollaps: the dashboard's port.")
+    reuse: Flag = Field(True, description="Whether joins bring back nodes that left, or new ones.")
+    active_paths: tuple[Word, ...] = Field((), description="Kollaps: the only services this one is shaped towards.")
+
+
+class LinkEntry(TwoWayProperties):
+    """A link between two services or bridges."""
+
+    from_: Word = Field(description="A service, a bridge, or a selector of nodes.")
+    to: Word = Field(description="A service, a bridge, or a selector of nodes.")
+    one_way: Flag = Field(False, description="Only from `from` to `to`.")
+    back: Properties | None = Field(None, description="What differs in the direction from `to` to `from`.")
+    shared: Sides = Field("false", description="Replicas stand behind one link (on the side of `from`, `to`, or both).")
+    network: Word | None = Field(None, description="Kollaps: the container network.")
+
+
+class TimedEntry(Entry):
+    """When an event happens."""
+
+    at: Duration | None = Field(None, description="Once, this long after the start.")
+    every: Duration | None = Field(None, description="Again and again, with `from` and `until`.")
+    from_: Duration | None = None
+    until: Duration | None = None
+
+
+class NodeEventEntry(TimedEntry):
+    """Something happens to nodes."""
+
+    node: Words = Field(description="A service, a node such as `site-a.2`, a pattern such as `site-b.*`, or a list.")
+    do: NodeAction
+    count: Positive | None = Field(None, description="Only so many of them, chosen by the seed.")
+    rejoin: Duration | None = Field(None, description="After a crash or leave: join again this much later.")
+    for_: Duration | None = Field(None, description="After a pause or disconnect: undo it this much later.")
+
+
+class LinkEventEntry(TwoWayProperties, TimedEntry):
+    """A link changes, goes down or comes up."""
+
+    link: tuple[Word, Word] = Field(description="The two ends, as in `links`.")
+    state: Literal["up", "down"] | None = None
+    for_: Duration | None = Field(None, description="After `state: down`: up again this much later.")
+    one_way: Flag = Field(False, description="Only the direction from the first end to the second.")
+    network: Word | None = Field(None, description="Kollaps: the container network of a link that this event creates.")
+
+
+class BridgeEventEntry(TimedEntry):
+    """A bridge goes down or comes up, with all its links."""
+
+    bridge: Word
+    state: Literal["up", "down"]
+    for_: Duration | None = Field(None, description="After `state: down`: up again this much later.")
+
+
+class PartitionEventEntry(TimedEntry):
+    """Groups of nodes that cannot reach each other."""
+
+    partition: tuple[Words, ...] = Field(min_length=2)
+    for_: Duration | None = Field(None, description="How long; without it, to the end.")
+
+
+EVENT_ENTRIES: dict[str, type[TimedEntry]] = {
+    "node": NodeEventEntry,
+    "link": LinkEventEntry,
+    "bridge": BridgeEventEntry,
+    "partition": PartitionEventEntry,
+}
+
+
+class KollapsEntry(Entry):
+    """What only real Kollaps reads."""
+
+    boot: Image = Field(DEFAULT_BOOT, description="The bootstrapper's image.")
+    pool_period: Duration = Field(DEFAULT_POOL_PERIOD_S, description="How often bandwidth is shared out anew.")
+    max_age: Positive = Field(DEFAULT_MAX_AGE, description="After how many periods a flow is forgotten.")
+
+
+class Document(Entry):
+    """A topology."""
+
+    name: Word | None = Field(None, description="What to call it; the file's name without this.")
+    routing: Routing = Field(Routing.HOPS, description="Shortest paths by number of links, or by latency.")
+    defaults: Defaults | None = None
+    services: dict[str, ServiceEntry | None] = Field(description="Groups of nodes, by name.")
+    bridges: tuple[Word, ...] | None = Field(None, description="Routers and switches.")
+    links: tuple[LinkEntry, ...] | None = None
+    events: tuple[NodeEventEntry | LinkEventEntry | BridgeEventEntry | PartitionEventEntry, ...] | None = None
+    kollaps: KollapsEntry | None = Field(None, description=f"Settings of real Kollaps (network: {DEFAULT_NETWORK}).")
+
+
+def json_schema() -> dict[str, Any]:
+    """The language as a JSON Schema, for editors."""
+    schema = Document.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "testbed topology"}

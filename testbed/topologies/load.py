@@ -1,0 +1,54 @@
+"""File → `Topology` and findings: the one way in. Touches the given file only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import Finding, InvalidInput, UsageProblem, has_errors
+from testbed.topologies.build import build
+from testbed.topologies.model import Topology
+from testbed.topologies.read_xml import read_xml
+from testbed.topologies.read_yaml import read_yaml
+from testbed.topologies.source import Form, Rejected, Source, decode, form_of, read_bytes
+
+_READERS = {Form.XML: read_xml, Form.YAML: read_yaml}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file says. `topology` is None when there are errors among the findings."""
+
+    file: str
+    topology: Topology | None
+    findings: tuple[Finding, ...]
+
+    def require(self) -> Topology:
+        """The topology, or all that is wrong with it."""
+        if self.topology is None:
+            raise InvalidInput(self.file, self.findings)
+        return self.topology
+
+
+def load(path: str | Path) -> Loaded:
+    """Read a file in either form. Whatever it holds, the answer is a topology or findings, never another exception."""
+    form = form_of(path)
+    if form is None:
+        raise UsageProblem(f"{path}: neither XML nor YAML by its name", "name it .xml, .yaml or .yml")
+    try:
+        data = read_bytes(Path(path))
+    except Rejected as rejected:
+        return Loaded(str(path), None, (rejected.finding,))
+    return load_bytes(data, form, str(path))
+
+
+def load_bytes(data: bytes, form: Form, file: str) -> Loaded:
+    """The same for text in memory; `file` is the name that findings are printed with."""
+    try:
+        source = Source(file, decode(data))
+        document, notes = _READERS[form](source)
+    except Rejected as rejected:
+        return Loaded(file, None, (rejected.finding,))
+    topology, findings = build(document, source, Path(file).stem)
+    findings = sorted([*notes, *findings], key=lambda finding: finding.where)
+    return Loaded(file, None if has_errors(findings) else topology, tuple(findings))

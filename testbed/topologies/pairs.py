@@ -1,0 +1,87 @@
+"""Model → what a file writes as one entry: two directions as one link, one event for both. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from testbed.topologies.model import UNCHANGED, Event, Link, LinkChange, LinkEvent, Topology
+
+_Item = TypeVar("_Item")
+
+
+def in_pairs(items: Sequence[_Item], belong: Callable[[_Item, _Item], bool]) -> Iterator[tuple[_Item, _Item | None]]:
+    """Neighbours that belong together as one pair, everything else alone; order is kept."""
+    position = 0
+    while position < len(items):
+        if position + 1 < len(items) and belong(items[position], items[position + 1]):
+            yield items[position], items[position + 1]
+            position += 2
+        else:
+            yield items[position], None
+            position += 1
+
+
+def same_link(first: Link, second: Link) -> bool:
+    """Whether the two are the two directions of one link."""
+    return (
+        (first.origin, first.dest) == (second.dest, second.origin)
+        and first.network == second.network
+        and (first.origin_shared, first.dest_shared) == (second.dest_shared, second.origin_shared)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenEvent:
+    """An event as a file says it: the event that creates a link also says what the link is like."""
+
+    event: Event
+    change: LinkChange = UNCHANGED
+    network: str | None = None
+
+
+def written_events(topology: Topology) -> list[WrittenEvent]:
+    """Every event; the properties of each link that starts down go with the first event that brings it up."""
+    created = {(link.origin, link.dest): link for link in topology.links if link.starts_down}
+    written: list[WrittenEvent] = []
+    for event in topology.events:
+        if not isinstance(event, LinkEvent):
+            written.append(WrittenEvent(event))
+            continue
+        link = created.pop((event.origin, event.dest), None) if event.up else None
+        if link is None:
+            written.append(WrittenEvent(event, event.change))
+            continue
+        properties = link.properties
+        change = LinkChange(
+            properties.latency_ms,
+            properties.rate_bps,
+            properties.jitter_ms,
+            properties.loss,
+            properties.queue,
+            properties.background_bps,
+        )
+        written.append(WrittenEvent(event, change, link.network))
+    return written
+
+
+def same_event(first: WrittenEvent, second: WrittenEvent) -> bool:
+    """Whether the two are one event in the two directions of a link; only the rates may differ."""
+    there, back = first.event, second.event
+    if not isinstance(there, LinkEvent) or not isinstance(back, LinkEvent) or first.network != second.network:
+        return False
+    a, b = first.change, second.change
+    return (there.origin, there.dest, there.when, there.up, there.for_s) == (
+        back.dest,
+        back.origin,
+        back.when,
+        back.up,
+        back.for_s,
+    ) and (a.latency_ms, a.jitter_ms, a.loss, a.queue, a.background_bps) == (
+        b.latency_ms,
+        b.jitter_ms,
+        b.loss,
+        b.queue,
+        b.background_bps,
+    )
