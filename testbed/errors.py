@@ -49,13 +49,22 @@ START = Where(1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know about an input: where, what is wrong, how to put it right."""
+    """One thing to know about an input: where, what is wrong, how to put it right.
+
+    Safe to print: a file's own control characters never reach a terminal through it.
+    """
 
     severity: Severity
     code: str
     message: str
     hint: str = ""
     where: Where = START
+
+    def __post_init__(self) -> None:
+        for name in ("message", "hint"):
+            text = getattr(self, name)
+            if not text.isprintable():
+                object.__setattr__(self, name, "".join(char if char.isprintable() else "\ufffd" for char in text))
 
 
 def error(code: str, message: str, hint: str = "", where: Where | None = None) -> Finding:

@@ -26,8 +26,8 @@ def format_option(function: _Function) -> _Function:
     return click.option(
         "--format",
         "output_format",
-        type=click.Choice(list(Format)),
-        default=Format.TABLE,
+        type=click.Choice([each.value for each in Format]),
+        default=Format.TABLE.value,
         show_default=True,
         callback=lambda _context, _parameter, value: Format(value),
         help="How to print the data.",

@@ -14,7 +14,7 @@ from testbed.topologies.endpoints import Endpoints
 from testbed.topologies.entries import Report
 from testbed.topologies.event_checks import check_events, replicas_needed
 from testbed.topologies.language import Defaults, Document, KollapsEntry, LinkEntry, Properties, ServiceEntry
-from testbed.topologies.marked import MarkedList, MarkedMap, Value
+from testbed.topologies.marked import MarkedList, MarkedMap, Value, rate_word
 from testbed.topologies.model import (
     DEFAULT_IMAGE,
     DEFAULT_NETWORK,
@@ -138,7 +138,17 @@ class _Builder:
                 else self.report.entry(ServiceEntry, value, value_at, f"service {shown(name)}")
             )
             services.append(self.service(name, entry or ServiceEntry(), key_at))
+        self.active_paths(section, {service.name for service in services}, services)
         return tuple(services)
+
+    def active_paths(self, section: MarkedMap, names: set[str], services: list[Service]) -> None:
+        for service in services:
+            for target in service.active_paths:
+                entry = section[service.name]
+                if target not in names and isinstance(entry, MarkedMap):
+                    message = f"{entry.spelled('active-paths')}: there is no service {shown(target)}"
+                    at = entry.place("active-paths")[1]
+                    self.report.error("unknown-name", message, did_you_mean(target.strip(), names), at)
 
     def service(self, name: str, entry: ServiceEntry, at: int) -> Service:
         return Service(
@@ -228,7 +238,7 @@ class _Builder:
         layers = (own, entry, self.defaults)
         latency = next((layer.latency for layer in layers if layer.latency is not None), None)
         if latency is None or rate is None:
-            word = "latency" if latency is None else marked.spelling.get("up", "rate")
+            word = "latency" if latency is None else rate_word(marked)
             message = f"the link {shown(entry.from_)} – {shown(entry.to)} needs `{word}`"
             self.report.error("missing", message, f"add `{word}`", marked.at)
             return None

@@ -15,7 +15,7 @@ from testbed.topologies.language import (
     PartitionEventEntry,
     TimedEntry,
 )
-from testbed.topologies.marked import MarkedList, MarkedMap
+from testbed.topologies.marked import MarkedList, MarkedMap, rate_word
 from testbed.topologies.model import (
     DEFAULT_NETWORK,
     DEFAULT_QUEUE,
@@ -222,7 +222,7 @@ class EventBuilder:
         where = self.report.where(marked.at)
         for origin, dest, change in directions:
             if change.latency_ms is None or change.rate_bps is None:
-                word = marked.spelled("latency") if change.latency_ms is None else marked.spelling.get("up", "rate")
+                word = "latency" if change.latency_ms is None else rate_word(marked)
                 message = f"there is no link from {shown(origin)} to {shown(dest)}; to create one, `{word}` is needed"
                 self.report.error("unknown-link", message, f"add `{word}`, or name a declared link", marked.at)
                 return

@@ -69,9 +69,9 @@ class Endpoints:
 
     def check(self, entry: MarkedMap, origin: str, dest: str) -> bool:
         """Whether a link can join the two."""
-        places = [(entry.spelled(key), entry.place(key)[1]) for key in ("from", "to")]
         known = [
-            self.known(name, word, at, bridges=True) for name, (word, at) in zip((origin, dest), places, strict=True)
+            bool(self.members(name)) or self.known(name, entry.spelled(key), entry.place(key)[1], bridges=True)
+            for key, name in (("from", origin), ("to", dest))
         ]
         if not all(known):
             return False
@@ -90,7 +90,10 @@ class LinkIndex:
     def __init__(self, endpoints: Endpoints, links: Sequence[Link]) -> None:
         self._endpoints = endpoints
         self._links = links
-        self._exact = {(link.origin, link.dest) for link in links}
+
+    @cached_property
+    def _exact(self) -> set[tuple[str, str]]:
+        return {(link.origin, link.dest) for link in self._links}
 
     @cached_property
     def _dests_by_origin(self) -> dict[Member, set[str]]:

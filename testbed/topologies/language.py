@@ -79,7 +79,7 @@ def _positive(text: str) -> int:
 
 def _replicas(text: str) -> int:
     if text.startswith("-") and _WHOLE.fullmatch(text[1:]):
-        raise Problem("bad-value", f"replicas must be at least 1, not {text}", "write 1 or more")
+        raise Problem("bad-value", f"this must be at least 1, not {text}", "write 1 or more")
     number = _positive(text)
     if number > MAX_NODES:
         raise Problem("too-many-nodes", f"{number} replicas are too many", f"at most {MAX_NODES} nodes in all")

@@ -6,7 +6,6 @@ Pure data. Scalars are text throughout; the language decides by the key what a t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Union
 
 Value = Union[str, None, "MarkedMap", "MarkedList"]
@@ -19,7 +18,6 @@ class MarkedMap(dict[str, Value]):
         super().__init__()
         self.at = at
         self._places: dict[str, tuple[int, int]] = {}
-        self.spelling: Mapping[str, str] = {}
 
     def put(self, key: str, value: Value, key_at: int, value_at: int) -> None:
         self[key] = value
@@ -31,7 +29,7 @@ class MarkedMap(dict[str, Value]):
 
     def spelled(self, key: str) -> str:
         """The source's own word for a key (XML says `upload` where YAML says `up`)."""
-        return self.spelling.get(key, key)
+        return key
 
 
 class MarkedList(list[Value]):
@@ -45,3 +43,9 @@ class MarkedList(list[Value]):
     def put(self, value: Value, at: int) -> None:
         self.append(value)
         self.item_at.append(at)
+
+
+def rate_word(marked: MarkedMap) -> str:
+    """What the source calls the rate of a link: XML has only `upload`."""
+    upload = marked.spelled("up")
+    return upload if upload != "up" else "rate"

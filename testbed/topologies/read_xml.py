@@ -10,16 +10,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
-from xml.parsers import expat
 
 from testbed.errors import Finding, Where, did_you_mean, error, note, warning
 from testbed.topologies.marked import MarkedList, MarkedMap, Value
 from testbed.topologies.read_yaml import read_yaml
 from testbed.topologies.source import Rejected, Source
-from testbed.units import shown
+from testbed.topologies.xml_tree import Element, attribute_place, parse_tree
+from testbed.units import UnitError, parse_rate_bps, shown
 
-MAX_DEPTH = 8
 _SECTIONS = ("config", "services", "bridges", "links", "dynamic")
 _CHILD = {"services": "service", "bridges": "bridge", "links": "link", "dynamic": "schedule"}
 
@@ -44,111 +42,25 @@ _LINK_EVENT = {"time": "at", "action": "state"} | {key: _LINK[key] for key in _L
 _STATES = {"join": "up", "leave": "down"}
 
 _ROUTING = {"hop": "hops", "latency": "latency"}
+_WITH_UNIT = re.compile(r"[0-9.]+[a-z]+")
 _BARE_NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)")
 _KOLLAPS_RATE = re.compile(r"0*[1-9][0-9]*[KMG]bps")
-_ATTRIBUTE = re.compile(rb"""([^\s=<>"'/]+)\s*=\s*("[^"]*"|'[^']*')""")
 _BARE_UNITS = {"latency": "ms", "jitter": "ms", "time": "s", "pool_period": "s"}
-
-
-@dataclass(slots=True)
-class _Element:
-    tag: str
-    attributes: dict[str, str]
-    at: int
-    children: list[_Element] = field(default_factory=list)
 
 
 class _Attributes(MarkedMap):
     """A marked map over an element's attributes; looks for their offsets only when somebody asks."""
 
-    def __init__(self, source: Source, element: _Element, vocabulary: Mapping[str, str]) -> None:
+    def __init__(self, source: Source, element: Element, vocabulary: Mapping[str, str]) -> None:
         super().__init__(element.at)
         self._source = source
-        self.spelling = {key: attribute for attribute, key in vocabulary.items()}
+        self._vocabulary = vocabulary
+
+    def spelled(self, key: str) -> str:
+        return next((attribute for attribute, meant in self._vocabulary.items() if meant == key), key)
 
     def place(self, key: str) -> tuple[int, int]:
-        return _attribute_place(self._source, self.at, self.spelled(key))
-
-
-def _attribute_place(source: Source, start: int, attribute: str) -> tuple[int, int]:
-    """Where an attribute of the start tag at `start` stands, and where its value."""
-    position = start
-    while (match := _ATTRIBUTE.search(source.data, position)) is not None:
-        if b">" in source.data[position : match.start()]:
-            break
-        if match[1] == attribute.encode():
-            return match.start(1), match.start(2) + 1
-        position = match.end()
-    return start, start
-
-
-class _Parser:
-    """Expat with everything refused that this language has no use for."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.findings: list[Finding] = []
-        self.root: _Element | None = None
-        self.stack: list[_Element] = []
-        self.expat = expat.ParserCreate()
-        self.expat.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
-        self.expat.StartElementHandler = self.start
-        self.expat.EndElementHandler = self.end
-        self.expat.CharacterDataHandler = self.text
-        self.expat.CommentHandler = self.before_root
-        self.expat.ProcessingInstructionHandler = lambda _target, _data: self.before_root("")
-        self.expat.StartDoctypeDeclHandler = self.doctype
-
-    def here(self) -> Where:
-        return self.source.where(self.expat.CurrentByteIndex)
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        if len(self.stack) >= MAX_DEPTH:
-            raise Rejected(error("too-deep", f"nested more than {MAX_DEPTH} deep", "a topology is flat", self.here()))
-        element = _Element(tag, attributes, self.expat.CurrentByteIndex)
-        if self.stack:
-            self.stack[-1].children.append(element)
-        else:
-            self.root = element
-        self.stack.append(element)
-
-    def end(self, _tag: str) -> None:
-        self.stack.pop()
-
-    def text(self, text: str) -> None:
-        if text.strip():
-            self.findings.append(
-                error("unexpected-text", f"text between elements: {shown(text.strip())}", "remove it", self.here())
-            )
-
-    def before_root(self, _text: str) -> None:
-        if self.root is None:
-            self.findings.append(
-                note(
-                    "kollaps-prolog",
-                    "something stands before <experiment>: Kollaps' emulation core then finds no topology and exits",
-                    "move the comment inside <experiment>",
-                    self.here(),
-                )
-            )
-
-    def doctype(self, *_declaration: object) -> None:
-        raise Rejected(
-            error("doctype", "document types and entities are not allowed", "remove the <!DOCTYPE …>", self.here())
-        )
-
-    def parse(self) -> _Element:
-        try:
-            self.expat.Parse(self.source.text, True)
-        except expat.ExpatError as problem:
-            where = self.source.where(min(self.expat.ErrorByteIndex, len(self.source.data)))
-            words = expat.errors.messages.get(problem.code, "syntax error")
-            hint = "check that every tag is closed and every attribute quoted"
-            if problem.code == expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS] and not self.source.text.strip():
-                raise Rejected(error("empty", "the file holds nothing", "begin with <experiment>")) from problem
-            raise Rejected(error("syntax", f"not XML: {words}", hint, where)) from problem
-        assert self.root is not None  # noqa: S101 - expat refuses a document without a root
-        return self.root
+        return attribute_place(self._source, self.at, self.spelled(key))
 
 
 class _Reader:
@@ -158,17 +70,15 @@ class _Reader:
         self.source = source
         self.findings: list[Finding] = []
 
-    def where(self, element: _Element, attribute: str | None = None) -> Where:
+    def where(self, element: Element, attribute: str | None = None) -> Where:
         """The element, or the value of one of its attributes."""
-        at = element.at if attribute is None else _attribute_place(self.source, element.at, attribute)[1]
+        at = element.at if attribute is None else attribute_place(self.source, element.at, attribute)[1]
         return self.source.where(at)
 
-    def note(self, code: str, message: str, hint: str, element: _Element, attribute: str | None = None) -> None:
+    def note(self, code: str, message: str, hint: str, element: Element, attribute: str | None = None) -> None:
         self.findings.append(note(f"kollaps-{code}", message, hint, self.where(element, attribute)))
 
-    def attributes(
-        self, element: _Element, vocabulary: Mapping[str, str], ignored: Set[str] = frozenset()
-    ) -> MarkedMap:
+    def attributes(self, element: Element, vocabulary: Mapping[str, str], ignored: Set[str] = frozenset()) -> MarkedMap:
         """The element's attributes under the language's keys; a bare number gets the unit that Kollaps means."""
         marked = _Attributes(self.source, element, vocabulary)
         for attribute, value in element.attributes.items():
@@ -180,7 +90,7 @@ class _Reader:
             unit = _BARE_UNITS.get(attribute)
             if unit is not None and _BARE_NUMBER.fullmatch(value):
                 value += unit
-            elif unit is not None:
+            elif unit is not None and _WITH_UNIT.fullmatch(value):
                 self.note(
                     "unit", f"{attribute}: Kollaps takes a plain number here", "leave the unit out", element, attribute
                 )
@@ -188,16 +98,16 @@ class _Reader:
                 marked[key] = value
         return marked
 
-    def unknown_attribute(self, element: _Element, attribute: str, known: list[str]) -> None:
-        at = self.source.where(_attribute_place(self.source, element.at, attribute)[0])
+    def unknown_attribute(self, element: Element, attribute: str, known: list[str]) -> None:
+        at = self.source.where(attribute_place(self.source, element.at, attribute)[0])
         message = f"<{element.tag}> has no attribute {shown(attribute)}"
         self.findings.append(error("unknown-attribute", message, did_you_mean(attribute, known), at))
 
-    def unknown_element(self, element: _Element, known: Iterable[str]) -> None:
+    def unknown_element(self, element: Element, known: Iterable[str]) -> None:
         message = f"unknown element <{element.tag}>"
         self.findings.append(error("unknown-element", message, did_you_mean(element.tag, known), self.where(element)))
 
-    def children(self, section: _Element) -> Iterator[_Element]:
+    def children(self, section: Element) -> Iterator[Element]:
         wanted = _CHILD.get(section.tag)  # None: the section is missing, and <experiment> stands in for its place
         for child in section.children if wanted is not None else ():
             if child.tag != wanted:
@@ -206,13 +116,13 @@ class _Reader:
                 self.leaf(child)
                 yield child
 
-    def leaf(self, element: _Element) -> None:
+    def leaf(self, element: Element) -> None:
         for child in element.children:
             self.findings.append(
                 error("unknown-element", f"<{element.tag}> holds no elements", "remove it", self.where(child))
             )
 
-    def require(self, element: _Element, *attributes: str) -> bool:
+    def require(self, element: Element, *attributes: str) -> bool:
         """Whether the element has them all; what the language itself requires is left to the builder."""
         missing = [attribute for attribute in attributes if not element.attributes.get(attribute, "").strip()]
         for attribute in missing:
@@ -220,7 +130,7 @@ class _Reader:
             self.findings.append(error("missing", message, f'add {attribute}="…"', self.where(element)))
         return not missing
 
-    def read(self, root: _Element) -> MarkedMap:
+    def read(self, root: Element) -> MarkedMap:
         if root.tag != "experiment":
             hint = "a topology begins with <experiment boot=…>"
             raise Rejected(error("root", f"the root element is <{root.tag}>", hint, self.where(root)))
@@ -240,8 +150,8 @@ class _Reader:
         document["events"] = self.events(sections.get("dynamic", root), {str(name) for name in bridges}, targets)
         return document
 
-    def sections(self, root: _Element) -> dict[str, _Element]:
-        found: dict[str, _Element] = {}
+    def sections(self, root: Element) -> dict[str, Element]:
+        found: dict[str, Element] = {}
         for child in root.children:
             if child.tag not in _SECTIONS:
                 self.unknown_element(child, _SECTIONS)
@@ -255,12 +165,11 @@ class _Reader:
                 found[child.tag] = child
                 for attribute in child.attributes:
                     self.unknown_attribute(child, attribute, [])
-        for tag in ("services", "links"):
-            if tag not in found:
-                self.findings.append(error("missing", f"<experiment> needs <{tag}>", f"add <{tag}>", self.where(root)))
+        if "links" not in found:  # that there are no services is for the builder to say
+            self.findings.append(error("missing", "<experiment> needs <links>", "add <links>", self.where(root)))
         return found
 
-    def config(self, child: _Element, document: MarkedMap, kollaps: MarkedMap) -> None:
+    def config(self, child: Element, document: MarkedMap, kollaps: MarkedMap) -> None:
         """Kollaps reads these attributes from children of any name."""
         self.leaf(child)
         entry = self.attributes(child, _CONFIG)
@@ -277,7 +186,7 @@ class _Reader:
             if key in entry:
                 kollaps.put(key, entry[key], child.at, child.at)
 
-    def services(self, section: _Element) -> MarkedMap:
+    def services(self, section: Element) -> MarkedMap:
         services = MarkedMap(section.at)
         for element in self.children(section):
             vocabulary = _SERVICE | {"name": "name", "share": "share"}
@@ -300,7 +209,7 @@ class _Reader:
             services.put(name, entry, element.at, element.at)
         return services
 
-    def joins_count(self, section: _Element, services: MarkedMap) -> None:
+    def joins_count(self, section: Element, services: MarkedMap) -> None:
         """Like Kollaps: a service that joins has as many replicas as its joins need, whatever its attribute says."""
         joining = {
             event.attributes.get("name") for event in section.children if event.attributes.get("action") == "join"
@@ -312,7 +221,7 @@ class _Reader:
                 message = f"`replicas` of {shown(name)} has no effect: its joins say how many there are (as in Kollaps)"
                 self.findings.append(note("kollaps-replicas", message, "remove the attribute", where))
 
-    def service(self, element: _Element, entry: MarkedMap) -> None:
+    def service(self, element: Element, entry: MarkedMap) -> None:
         share = entry.pop("share", "false")
         if share not in ("true", "false"):
             self.findings.append(
@@ -346,7 +255,7 @@ class _Reader:
             paths = self.word_list(element, "activepaths", split=False)
             entry.pop("active-paths") if paths is None else entry.update({"active-paths": paths})
 
-    def word_list(self, element: _Element, attribute: str, *, split: bool) -> Value:
+    def word_list(self, element: Element, attribute: str, *, split: bool) -> Value:
         """`['a','b']` as Kollaps writes lists; a plain text is split as a shell would."""
         text = element.attributes[attribute].strip()
         words = MarkedList(element.at)
@@ -382,7 +291,7 @@ class _Reader:
             words.put(item, element.at)
         return words
 
-    def bridges(self, section: _Element) -> MarkedList:
+    def bridges(self, section: Element) -> MarkedList:
         bridges = MarkedList(section.at)
         for element in self.children(section):
             entry = self.attributes(element, {"name": "name"})
@@ -390,7 +299,7 @@ class _Reader:
                 bridges.put(entry["name"], element.at)
         return bridges
 
-    def links(self, section: _Element, services: _Element) -> MarkedList:
+    def links(self, section: Element, services: Element) -> MarkedList:
         shared = {
             element.attributes.get("name") for element in services.children if element.attributes.get("share") == "true"
         }
@@ -412,11 +321,11 @@ class _Reader:
             links.put(entry, element.at)
         return links
 
-    def lexis(self, element: _Element) -> None:
+    def lexis(self, element: Element) -> None:
         """What our language accepts in a value and Kollaps does not."""
         for attribute in ("upload", "download"):
             rate = element.attributes.get(attribute)
-            if rate is not None and not _KOLLAPS_RATE.fullmatch(rate):
+            if rate is not None and not _KOLLAPS_RATE.fullmatch(rate) and _is_rate(rate):
                 self.note(
                     "rate",
                     f"{attribute}: Kollaps reads only whole numbers with Kbps, Mbps or Gbps; {shown(rate)} stops its "
@@ -428,7 +337,7 @@ class _Reader:
         if "%" in element.attributes.get("drop", ""):
             self.note("unit", "drop: Kollaps takes a fraction here, not a percentage", "", element, "drop")
 
-    def events(self, section: _Element, bridges: Set[str], targets: Set[str]) -> MarkedList:
+    def events(self, section: Element, bridges: Set[str], targets: Set[str]) -> MarkedList:
         events = MarkedList(section.at)
         latest = 0.0
         for element in self.children(section):
@@ -448,7 +357,7 @@ class _Reader:
             events.put(entry, element.at)
         return events
 
-    def no_target(self, element: _Element, name: str | None, targets: Set[str]) -> None:
+    def no_target(self, element: Element, name: str | None, targets: Set[str]) -> None:
         if name is None:
             hint = "give `name` for a service or bridge, or `origin` and `dest` for a link"
             self.findings.append(error("missing", "<schedule> names nothing", hint, self.where(element)))
@@ -457,7 +366,7 @@ class _Reader:
             at = self.where(element, "name")
             self.findings.append(error("unknown-name", message, did_you_mean(name, targets), at))
 
-    def ordered(self, element: _Element, latest: float) -> float:
+    def ordered(self, element: Element, latest: float) -> float:
         try:
             time = float(element.attributes.get("time", ""))
         except ValueError:
@@ -472,7 +381,7 @@ class _Reader:
             )
         return max(time, latest)
 
-    def stateful(self, element: _Element, vocabulary: Mapping[str, str]) -> MarkedMap:
+    def stateful(self, element: Element, vocabulary: Mapping[str, str]) -> MarkedMap:
         """An event whose `action` is a state."""
         entry = self.attributes(element, vocabulary)
         action = entry.pop("state", None)
@@ -485,7 +394,7 @@ class _Reader:
             entry["state"] = "down"  # keeps the builder from reporting the same event once more
         return entry
 
-    def link_event(self, element: _Element) -> MarkedMap:
+    def link_event(self, element: Element) -> MarkedMap:
         entry = self.stateful(element, _LINK_EVENT | {"origin": "origin", "dest": "dest"})
         ends = MarkedList(element.at)
         for end in ("origin", "dest"):
@@ -507,10 +416,17 @@ class _Reader:
         return entry
 
 
+def _is_rate(text: str) -> bool:
+    try:
+        parse_rate_bps(text)
+    except UnitError:
+        return False
+    return True
+
+
 def read_xml(source: Source) -> tuple[MarkedMap, list[Finding]]:
     """The document's root, and what to know about it; raises Rejected where nothing sensible can follow."""
-    parser = _Parser(source)
-    root = parser.parse()
+    root, findings = parse_tree(source)
     reader = _Reader(source)
     document = reader.read(root)
-    return document, [*parser.findings, *reader.findings]
+    return document, [*findings, *reader.findings]

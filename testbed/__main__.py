@@ -1,0 +1,5 @@
+"""`python -m testbed` is `testbed`."""
+
+from testbed.cli.main import main
+
+main()

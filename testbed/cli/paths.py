@@ -1,0 +1,105 @@
+"""`testbed paths`: the end-to-end properties of pairs of nodes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import groupby, islice
+from operator import attrgetter
+
+import click
+
+from testbed.cli.output import Format, format_option, print_csv, print_table
+from testbed.cli.topology_file import open_topology, topology_argument
+from testbed.errors import UsageProblem, did_you_mean
+from testbed.network.graph import Network, expand
+from testbed.network.paths import Paths
+from testbed.network.summary import PathRow, blocks, rows
+from testbed.topologies.model import Topology
+from testbed.units import UNLIMITED, format_latency, format_loss, format_rate
+
+COLUMNS = ("from", "to", "latency_ms", "jitter_ms", "loss", "bandwidth_bps", "hops", "reachable")
+_MOST_TABLE_ROWS = 2000
+
+
+@click.command(name="paths")
+@topology_argument
+@click.option("--from", "source", metavar="NODE", help="Only paths from this node, service or pattern.")
+@click.option("--to", "dest", metavar="NODE", help="Only paths to this node, service or pattern.")
+@format_option
+def command(file: str, source: str | None, dest: str | None, output_format: Format) -> None:
+    """End-to-end latency, jitter, loss and bandwidth of every ordered pair of nodes in FILE.
+
+    In JSON, the latency, jitter and hops of a pair without a path are null, its loss is 1 and its bandwidth 0; a
+    bandwidth of null is unlimited.
+
+    \b
+    Example:
+      testbed paths topologies/wan16.xml --from tokyo.0
+      testbed paths topologies/wan16.xml --format json
+    """
+    topology = open_topology(file).topology
+    sources, dests = _selected(topology, source, "--from"), _selected(topology, dest, "--to")
+    network = expand(topology)
+    match output_format:
+        case Format.JSON:
+            _print_json(topology, network, sources, dests)
+        case Format.CSV:
+            name = network.names
+            found = (row for paths in blocks(network, sources) for row in rows(paths, dests))
+            print_csv(COLUMNS, ((name[row.source], name[row.dest], *row[2:]) for row in found))
+        case Format.TABLE:
+            _print_table(network, sources, dests)
+
+
+def _selected(topology: Topology, selector: str | None, option: str) -> Sequence[int]:
+    if selector is None:
+        return range(len(topology.nodes))
+    ranks = topology.select(selector)
+    if not ranks:
+        known = [*topology.ranks, *(service.name for service in topology.services if not service.supervisor)]
+        raise UsageProblem(f"{option}: no node `{selector}` in this topology", did_you_mean(selector, known))
+    return ranks
+
+
+def _print_json(topology: Topology, network: Network, sources: Sequence[int], dests: Sequence[int]) -> None:
+    """One source's paths at a time: all pairs of a thousand nodes would not fit into memory as objects."""
+    names = network.names[: network.node_count]
+    write = sys.stdout.write
+    write(f'{{"nodes": {_encoded(names)},\n "routing": {_encoded(topology.routing.value)},\n "paths": [')
+    separator = "\n  "
+    found = (row for paths in blocks(network, sources) for row in rows(paths, dests))
+    for _, of_source in groupby(found, key=attrgetter("source")):
+        objects = [dict(zip(COLUMNS, (names[row.source], names[row.dest], *row[2:]), strict=True)) for row in of_source]
+        write(separator + _encoded(objects)[1:-1])
+        separator = ",\n  "
+    write("\n ]}\n")
+
+
+def _encoded(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _print_table(network: Network, sources: Sequence[int], dests: Sequence[int]) -> None:
+    found = ((paths, row) for paths in blocks(network, sources) for row in rows(paths, dests))
+    shown = [_cells(network, paths, row) for paths, row in islice(found, _MOST_TABLE_ROWS)]
+    print_table(("from", "to", "latency", "jitter", "loss", "bandwidth", "hops", "route"), shown)
+    every = len(sources) * len(dests) - len(set(sources) & set(dests))
+    if every > len(shown):
+        click.echo(
+            f"{every - len(shown)} more pairs: see them with --format csv, or choose with --from, --to", err=True
+        )
+
+
+def _cells(network: Network, paths: Paths, row: PathRow) -> list[str | int | None]:
+    ends = [network.names[row.source], network.names[row.dest]]
+    if not row.reachable:
+        return [*ends, *[None] * 5, "no path"]
+    route = " → ".join(network.names[vertex] for vertex in paths.vertices_on(row.source, row.dest))
+    rate = format_rate(UNLIMITED if row.bandwidth_bps is None else row.bandwidth_bps)
+    return [*ends, *_latencies(row), format_loss(row.loss), rate, row.hops, route]
+
+
+def _latencies(row: PathRow) -> list[str]:
+    return [format_latency(round(value, 3)) for value in (row.latency_ms, row.jitter_ms) if value is not None]

@@ -1,0 +1,122 @@
+"""`testbed show`: what a topology contains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+import click
+
+from testbed.cli.findings import print_findings
+from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
+from testbed.cli.topology_file import open_topology, topology_argument
+from testbed.errors import Finding
+from testbed.network.findings import path_findings
+from testbed.network.graph import Network, expand
+from testbed.network.summary import PathSummary, Range, summarise
+from testbed.topologies.model import Topology
+from testbed.units import format_latency, format_loss, format_rate
+
+
+@click.command(name="show")
+@topology_argument
+@format_option
+def command(file: str, output_format: Format) -> None:
+    """Services, nodes, bridges, links, events, ranges of path properties and warnings of FILE.
+
+    \b
+    Example:
+      testbed show topologies/wan256.xml
+      testbed show my.yaml --format json
+    """
+    opened = open_topology(file)
+    topology = opened.topology
+    network = expand(topology)
+    findings = [*opened.findings, *path_findings(topology, network)]
+    counts, summary = _counts(topology, network), summarise(network)
+    match output_format:
+        case Format.JSON:
+            print_json(_as_json(opened.shown, topology, counts, summary, findings))
+        case Format.CSV:
+            print_csv(("what", "value"), [*counts.items(), *_flat(summary)])
+        case Format.TABLE:
+            _print_tables(topology, counts, summary)
+            if summary.sources < network.node_count:
+                click.echo(f"paths: from a sample of {summary.sources} of {network.node_count} sources", err=True)
+            print_findings(opened.shown, findings)
+
+
+def _counts(topology: Topology, network: Network) -> dict[str, int]:
+    return {
+        "services": len(topology.services),
+        "nodes": len(topology.nodes),
+        "bridges": len(topology.bridges),
+        "links": network.link_count,
+        "events": len(topology.events),
+    }
+
+
+def _as_json(
+    shown: str, topology: Topology, counts: dict[str, int], summary: PathSummary, findings: list[Finding]
+) -> dict[str, object]:
+    return {
+        "file": shown,
+        "name": topology.name,
+        "routing": topology.routing.value,
+        "counts": counts,
+        "nodes": [{"rank": node.rank, "name": node.name, "service": node.service.name} for node in topology.nodes],
+        "paths": {
+            "latency_ms": _range_json(summary.latency_ms),
+            "bandwidth_bps": _range_json(summary.bandwidth_bps),
+            "loss": _range_json(summary.loss),
+            "reachable_pairs": summary.reachable_pairs,
+            "pairs": summary.pairs,
+            "sampled_sources": summary.sources if summary.sources < len(topology.nodes) else None,
+        },
+        "findings": [
+            {
+                "severity": finding.severity.value,
+                "code": finding.code,
+                "line": finding.where.line,
+                "column": finding.where.column,
+                "message": finding.message,
+                "hint": finding.hint,
+            }
+            for finding in findings
+        ],
+    }
+
+
+def _range_json(found: Range | None) -> dict[str, float | None]:
+    """Nothing where no pair has a path; an unlimited bandwidth is null."""
+    if found is None:
+        return dict.fromkeys(("min", "median", "max"))
+    return {name: None if value == float("inf") else value for name, value in asdict(found).items()}
+
+
+def _flat(summary: PathSummary) -> list[tuple[str, Cell]]:
+    ranges = {"latency_ms": summary.latency_ms, "bandwidth_bps": summary.bandwidth_bps, "loss": summary.loss}
+    cells: list[tuple[str, Cell]] = [
+        (f"{name}_{which}", value) for name, found in ranges.items() for which, value in _range_json(found).items()
+    ]
+    return [*cells, ("reachable_pairs", summary.reachable_pairs), ("pairs", summary.pairs)]
+
+
+def _print_tables(topology: Topology, counts: dict[str, int], summary: PathSummary) -> None:
+    print_table(("what", "how many"), counts.items(), f"{topology.name} (routing by {topology.routing.value})")
+    services = (
+        (each.name, each.replicas, each.image, "supervisor, not a node" if each.supervisor else "")
+        for each in topology.services
+    )
+    print_table(("service", "replicas", "image", "note"), services)
+    ranges = (
+        ("latency", *_range_cells(summary.latency_ms, lambda value: format_latency(round(value, 3)))),
+        ("bandwidth", *_range_cells(summary.bandwidth_bps, format_rate)),
+        ("loss", *_range_cells(summary.loss, lambda value: format_loss(round(value, 6)))),
+    )
+    title = f"{summary.reachable_pairs} of {summary.pairs} ordered pairs of nodes have a path"
+    print_table(("path", "min", "median", "max"), ranges, title)
+
+
+def _range_cells(found: Range | None, shown: Callable[[float], str]) -> list[str]:
+    return ["–"] * 3 if found is None else [shown(value) for value in (found.min, found.median, found.max)]

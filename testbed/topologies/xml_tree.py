@@ -1,0 +1,114 @@
+"""XML text → a bare tree of elements that knows every offset. Pure.
+
+Document types, and with them entities of any kind, are refused; nesting is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from testbed.errors import Finding, Where, error, note
+from testbed.topologies.source import Rejected, Source
+from testbed.units import shown
+
+MAX_DEPTH = 8
+_ATTRIBUTE = re.compile(rb"""([^\s=<>"'/]+)\s*=\s*("[^"]*"|'[^']*')""")
+
+
+@dataclass(slots=True)
+class Element:
+    """A tag with its attributes; `at` is the offset of its `<`."""
+
+    tag: str
+    attributes: dict[str, str]
+    at: int
+    children: list[Element] = field(default_factory=list)
+
+
+def attribute_place(source: Source, start: int, attribute: str) -> tuple[int, int]:
+    """Where an attribute of the start tag at `start` stands, and where its value."""
+    position = start
+    while (match := _ATTRIBUTE.search(source.data, position)) is not None:
+        if b">" in source.data[position : match.start()]:
+            break
+        if match[1] == attribute.encode():
+            return match.start(1), match.start(2) + 1
+        position = match.end()
+    return start, start
+
+
+class _Parser:
+    """Expat with everything refused that this language has no use for."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.findings: list[Finding] = []
+        self.root: Element | None = None
+        self.stack: list[Element] = []
+        self.expat = expat.ParserCreate()
+        self.expat.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+        self.expat.StartElementHandler = self.start
+        self.expat.EndElementHandler = self.end
+        self.expat.CharacterDataHandler = self.text
+        self.expat.CommentHandler = self.before_root
+        self.expat.ProcessingInstructionHandler = lambda _target, _data: self.before_root("")
+        self.expat.StartDoctypeDeclHandler = self.doctype
+
+    def here(self) -> Where:
+        return self.source.where(self.expat.CurrentByteIndex)
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            raise Rejected(error("too-deep", f"nested more than {MAX_DEPTH} deep", "a topology is flat", self.here()))
+        element = Element(tag, attributes, self.expat.CurrentByteIndex)
+        if self.stack:
+            self.stack[-1].children.append(element)
+        else:
+            self.root = element
+        self.stack.append(element)
+
+    def end(self, _tag: str) -> None:
+        self.stack.pop()
+
+    def text(self, text: str) -> None:
+        if text.strip():
+            self.findings.append(
+                error("unexpected-text", f"text between elements: {shown(text.strip())}", "remove it", self.here())
+            )
+
+    def before_root(self, _text: str) -> None:
+        if self.root is None:
+            self.findings.append(
+                note(
+                    "kollaps-prolog",
+                    "something stands before <experiment>: Kollaps' emulation core then finds no topology and exits",
+                    "move the comment inside <experiment>",
+                    self.here(),
+                )
+            )
+
+    def doctype(self, *_declaration: object) -> None:
+        at = max(0, self.source.data.rfind(b"<!DOCTYPE", 0, self.expat.CurrentByteIndex + len("<!DOCTYPE")))
+        message = "document types and entities are not allowed"
+        raise Rejected(error("doctype", message, "remove the <!DOCTYPE …>", self.source.where(at)))
+
+    def parse(self) -> Element:
+        try:
+            self.expat.Parse(self.source.text, True)
+        except expat.ExpatError as problem:
+            where = self.source.where(min(self.expat.ErrorByteIndex, len(self.source.data)))
+            words = expat.errors.messages.get(problem.code, "syntax error")
+            hint = "check that every tag is closed and every attribute quoted"
+            if problem.code == expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS] and not self.source.text.strip():
+                raise Rejected(error("empty", "the file holds nothing", "begin with <experiment>")) from problem
+            raise Rejected(error("syntax", f"not XML: {words}", hint, where)) from problem
+        assert self.root is not None  # noqa: S101 - expat refuses a document without a root
+        return self.root
+
+
+def parse_tree(source: Source) -> tuple[Element, list[Finding]]:
+    """The root, and what to know about the text around it; raises Rejected where it is not XML."""
+    parser = _Parser(source)
+    return parser.parse(), parser.findings

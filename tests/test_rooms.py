@@ -1,0 +1,74 @@
+"""Every room imports only what its row of the table in ARCHITECTURE.md allows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import testbed
+
+PACKAGE = Path(testbed.__file__).parent
+LEAVES = {"errors", "units", "seeds"}
+MAY_IMPORT = {
+    "errors": set[str](),
+    "units": set[str](),
+    "seeds": set[str](),
+    "topologies": LEAVES,
+    "network": LEAVES | {"topologies"},
+    "targets": LEAVES | {"topologies", "network"},
+    "cli": LEAVES | {"topologies", "network", "targets"},
+    "__init__": set[str](),
+    "__main__": {"cli"},
+}
+ONLY_IN_CLI = {"click", "rich"}
+NEVER = {"pickle", "shelve", "marshal"}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The dotted names of all modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_room_imports_only_what_it_may(path: Path) -> None:
+    room = room_of(path)
+    allowed = MAY_IMPORT[room] | {room}
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "testbed" and len(parts) > 1 and parts[1] != "__version__":
+            assert parts[1] in allowed, f"{room} may not import {name}"
+        assert parts[0] not in NEVER, f"{name} has no business here"
+        if room != "cli":
+            assert parts[0] not in ONLY_IN_CLI, f"{room} may not import {name}"
+
+
+def test_the_check_sees_a_forbidden_import(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from testbed.cli import main\n")
+    assert "testbed.cli" in set(imports(bad))
+
+
+def test_every_room_is_in_the_table_of_the_architecture() -> None:
+    text = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+    rooms = {room_of(path) for path in MODULES} - {"__init__", "__main__"}
+    assert rooms <= set(MAY_IMPORT)
+    for room in rooms:
+        assert f"`{room}" in text, f"ARCHITECTURE.md does not tell of {room}"
