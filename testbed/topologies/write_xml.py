@@ -42,7 +42,11 @@ def to_xml(topology: Topology) -> str:
     lines += ["  <config>", _element("topology", _config(topology)), "  </config>"]
     shared = _sharing(topology)
     lines.append("  <services>")
-    lines += [_element("service", _service(service, shared.get(service.name))) for service in topology.services]
+    events = [event for event in topology.events if isinstance(event, NodeEvent)]
+    for service in topology.services:
+        # Kollaps counts the joins instead, where there are any
+        counted = any(_joins(event, service) for event in events)
+        lines.append(_element("service", _service(service, shared.get(service.name), replicas=not counted)))
     lines.append("  </services>")
     if topology.bridges:
         lines += [
@@ -53,8 +57,8 @@ def to_xml(topology: Topology) -> str:
     declared = [link for link in topology.links if not link.starts_down]
     lines += ["  <links>", *(_element("link", _link(*pair)) for pair in in_pairs(declared, _one_element)), "  </links>"]
     if topology.events:
-        events = in_pairs(written_events(topology), _one_schedule)
-        lines += ["  <dynamic>", *(_element("schedule", _event(topology, *pair)) for pair in events), "  </dynamic>"]
+        schedules = in_pairs(written_events(topology), _one_schedule)
+        lines += ["  <dynamic>", *(_element("schedule", _event(topology, *pair)) for pair in schedules), "  </dynamic>"]
     return "\n".join([*lines, "</experiment>"]) + "\n"
 
 
@@ -84,12 +88,12 @@ def _list(words: tuple[str, ...]) -> str | None:
     return f"[{','.join(quoted)}]"
 
 
-def _service(service: Service, shared: bool | None) -> _Attributes:
+def _service(service: Service, shared: bool | None, *, replicas: bool) -> _Attributes:
     return {
         "name": service.name,
         "image": service.image,
         "command": _list(service.command),
-        "replicas": str(service.replicas) if service.replicas != 1 else None,
+        "replicas": str(service.replicas) if replicas and service.replicas != 1 else None,
         "share": "true" if shared else None,
         "reuse": None if service.reuse else "false",
         "supervisor": "true" if service.supervisor else None,

@@ -1,0 +1,100 @@
+"""What Docker, Swarm and Kubernetes need of names and sizes, and what shaping at the sender alone cannot do.
+
+Takes a `Topology` and its `Network`, gives findings; touches nothing. On Swarm and Kubernetes every node shapes what
+it sends with the kernel's own queues, one path at a time; on Docker the packets walk the links themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from testbed.errors import Finding, error, warning
+from testbed.network.graph import Network
+from testbed.targets.names import learners, not_a_label, too_long_a_label
+from testbed.targets.sharing import crowded_downlink
+from testbed.topologies.model import DEFAULT_QUEUE, LinkEvent, Topology
+from testbed.units import format_rate, shown
+
+_OVERLAY_ENDPOINTS = 250
+"""Of 254 addresses in a /24: the rest is for the network itself."""
+_PODS_PER_MACHINE = 110
+MAX_DOCKER_NODES = 2**17 - 2
+"""Addresses in 198.18.0.0/15, without the first and the last."""
+_OUTSIDE_CONTAINER_NAME = re.compile(r"[^a-zA-Z0-9_.-]")
+
+
+def docker_findings(topology: Topology) -> Iterator[Finding]:
+    for service in learners(topology):
+        bad = _OUTSIDE_CONTAINER_NAME.search(service.name)
+        if bad is not None:
+            message = f"{shown(service.name)} cannot name a container: it holds {shown(bad[0])}"
+            yield error("docker-name", message, "use letters, digits and _ . - only", service.where)
+    if len(topology.nodes) > MAX_DOCKER_NODES:
+        message = f"{len(topology.nodes)} nodes: their network, 198.18.0.0/15, has {MAX_DOCKER_NODES} addresses"
+        yield error("docker-addresses", message, "lower `replicas`", topology.nodes[0].service.where)
+
+
+def swarm_findings(topology: Topology, network: Network) -> Iterator[Finding]:
+    yield from not_a_label(learners(topology), "swarm-name")
+    yield from too_long_a_label(learners(topology), "swarm-name-length")
+    if len(topology.nodes) > _OVERLAY_ENDPOINTS:
+        yield warning(
+            "swarm-endpoints",
+            f"{len(topology.nodes)} nodes: an overlay network of the usual size (/24) holds about {_OVERLAY_ENDPOINTS}",
+            "create the network with a larger subnet, such as 10.1.0.0/20",
+            topology.nodes[0].service.where,
+        )
+    yield from _sender_side("swarm", topology, network)
+
+
+def kubernetes_findings(topology: Topology, network: Network) -> Iterator[Finding]:
+    yield from not_a_label(learners(topology), "kubernetes-name")
+    for service in learners(topology):
+        if any(char.isupper() for char in service.name):
+            message = f"{shown(service.name)}: pods have lower-case names"
+            yield error("kubernetes-upper-case", message, f"call it {shown(service.name.lower())}", service.where)
+    yield from too_long_a_label(learners(topology), "kubernetes-name-length")
+    count = len(topology.nodes)
+    if count > _PODS_PER_MACHINE:
+        yield warning(
+            "kubernetes-pods",
+            f"{count} pods: a machine takes {_PODS_PER_MACHINE} unless its kubelet is told otherwise",
+            f"have at least {-(-count // _PODS_PER_MACHINE)} machines (their system pods count, too), or raise maxPods",
+            topology.nodes[0].service.where,
+        )
+    yield from _sender_side("kubernetes", topology, network)
+
+
+def _sender_side(target: str, topology: Topology, network: Network) -> Iterator[Finding]:
+    crowd = crowded_downlink(network)
+    if crowd is not None:
+        link = topology.links[int(network.declared[crowd.link])]
+        yield warning(
+            f"{target}-shared-links",
+            f"paths of several senders share links, such as from {shown(link.origin)} to {shown(link.dest)} "
+            f"({crowd.partners} nodes send to `{network.names[crowd.rank]}`): here every sender shapes its own paths, "
+            "and together they can have more than such a link's rate",
+            "do not trust rates where several nodes send at once, or use a runtime with the fabric (docker, local)",
+            link.where,
+        )
+    loaded = next((link for link in topology.links if link.properties.background_bps), None)
+    if loaded is not None:
+        yield warning(
+            f"{target}-background",
+            f"background traffic is not reproduced, such as {format_rate(loaded.properties.background_bps)} from "
+            f"{shown(loaded.origin)} to {shown(loaded.dest)}: nothing but the nodes' own traffic is on the links",
+            "lower the link's rate by as much instead",
+            loaded.where,
+        )
+    queued = next((link.where for link in topology.links if link.properties.queue != DEFAULT_QUEUE), None) or next(
+        (event.where for event in topology.events if isinstance(event, LinkEvent) and event.change.queue is not None),
+        None,
+    )
+    if queued is not None:
+        yield warning(
+            f"{target}-queues",
+            "the lengths of links' queues are not reproduced: the only queues are the senders', one for each path",
+            "do not trust losses and delays under congestion",
+            queued,
+        )

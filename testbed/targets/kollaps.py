@@ -1,0 +1,61 @@
+"""What real Kollaps 2.0 cannot do with a topology, or does otherwise.
+
+Takes a `Topology`, its `Network` and the findings so far, gives the findings for Kollaps; touches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from testbed.errors import Finding, Severity, error
+from testbed.network.graph import Network
+from testbed.targets.kollaps_events import event_findings
+from testbed.targets.kollaps_links import link_findings
+from testbed.targets.kollaps_services import service_findings
+from testbed.topologies.model import Topology
+from testbed.topologies.write_xml import what_xml_cannot_say
+
+_SEVERITY_OF_NOTE = {
+    "kollaps-prolog": Severity.ERROR,
+    "kollaps-unit": Severity.ERROR,
+    "kollaps-rate": Severity.ERROR,
+    "kollaps-one-way": Severity.ERROR,
+    "kollaps-event-order": Severity.ERROR,
+    "kollaps-supervisor": Severity.ERROR,
+    "kollaps-active-paths": Severity.ERROR,
+    "kollaps-command": Severity.WARNING,  # Swarm takes it
+    "kollaps-port": Severity.WARNING,
+    "kollaps-replicas": Severity.NOTE,  # Kollaps does the same as we
+}
+_JUDGED_ANEW = {"kollaps-one-way-event"}
+"""Another element may change the other direction, which only the whole topology tells."""
+
+_PATH_WORDS = {  # the hint of `ties` tells of Kollaps already
+    "unreachable": "; Kollaps drops everything between them",
+    "ties": "",
+    "transit": "",
+}
+
+
+def kollaps_findings(topology: Topology, network: Network, findings: Sequence[Finding]) -> Iterator[Finding]:
+    """The given findings as they matter for Kollaps, and Kollaps' own."""
+    for finding in findings:
+        if finding.code not in _JUDGED_ANEW:
+            yield _judged(finding)
+    told = {finding.code for finding in findings}
+    for finding in what_xml_cannot_say(topology):
+        hint = "leave it out, or take another runtime" if "YAML" in finding.hint else finding.hint
+        yield error("kollaps-cannot-say", finding.message, hint, finding.where)
+    yield from service_findings(topology)
+    yield from link_findings(topology, network, told)
+    yield from event_findings(topology, told)
+
+
+def _judged(finding: Finding) -> Finding:
+    if finding.severity is Severity.NOTE and finding.code.startswith("kollaps-"):
+        # A note that is not in the table still says that Kollaps does something else.
+        return replace(finding, severity=_SEVERITY_OF_NOTE.get(finding.code, Severity.WARNING))
+    if finding.code in _PATH_WORDS:
+        return replace(finding, code=f"kollaps-{finding.code}", message=finding.message + _PATH_WORDS[finding.code])
+    return finding

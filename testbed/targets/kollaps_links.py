@@ -1,0 +1,212 @@
+"""What real Kollaps makes of links and paths.
+
+Takes a `Topology` and its `Network`, gives findings; touches nothing. Where following every path would take too
+long, a sample of sources is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from testbed.errors import Finding, error, warning
+from testbed.network.findings import sample_sources
+from testbed.network.graph import Network
+from testbed.network.paths import Paths, compute_paths
+from testbed.targets.sharing import crowded_uplink
+from testbed.topologies.model import Link, Topology
+from testbed.topologies.pairs import in_pairs, same_link
+from testbed.units import UNLIMITED, format_latency, format_rate, shown
+
+_MOST_LINKS = 65_535
+"""Kollaps numbers its directed links with 16 bits."""
+_RATE_STEP_BPS = 1000
+_MOST_STEPS = 2_000_000
+"""Links and vertices visited over all followed sources."""
+_NETEM_PACKETS = 1000
+_PACKET_BITS = 1500 * 8
+
+
+def link_findings(topology: Topology, network: Network, told: Container[str]) -> Iterator[Finding]:
+    """Everything about links; `told` are codes of what the reader of an XML file has already found, link by link."""
+    declared = [link for link in topology.links if not link.starts_down]
+    if not declared:
+        first = next((service.where for service in topology.services), None)
+        message = "there are no links: Kollaps' generator and its dashboard crash"
+        yield error("kollaps-no-links", message, "add at least one link between two nodes", first)
+        return
+    if "kollaps-rate" not in told:
+        yield from _rates(topology)
+    if "kollaps-one-way" not in told:
+        yield from _directions(declared)
+    yield from _shared(declared)
+    yield from _networks(declared)
+    yield from _too_many(declared, network)
+    yield from _zero_latency(topology, network)
+    yield from _packets_in_flight(topology, network)
+    yield from _one_to_many(topology, network)
+
+
+def _between(link: Link) -> str:
+    return f"link from {shown(link.origin)} to {shown(link.dest)}"
+
+
+def _rates(topology: Topology) -> Iterator[Finding]:
+    for link in topology.links:
+        rate_bps = link.properties.rate_bps
+        if rate_bps != UNLIMITED and rate_bps % _RATE_STEP_BPS:
+            yield error(
+                "kollaps-rate",
+                f"{_between(link)}: Kollaps knows whole numbers of Kbps only, and {format_rate(rate_bps)} is none",
+                f"write {format_rate(max(1, round(rate_bps / _RATE_STEP_BPS)) * _RATE_STEP_BPS)}",
+                link.where,
+            )
+
+
+def _directions(declared: list[Link]) -> Iterator[Finding]:
+    """Kollaps' parsers agree only on links whose two directions are one element."""
+    for there, back in in_pairs(declared, same_link):
+        if back is None:
+            yield error(
+                "kollaps-one-way",
+                f"the {_between(there)} is one-way: Kollaps' emulation core and its dashboard would number all links "
+                "differently",
+                "declare both directions in one link, with a rate each",
+                there.where,
+            )
+            continue
+        a, b = there.properties, back.properties
+        differing = [
+            word
+            for word, one, other in (
+                ("latency", a.latency_ms, b.latency_ms),
+                ("jitter", a.jitter_ms, b.jitter_ms),
+                ("loss", a.loss, b.loss),
+            )
+            if one != other
+        ]
+        if differing:
+            yield error(
+                "kollaps-asymmetric",
+                f"{_between(there)}: its two directions differ in {' and '.join(differing)}; Kollaps knows different "
+                "rates only",
+                "give both directions the same latency, jitter and loss",
+                there.where,
+            )
+
+
+def _shared(declared: list[Link]) -> Iterator[Finding]:
+    for there, _back in in_pairs(declared, same_link):
+        for name, is_shared in ((there.origin, there.origin_shared), (there.dest, there.dest_shared)):
+            if is_shared:
+                yield error(
+                    "kollaps-share",
+                    f"the replicas of {shown(name)} share an access link: with latency 0 between them Kollaps' emulation "
+                    "core exits",
+                    f"write the bridge yourself: from {shown(name)} to a new bridge with 0.001ms and the link's rate, "
+                    "and from there the real link, neither of them shared",
+                    there.where,
+                )
+
+
+def _networks(declared: list[Link]) -> Iterator[Finding]:
+    first = declared[0].network
+    seen = {first}
+    for link in declared:
+        if link.network not in seen:
+            seen.add(link.network)
+            message = f"{_between(link)}: a second network, {shown(link.network)}; Kollaps' generator knows one only"
+            yield error("kollaps-networks", message, f"write {shown(first)} everywhere", link.where)
+
+
+def _too_many(declared: list[Link], network: Network) -> Iterator[Finding]:
+    count = int(network.up.sum())
+    if count > _MOST_LINKS:
+        yield error(
+            "kollaps-too-many-links",
+            f"{count} directed links between replicas: Kollaps stops at more than {_MOST_LINKS}",
+            "join replicas by a bridge instead of to each other",
+            declared[0].where,
+        )
+
+
+def _sources(network: Network) -> list[int]:
+    return sample_sources(network, _most_sources(network))
+
+
+def _most_sources(network: Network) -> int:
+    return max(1, _MOST_STEPS // max(1, network.link_count + len(network.names)))
+
+
+def _zero_latency(topology: Topology, network: Network) -> Iterator[Finding]:
+    """The legs of shared links are left out: they are an error of their own."""
+    free = network.up & (network.latency_ms == 0) & ~network.access_leg
+    if not free.any():
+        return
+    vertices = len(network.names)
+    matrix = csr_array((np.ones(int(free.sum())), (network.origin[free], network.dest[free])), shape=(vertices,) * 2)
+    part_of = connected_components(matrix, directed=True, connection="weak")[1][: network.node_count]
+    near = np.flatnonzero(np.bincount(part_of)[part_of] > 1)
+    if not near.size:
+        return
+    paths = compute_paths(network, near[: _most_sources(network)].tolist())
+    zero = paths.reachable & (paths.latency_ms == 0) & (part_of[paths.sources][:, None] == part_of)
+    pairs = np.argwhere(zero)
+    if len(pairs):
+        source, dest = int(paths.sources[pairs[0][0]]), int(pairs[0][1])
+        many = f"{len(pairs)} pairs of nodes have" if len(pairs) > 1 else "a pair of nodes has"
+        sampled = "" if paths.sources.size == near.size else " (and more were not looked at)"
+        yield error(
+            "kollaps-zero-latency",
+            f"{many} a path of latency 0{sampled}, such as from `{network.names[source]}` to `{network.names[dest]}`: "
+            "Kollaps' emulation cores then exit",
+            "give one of its links a latency, if only 0.001ms",
+            topology.links[int(network.declared[paths.links(source, dest)[0]])].where,
+        )
+
+
+def _packets_in_flight(topology: Topology, network: Network) -> Iterator[Finding]:
+    if network.node_count < 2:
+        return
+    paths = compute_paths(network, _sources(network))
+    limited = paths.reachable & np.isfinite(paths.bandwidth_bps)
+    in_flight = np.zeros(limited.shape)
+    in_flight[limited] = paths.latency_ms[limited] / 1000 * paths.bandwidth_bps[limited] / _PACKET_BITS
+    over = int((in_flight > _NETEM_PACKETS).sum())
+    if not over:
+        return
+    row, dest = (int(each) for each in np.unravel_index(np.argmax(in_flight), in_flight.shape))
+    source = int(paths.sources[row])
+    latency_ms, rate_bps = float(paths.latency_ms[row, dest]), float(paths.bandwidth_bps[row, dest])
+    slowest = min(paths.links(source, dest), key=lambda link: float(network.rate_bps[link]))
+    most_bps = round(_NETEM_PACKETS * _PACKET_BITS / latency_ms * 1000, -4)
+    yield warning(
+        "kollaps-netem-limit",
+        f"{over} of {int(paths.reachable.sum())} paths hold more than the {_NETEM_PACKETS} packets of Kollaps' queues"
+        f"{_sampled(paths)}: from `{network.names[source]}` to `{network.names[dest]}`, {format_rate(rate_bps)} over "
+        f"{format_latency(round(latency_ms, 3))} are {in_flight[row, dest]:.0f} packets of 1500 bytes, and about "
+        f"{format_rate(most_bps)} would get through",
+        "lower the rate or the latency, or expect less there (segmentation offload may carry more)",
+        topology.links[int(network.declared[slowest])].where,
+    )
+
+
+def _sampled(paths: Paths) -> str:
+    count = paths.network.node_count
+    return "" if paths.sources.size == count else f" (in a sample of {paths.sources.size} of {count} sources)"
+
+
+def _one_to_many(topology: Topology, network: Network) -> Iterator[Finding]:
+    crowd = crowded_uplink(network)
+    if crowd is not None:
+        yield warning(
+            "kollaps-one-to-many",
+            f"nodes have several destinations behind a link (`{network.names[crowd.rank]}` reaches {crowd.partners}): "
+            "of a node that sends to several at once Kollaps shares the link by the order of a hash map, and can give "
+            "much less than there is",
+            "trust rates only where a node sends to one destination at a time, or compare with another runtime",
+            topology.links[int(network.declared[crowd.link])].where,
+        )

@@ -1,0 +1,58 @@
+"""Draws a topology: SVG, PNG, one HTML page, Graphviz or Mermaid text.
+
+Takes a `Topology`, gives bytes; touches nothing. Equal topologies give equal bytes.
+
+    Topology ─ grouping ─> Anatomy ─ stage (cluster, layout) ─> Stage ─ scene (strokes, legend) ─> Picture ─ svg, png
+                              └─ text_graphs ─> .dot, .mmd                                          └─ html
+
+The modules of a kind are imported when it is asked for: only PNG needs matplotlib.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from testbed.topologies.drawing.style import Colour, Labels, Style
+
+if TYPE_CHECKING:
+    from testbed.topologies.model import Topology
+
+__all__ = ["Colour", "Kind", "Labels", "Style", "draw"]
+
+
+class Kind(StrEnum):
+    """What a drawing is; the value is the ending of its file."""
+
+    SVG = "svg"
+    PNG = "png"
+    HTML = "html"
+    DOT = "dot"
+    MERMAID = "mmd"
+
+
+def draw(topology: Topology, kind: Kind, style: Style | None = None) -> bytes:
+    """The contents of a file of this kind; text is UTF-8."""
+    match kind:
+        case Kind.PNG:
+            from testbed.topologies.drawing.png import png
+            from testbed.topologies.drawing.scene import compose
+
+            return png(compose(topology, style))
+        case Kind.SVG:
+            from testbed.topologies.drawing.scene import compose
+            from testbed.topologies.drawing.svg import svg
+
+            return svg(compose(topology, style)).encode()
+        case Kind.HTML:
+            from testbed.topologies.drawing.html import html
+
+            return html(topology, style).encode()
+        case Kind.DOT:
+            from testbed.topologies.drawing.text_graphs import dot
+
+            return dot(topology, style).encode()
+        case Kind.MERMAID:
+            from testbed.topologies.drawing.text_graphs import mermaid
+
+            return mermaid(topology, style).encode()

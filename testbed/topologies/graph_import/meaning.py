@@ -1,0 +1,260 @@
+"""A published graph → sites and links.
+
+Takes a networkx graph, gives `Imported`, touches nothing. A link's latency is what the file says it is; else its
+length divided by the speed of light in fibre; else the same of the great circle between its ends; else the caller's
+default, which is a warning. Rates are `LinkSpeedRaw` (Topology Zoo: bits per second) or a text with a unit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from testbed.errors import Finding, UsageProblem, note, warning
+from testbed.topologies.generate.geography import Place, fibre_latency_ms, great_circle_km
+from testbed.topologies.generate.sites import LEAST_LATENCY_MS, SiteLink, SiteNetwork, connected_parts
+from testbed.topologies.graph_import.problems import Graph
+from testbed.topologies.model import LinkProperties
+from testbed.units import MAX_LATENCY_MS, MAX_RATE_BPS, UnitError, parse_latency_ms, parse_rate_bps
+
+_NAMES = ("label", "name")
+_LATENCIES = ("latency", "latency_ms", "delay", "delay_ms")
+_DISTANCES = ("dist", "distance", "distance_km", "dist_km", "length", "length_km", "km")
+_RATE_IN_BITS = ("LinkSpeedRaw",)
+_RATES_WITH_UNIT = ("rate", "bandwidth", "capacity", "speed", "LinkLabel")
+_LATITUDES = ("Latitude", "latitude", "lat")
+_LONGITUDES = ("Longitude", "longitude", "lon", "lng", "long")
+_MOST_KM = 100_000.0
+_LEAST_RATE_BPS = 1000.0
+_MOST_ROUTE_FACTOR = 10.0
+
+_Attributes = Mapping[str, object]
+_Quantity = Callable[[object], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Edge attributes that the caller knows better than we do: a latency in milliseconds, a distance in kilometres."""
+
+    latency: str | None = None
+    distance: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The network, and what the file left open."""
+
+    network: SiteNetwork
+    findings: tuple[Finding, ...]
+
+
+def interpret(graph: Graph, core: LinkProperties, keys: Keys | None = None, route_factor: float = 1.0) -> Imported:
+    """Sites and links of a graph's largest connected part; `core` gives what the file leaves open.
+
+    The great circle between two ends is multiplied by `route_factor`; a distance that the file gives is not.
+    """
+    if not 1 <= route_factor <= _MOST_ROUTE_FACTOR:
+        raise UsageProblem(f"a route factor of {route_factor:g}", f"it lies between 1 and {_MOST_ROUTE_FACTOR:g}")
+    reader = _Reader(graph, core, keys or Keys(), route_factor)
+    return Imported(reader.network(), tuple(reader.findings()))
+
+
+class _Reader:
+    def __init__(self, graph: Graph, core: LinkProperties, keys: Keys, route_factor: float) -> None:
+        self._graph = graph
+        self._core = core
+        self._latency_keys = (keys.latency,) if keys.latency else _LATENCIES
+        self._distance_keys = (keys.distance,) if keys.distance else _DISTANCES
+        self._keys = keys
+        self._route_factor = route_factor
+        self._found: Counter[str] = Counter()
+        self._sites = list(graph.nodes)
+        attributes: list[_Attributes] = [graph.nodes[site] for site in self._sites]
+        self._names = [_name(site, each) for site, each in zip(self._sites, attributes, strict=True)]
+        geographic = str(graph.graph.get("coordinatesType", "")).lower() == "geographical"
+        self._places = [_place(each, geographic) for each in attributes]
+
+    def network(self) -> SiteNetwork:
+        links = self._links()
+        parts = connected_parts(len(self._sites), links)
+        kept = max(parts, key=len)
+        self._found["dropped sites"] = len(self._sites) - len(kept)
+        position = {site: place for place, site in enumerate(kept)}
+        return SiteNetwork(
+            tuple(self._names[site] for site in kept),
+            tuple(
+                SiteLink(position[a], position[b], forth, back)
+                for (a, b), (forth, back) in sorted(links.items(), key=lambda item: item[0])
+                if a in position
+            ),
+        )
+
+    def _links(self) -> dict[tuple[int, int], tuple[LinkProperties, LinkProperties]]:
+        """Both directions of every linked pair; of parallel edges the fastest."""
+        ranks = {site: place for place, site in enumerate(self._sites)}
+        directed = self._graph.is_directed()
+        found: dict[tuple[int, int], LinkProperties] = {}
+        for a_site, b_site, attributes in self._graph.edges(data=True):
+            a, b = ranks[a_site], ranks[b_site]
+            if a == b:
+                self._found["loops"] += 1
+                continue
+            properties = self._properties(a, b, attributes)
+            parallel = (a, b) in found
+            self._found["parallel"] += parallel
+            for pair in [(a, b)] if directed else [(a, b), (b, a)]:
+                if pair not in found or properties.latency_ms < found[pair].latency_ms:
+                    found[pair] = properties
+        links = {}
+        for a, b in found:
+            low, high = min(a, b), max(a, b)
+            if (b, a) not in found:
+                self._found["one-way"] += 1
+            forth = found.get((low, high)) or found[high, low]
+            links[low, high] = (forth, found.get((high, low)) or forth)
+        return links
+
+    def _properties(self, a: int, b: int, attributes: _Attributes) -> LinkProperties:
+        rate_bps = self._rate_bps(attributes)
+        self._found["rates"] += rate_bps is not None
+        self._found["edges"] += 1
+        return replace(
+            self._core,
+            latency_ms=self._latency_ms(a, b, attributes),
+            rate_bps=self._core.rate_bps if rate_bps is None else rate_bps,
+        )
+
+    def _latency_ms(self, a: int, b: int, attributes: _Attributes) -> float:
+        latency_ms = _first(attributes, self._latency_keys, _milliseconds)
+        if latency_ms is not None:
+            self._found["latencies"] += 1
+            return max(LEAST_LATENCY_MS, round(latency_ms, 3))
+        distance_km = _first(attributes, self._distance_keys, _kilometres)
+        if distance_km is not None:
+            self._found["distances"] += 1
+            return fibre_latency_ms(distance_km)
+        here, there = self._places[a], self._places[b]
+        if here is not None and there is not None:
+            self._found["coordinates"] += 1
+            return fibre_latency_ms(great_circle_km(here, there), self._route_factor)
+        self._found["defaults"] += 1
+        return self._core.latency_ms
+
+    def _rate_bps(self, attributes: _Attributes) -> float | None:
+        raw = _first(attributes, _RATE_IN_BITS, _bits_per_second)
+        return raw if raw is not None else _first(attributes, _RATES_WITH_UNIT, _rate_with_unit)
+
+    def findings(self) -> Iterable[Finding]:
+        count = self._found
+        for key in (self._keys.latency, self._keys.distance):
+            if key and not any(key in attributes for _a, _b, attributes in self._graph.edges(data=True)):
+                yield warning("import-key", f"no edge has the attribute `{key}`", "see how the file calls it")
+        if count["dropped sites"]:
+            message = (
+                f"the graph is in several parts: {count['dropped sites']} of {len(self._sites)} sites are left out"
+            )
+            yield warning("import-unconnected", message, "only the largest part is taken, so that every node has a way")
+        if count["defaults"]:
+            yield warning(
+                "import-default-latency",
+                f"{count['defaults']} of {count['edges']} links have neither a latency, a distance nor coordinates at "
+                f"both ends: they get {self._core.latency_ms:g} ms",
+                "give another default with --latency, or name the attribute with --latency-key or --distance-key",
+            )
+        sources = {"latencies": "as given", "distances": "from distances", "coordinates": "from coordinates"}
+        told = ", ".join(f"{count[key]} {words}" for key, words in sources.items() if count[key])
+        if told:
+            yield note("import-latency", f"latencies: {told}")
+        if count["rates"]:
+            yield note("import-rate", f"rates: {count['rates']} of {count['edges']} as given, the others by default")
+        if count["parallel"]:
+            yield note("import-parallel", f"{count['parallel']} parallel links are left out: the fastest of each stays")
+        if count["loops"]:
+            yield note("import-loop", f"{count['loops']} links from a site to itself are left out")
+        if count["one-way"]:
+            yield note("import-one-way", f"{count['one-way']} links are given one way only: they are taken as two-way")
+
+
+def _first(attributes: _Attributes, keys: Iterable[str], read: _Quantity) -> float | None:
+    """The value of the first attribute that says something sensible."""
+    for key in keys:
+        value = attributes.get(key)
+        if value is not None and (number := read(value)) is not None:
+            return number
+    return None
+
+
+def _finite(value: object) -> float | None:
+    """A number, also when it is written as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if isfinite(number) else None
+
+
+def _number(value: object, most: float) -> float | None:
+    number = _finite(value)
+    return number if number is not None and 0 <= number <= most else None
+
+
+def _milliseconds(value: object) -> float | None:
+    number = _number(value, MAX_LATENCY_MS)
+    if number is None and isinstance(value, str):
+        try:
+            return parse_latency_ms(value.strip())
+        except UnitError:
+            return None
+    return number
+
+
+def _kilometres(value: object) -> float | None:
+    return _number(value, _MOST_KM)
+
+
+def _bits_per_second(value: object) -> float | None:
+    number = _number(value, MAX_RATE_BPS)
+    return None if number is None else _usable_rate(number)
+
+
+def _rate_with_unit(value: object) -> float | None:
+    """Without a unit these attributes mean something else in every collection: such values are left alone."""
+    try:
+        return _usable_rate(parse_rate_bps("".join(value.split()))) if isinstance(value, str) else None
+    except UnitError:
+        return None
+
+
+def _usable_rate(rate_bps: float) -> float | None:
+    """In whole kbit/s, so that Kollaps can say it too."""
+    return float(round(rate_bps / 1000) * 1000) if _LEAST_RATE_BPS <= rate_bps <= MAX_RATE_BPS else None
+
+
+def _name(site: object, attributes: _Attributes) -> str:
+    for key in _NAMES:
+        if isinstance(name := attributes.get(key), str) and name.strip():
+            return name
+    return str(site)
+
+
+def _place(attributes: _Attributes, geographic: bool) -> Place | None:
+    """Where a site is: named degrees, `pos` = [longitude, latitude], or x and y where the file says that they are."""
+    position = attributes.get("pos")
+    if isinstance(position, list | tuple) and len(position) == 2:
+        longitude, latitude = position
+    elif geographic and "x" in attributes and "y" in attributes:
+        longitude, latitude = attributes["x"], attributes["y"]
+    else:
+        latitude = next((attributes[key] for key in _LATITUDES if key in attributes), None)
+        longitude = next((attributes[key] for key in _LONGITUDES if key in attributes), None)
+    north, east = _degrees(latitude, 90.0), _degrees(longitude, 360.0)
+    return None if north is None or east is None else Place(north, east)
+
+
+def _degrees(value: object, most: float) -> float | None:
+    number = _finite(value)
+    return number if number is not None and abs(number) <= most else None

@@ -1,0 +1,182 @@
+"""Names, ranks, selectors, directions, defaults: what a file comes to mean."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import Where
+from testbed.topologies.event_checks import starting_absent
+from testbed.topologies.load import load, load_bytes
+from testbed.topologies.model import (
+    Link,
+    LinkChange,
+    LinkEvent,
+    LinkProperties,
+    NodeAction,
+    NodeEvent,
+    QueueLimit,
+    Routing,
+    Topology,
+    When,
+)
+from testbed.topologies.source import Form
+from tests.reference import needs_reference, reference_files
+
+
+def yaml(text: str) -> Topology:
+    return load_bytes(text.encode(), Form.YAML, "t.yaml").require()
+
+
+def test_ranks_count_nodes_in_document_order_and_skip_supervisors() -> None:
+    topology = yaml("services: {b: {replicas: 2}, boss: {supervisor: true, replicas: 3}, a: {replicas: 2}}")
+    assert [(node.rank, node.name, node.replica) for node in topology.nodes] == [
+        (0, "b.0", 0),
+        (1, "b.1", 1),
+        (2, "a.0", 0),
+        (3, "a.1", 1),
+    ]
+    assert [service.name for service in topology.services] == ["b", "boss", "a"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "ranks"),
+    [("a", (0, 1, 2)), ("a.1", (1,)), ("a.*", (0, 1, 2)), ("*", (0, 1, 2, 3)), ("*.0", (0, 3)), ("?.[12]", (1, 2))]
+    + [("c", ()), ("a.3", ()), ("A", ()), ("x*", ())],
+)
+def test_selectors(selector: str, ranks: tuple[int, ...]) -> None:
+    topology = yaml("services: {a: {replicas: 3}, b: }")
+    assert tuple(topology.select(selector)) == ranks
+    assert topology.select_all([selector, "b"]) == tuple(sorted({*ranks, 3}))
+
+
+def links(text: str) -> list[Link]:
+    return list(yaml("services: {a: {replicas: 2}, b: }\nbridges: [r]\n" + text).links)
+
+
+def test_a_link_is_two_directions() -> None:
+    there, back = links(
+        "links: [{from: a, to: r, latency: 5ms, up: 2Mbps, down: 8Mbps, back: {loss: 1%, latency: 9ms}}]"
+    )
+    assert there == Link("a", "r", LinkProperties(5.0, 2e6))
+    assert back == Link("r", "a", LinkProperties(9.0, 8e6, loss=0.01))
+    assert there.properties.queue == QueueLimit(ms=250.0)
+    assert there.where == Where(3, 9)
+
+
+def test_the_nearest_value_wins() -> None:
+    text = "defaults: {latency: 1ms, rate: 1Mbps, down: 3Mbps, jitter: 0.1ms, queue: 9KiB}\nlinks: "
+    there, back = links(text + "[{from: a, to: r, latency: 2ms}]")
+    assert (there.properties, back.properties) == (
+        LinkProperties(2.0, 1e6, 0.1, queue=QueueLimit(size_bytes=9216)),
+        LinkProperties(2.0, 3e6, 0.1, queue=QueueLimit(size_bytes=9216)),
+    )
+    there, back = links(text + "[{from: a, to: r, rate: 7Mbps, up: unlimited, back: {rate: 5Mbps}}]")
+    assert (there.properties.rate_bps, back.properties.rate_bps) == (math.inf, 5e6)
+
+
+@pytest.mark.parametrize(
+    ("shared", "sides"),
+    [("true", (True, False)), ("from", (True, False)), ("to", (False, False)), ("both", (True, False))],
+)
+def test_sharing_matters_only_where_there_are_several(shared: str, sides: tuple[bool, bool]) -> None:
+    there, back = links(f"links: [{{from: a, to: r, latency: 1ms, rate: 1Mbps, shared: {shared}}}]")
+    assert (there.origin_shared, there.dest_shared) == sides
+    assert (back.dest_shared, back.origin_shared) == sides
+
+
+def test_an_event_on_a_link_is_two_unless_one_way() -> None:
+    text = "services: {a: , b: }\nlinks: [{from: a, to: b, latency: 1ms, rate: 1Mbps}]\nevents: ["
+    both = yaml(text + "{at: 1s, link: [b, a], loss: 1%, up: 2Mbps}]").events
+    change = LinkChange(loss=0.01)
+    assert both == (
+        LinkEvent(When(1.0), "b", "a", LinkChange(loss=0.01, rate_bps=2e6)),
+        LinkEvent(When(1.0), "a", "b", change),
+    )
+    assert yaml(text + "{at: 1s, link: [b, a], loss: 1%, one-way: true}]").events == (
+        LinkEvent(When(1.0), "b", "a", change),
+    )
+
+
+def test_an_event_can_create_a_link() -> None:
+    topology = yaml(
+        "services: {a: , b: , c: }\nlinks: [{from: a, to: b, latency: 1ms, rate: 1Mbps}]\n"
+        "events: [{at: 1s, link: [b, c], state: up, latency: 3ms, rate: 2Mbps}, {at: 2s, link: [c, b], state: down}]"
+    )
+    created = [link for link in topology.links if link.starts_down]
+    assert [(link.origin, link.dest) for link in created] == [("b", "c"), ("c", "b")]
+    assert created[0].properties == LinkProperties(3.0, 2e6)
+    assert topology.links[:2] == tuple(link for link in topology.links if not link.starts_down)
+
+
+def test_a_count_of_all_is_all() -> None:
+    (event,) = yaml("services: {a: {replicas: 2}}\nevents: [{at: 1s, node: a, do: crash, count: 2, rejoin: 3s}]").events
+    assert event == NodeEvent(When(1.0), NodeAction.CRASH, ("a",), None, 3.0)
+
+
+def test_repetition_does_not_accumulate_errors() -> None:
+    times = list(When(0.1, 0.1, 1000.0).times())
+    assert len(times) == 9999
+    assert times[-1] == 0.1 + 9998 * 0.1
+
+
+def test_who_is_absent_at_the_start() -> None:
+    topology = yaml(
+        "services: {a: {replicas: 3}, b: {replicas: 2}}\n"
+        "events: [{at: 9s, node: a.0, do: join}, {at: 5s, node: a.1, do: crash}, {at: 9s, node: a.1, do: join}, "
+        "{at: 2s, node: b, do: join, count: 1}]"
+    )
+    assert starting_absent(topology) == {0, 3, 4}
+
+
+def test_replicas_follow_the_joins_where_they_are_not_given() -> None:
+    events = (
+        "events: [{at: 0s, node: a, do: join, count: 2}, {at: 1s, node: a, do: crash, count: 1}, "
+        "{at: 2s, node: a, do: join, count: 1}]"
+    )
+    assert yaml("services: {a: }\n" + events).services[0].replicas == 2
+    assert yaml("services: {a: {reuse: false}}\n" + events).services[0].replicas == 3
+
+
+def test_the_name_is_the_files_unless_it_says_another(tmp_path: Path) -> None:
+    path = tmp_path / "my net.yaml"
+    path.write_text("services: {a: }")
+    assert load(path).require().name == "my net"
+    path.write_text("name: other\nservices: {a: }")
+    assert load(path).require().name == "other"
+
+
+@needs_reference
+def test_real_kollaps_files_load_without_errors_or_warnings() -> None:
+    assert len(reference_files()) >= 7
+    for path in reference_files():
+        loaded = load(path)
+        assert {finding.severity for finding in loaded.findings} <= {"note"}
+        assert loaded.require().routing is Routing.HOPS
+
+
+@needs_reference
+def test_a_link_without_download_is_one_way() -> None:
+    (ping,) = (path for path in reference_files() if path.name.startswith("ping"))
+    loaded = load(ping)
+    assert [(link.origin, link.dest) for link in loaded.require().links] == [
+        ("n1", "b1"),
+        ("b1", "n2"),
+        ("n2", "b1"),
+        ("b1", "n1"),
+    ]
+    assert [finding.code for finding in loaded.findings] == ["kollaps-one-way"] * 4
+
+
+def test_sharing_in_xml_is_said_of_the_service() -> None:
+    text = (
+        '<experiment boot="k"><services><service name="a" image="i" replicas="3" share="true"/>'
+        '<service name="b" image="i" replicas="2"/></services><links>'
+        '<link origin="b" dest="a" latency="1" upload="1.5Mbps" download="2Mbps" drop="50%" network="n"/>'
+        "</links></experiment>"
+    )
+    there, back = load_bytes(text.encode(), Form.XML, "t.xml").require().links
+    assert (there.origin_shared, there.dest_shared, back.origin_shared, back.dest_shared) == (False, True, True, False)
+    assert (there.properties.rate_bps, there.properties.loss) == (1.5e6, 0.5)
