@@ -31,5 +31,5 @@ def command(file: str, output: Path) -> None:
         raise UsageProblem(f"{output}: neither XML nor YAML by its name", "name it .xml, .yaml or .yml")
     opened = open_topology(file)
     print_findings(opened.shown, opened.findings)
-    write_atomically(output, write_text(opened.topology, form))
+    write_atomically(output, write_text(opened.topology, form, opened.shown))
     click.echo(f"wrote {output}", err=True)

@@ -33,11 +33,11 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _ACTIONS = (NodeAction.JOIN, NodeAction.LEAVE, NodeAction.CRASH, NodeAction.DISCONNECT, NodeAction.RECONNECT)
 
 
-def to_xml(topology: Topology) -> str:
-    """The whole document; raises InvalidInput where XML cannot say what the topology says."""
-    unsayable = list(what_xml_cannot_say(topology))
+def to_xml(topology: Topology, file: str = "") -> str:
+    """The whole document; raises InvalidInput, about `file`, where XML cannot say what the topology says."""
+    unsayable = dict.fromkeys(what_xml_cannot_say(topology))  # both directions of a link have the same reasons
     if unsayable:
-        raise InvalidInput(topology.name, unsayable)
+        raise InvalidInput(file or topology.name, tuple(unsayable))
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<experiment boot={quoteattr(topology.kollaps.boot)}>"]
     lines += ["  <config>", _element("topology", _config(topology)), "  </config>"]
     shared = _sharing(topology)

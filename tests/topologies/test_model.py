@@ -43,8 +43,18 @@ def test_ranks_count_nodes_in_document_order_and_skip_supervisors() -> None:
 
 @pytest.mark.parametrize(
     ("selector", "ranks"),
-    [("a", (0, 1, 2)), ("a.1", (1,)), ("a.*", (0, 1, 2)), ("*", (0, 1, 2, 3)), ("*.0", (0, 3)), ("?.[12]", (1, 2))]
-    + [("c", ()), ("a.3", ()), ("A", ()), ("x*", ())],
+    [
+        ("a", (0, 1, 2)),
+        ("a.1", (1,)),
+        ("a.*", (0, 1, 2)),
+        ("*", (0, 1, 2, 3)),
+        ("*.0", (0, 3)),
+        ("?.[12]", (1, 2)),
+        ("c", ()),
+        ("a.3", ()),
+        ("A", ()),
+        ("x*", ()),
+    ],
 )
 def test_selectors(selector: str, ranks: tuple[int, ...]) -> None:
     topology = yaml("services: {a: {replicas: 3}, b: }")

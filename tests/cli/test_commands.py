@@ -1,0 +1,153 @@
+"""The command as its users meet it: exit codes, where the words go, wrong input, interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from testbed.cli.main import VERBS, main
+from testbed.topologies.load import load
+
+BAD = "services: {a: {replicas: 0}}\n"
+GOOD = "services: {a: {replicas: 2}}\nbridges: [r]\nlinks: [{from: a, to: r, latency: 1ms, rate: 1Mbps}]\n"
+READING = [["validate"], ["show"], ["paths"], ["convert", "-o", "out.xml"], ["draw", "-o", "out.svg"]]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def command(verb: list[str], file: str) -> Result:
+    return run(verb[0], file, *verb[1:])
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("good.yaml").write_text(GOOD)
+    Path("bad.yaml").write_text(BAD)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
+    result = run(verb, "--help")
+    assert result.exit_code == 0
+    assert f"testbed {verb}" in result.stdout.split("Usage:")[1]
+    assert "Example" in result.stdout
+    assert verb in run("--help").stdout
+
+
+@pytest.mark.parametrize("verb", READING, ids=lambda verb: verb[0])
+def test_a_bad_file_is_told_completely_on_stderr(verb: list[str]) -> None:
+    result = command(verb, "bad.yaml")
+    assert result.exit_code == 3
+    assert "bad.yaml:1:26: error: replicas: this must be at least 1, not 0 (bad-value)" in result.stderr
+    assert not Path(verb[-1]).exists()
+
+
+@pytest.mark.parametrize("verb", READING, ids=lambda verb: verb[0])
+@pytest.mark.parametrize("file", ["none.yaml", "good.txt", ".", "topologies/none.xml", "a\0b.yaml"])
+def test_what_is_not_there_is_a_usage_error(verb: list[str], file: str) -> None:
+    Path("good.txt").write_text(GOOD)
+    result = command(verb, file)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+    assert result.stderr.startswith("Error: ") or "using the bundled" in result.stderr
+
+
+@pytest.mark.parametrize("verb", READING, ids=lambda verb: verb[0])
+def test_a_good_file_and_a_bundled_one(verb: list[str]) -> None:
+    assert command(verb, "good.yaml").exit_code == 0
+    bundled = command(verb, "topologies/lan4.xml")
+    assert bundled.exit_code == 0
+    assert "lan4.xml" in bundled.stderr
+
+
+def test_a_file_of_ones_own_comes_before_the_bundled_one() -> None:
+    Path("topologies").mkdir()
+    Path("topologies/lan4.xml").write_text("<oops/>")
+    assert run("validate", "topologies/lan4.xml").exit_code == 3
+
+
+def test_an_unreadable_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_arguments: object, **_options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", denied)
+    result = run("validate", "good.yaml")
+    assert result.exit_code == 2
+    assert "Permission denied" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "verb", [["validate", "topologies/wan16.xml"], ["show", "topologies/wan16.xml"], ["topologies"]]
+)
+def test_json_goes_to_stdout_alone(verb: list[str]) -> None:
+    result = run(*verb, "--format", "json")
+    json.loads(result.stdout)
+    csv = run(*verb, "--format", "csv").stdout.splitlines()
+    assert len({line.count(",") for line in csv if '"' not in line}) == 1
+
+
+def test_convert_both_ways() -> None:
+    assert run("convert", "topologies/wan16.xml", "-o", "wan16.yaml").exit_code == 0
+    assert run("convert", "wan16.yaml", "-o", "again.xml").exit_code == 0
+    assert load("wan16.yaml").require() == load("again.xml").require()
+
+
+def test_convert_refuses_with_the_reason_and_leaves_the_old_file() -> None:
+    Path("queue.yaml").write_text(GOOD.replace("rate: 1Mbps", "rate: 1Mbps, queue: 10ms"))
+    Path("out.xml").write_text("old")
+    result = run("convert", "queue.yaml", "-o", "out.xml")
+    assert result.exit_code == 3
+    assert "queue.yaml:3:9: error: Kollaps' XML cannot say how long a queue is" in result.stderr
+    assert Path("out.xml").read_text() == "old"
+
+
+def test_convert_to_a_place_that_is_not_there() -> None:
+    assert run("convert", "good.yaml", "-o", "nowhere/out.xml").exit_code == 2
+    assert run("convert", "good.yaml", "-o", "out.txt").exit_code == 2
+
+
+def test_a_reader_that_stops_reading_is_no_error_of_ours() -> None:
+    testbed = subprocess.Popen(
+        [sys.executable, "-m", "testbed", "paths", "topologies/wan256.xml", "--format", "csv"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert testbed.stdout is not None
+    assert testbed.stderr is not None
+    testbed.stdout.readline()
+    testbed.stdout.close()
+    words = testbed.stderr.read()
+    testbed.wait(timeout=60)
+    testbed.stderr.close()
+    assert "Traceback" not in words
+
+
+def test_interrupted_means_130_and_no_traceback(tmp_path: Path) -> None:
+    fifo = tmp_path / "slow.csv"
+    os.mkfifo(fifo)
+    testbed = subprocess.Popen(
+        [sys.executable, "-m", "testbed", "paths", "topologies/wan1024.xml", "--format", "csv"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert testbed.stdout is not None
+    testbed.stdout.readline()  # it is at work, and blocks as soon as the pipe is full
+    time.sleep(0.1)
+    testbed.send_signal(signal.SIGINT)
+    _output, words = testbed.communicate(timeout=60)
+    assert testbed.returncode == 130
+    assert "Traceback" not in words
+    assert "interrupted" in words
