@@ -8,6 +8,7 @@ import click
 
 from testbed.errors import Finding, Severity
 
+COLUMNS = ("severity", "code", "line", "column", "message", "hint")
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
@@ -19,3 +20,13 @@ def print_findings(file: str, findings: Iterable[Finding]) -> None:
         click.echo(f"{place}: {severity}: {finding.message} ({finding.code})", err=True)
         if finding.hint:
             click.echo(f"    {finding.hint}", err=True)
+
+
+def finding_cells(finding: Finding) -> tuple[str, str, int, int, str, str]:
+    """A finding as a row of `COLUMNS`."""
+    where = finding.where
+    return finding.severity.value, finding.code, where.line, where.column, finding.message, finding.hint
+
+
+def findings_as_json(findings: Iterable[Finding]) -> list[dict[str, str | int]]:
+    return [dict(zip(COLUMNS, finding_cells(finding), strict=True)) for finding in findings]

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 import click
 
+from testbed.cli.moment import Moment, moment_options
 from testbed.cli.output import Format, format_option, print_csv, print_table
 from testbed.cli.topology_file import open_topology, topology_argument
 from testbed.errors import UsageProblem, did_you_mean
@@ -27,8 +28,9 @@ _MOST_TABLE_ROWS = 2000
 @topology_argument
 @click.option("--from", "source", metavar="NODE", help="Only paths from this node, service or pattern.")
 @click.option("--to", "dest", metavar="NODE", help="Only paths to this node, service or pattern.")
+@moment_options
 @format_option
-def command(file: str, source: str | None, dest: str | None, output_format: Format) -> None:
+def command(file: str, source: str | None, dest: str | None, moment: Moment, output_format: Format) -> None:
     """End-to-end latency, jitter, loss and bandwidth of every ordered pair of nodes in FILE.
 
     In JSON, the latency, jitter and hops of a pair without a path are null, its loss is 1 and its bandwidth 0; a
@@ -37,11 +39,12 @@ def command(file: str, source: str | None, dest: str | None, output_format: Form
     \b
     Example:
       testbed paths topologies/wan16.xml --from tokyo.0
+      testbed paths topologies/flaky-link8.xml --at 45s
       testbed paths topologies/wan16.xml --format json
     """
     topology = open_topology(file).topology
     sources, dests = _selected(topology, source, "--from"), _selected(topology, dest, "--to")
-    network = expand(topology)
+    network = moment.of(topology, expand(topology))
     match output_format:
         case Format.JSON:
             _print_json(topology, network, sources, dests)

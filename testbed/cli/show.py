@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import islice
 
 import click
 
-from testbed.cli.findings import print_findings
+from testbed.cli.findings import findings_as_json, print_findings
+from testbed.cli.moment import Moment, moment_options
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.topology_file import open_topology, topology_argument
 from testbed.errors import Finding
 from testbed.network.findings import path_findings
 from testbed.network.graph import Network, expand
 from testbed.network.summary import PathSummary, Range, summarise
-from testbed.topologies.model import Topology
+from testbed.topologies.model import Service, Topology
+from testbed.topologies.write_yaml import event_lines, link_lines
 from testbed.units import format_latency, format_loss, format_rate
+
+_MOST_LINES = 40
 
 
 @click.command(name="show")
 @topology_argument
+@moment_options
 @format_option
-def command(file: str, output_format: Format) -> None:
+def command(file: str, moment: Moment, output_format: Format) -> None:
     """Services, nodes, bridges, links, events, ranges of path properties and warnings of FILE.
 
     \b
     Example:
       testbed show topologies/wan256.xml
+      testbed show topologies/flaky-link8.xml --at 45s
       testbed show my.yaml --format json
     """
     opened = open_topology(file)
     topology = opened.topology
     network = expand(topology)
     findings = [*opened.findings, *path_findings(topology, network)]
-    counts, summary = _counts(topology, network), summarise(network)
+    counts, summary = _counts(topology, network), summarise(moment.of(topology, network))
     match output_format:
         case Format.JSON:
             print_json(_as_json(opened.shown, topology, counts, summary, findings))
@@ -64,6 +71,7 @@ def _as_json(
         "name": topology.name,
         "routing": topology.routing.value,
         "counts": counts,
+        **{key: count for key, count in counts.items() if key != "nodes"},
         "nodes": [{"rank": node.rank, "name": node.name, "service": node.service.name} for node in topology.nodes],
         "paths": {
             "latency_ms": _range_json(summary.latency_ms),
@@ -73,17 +81,7 @@ def _as_json(
             "pairs": summary.pairs,
             "sampled_sources": summary.sources if summary.sources < len(topology.nodes) else None,
         },
-        "findings": [
-            {
-                "severity": finding.severity.value,
-                "code": finding.code,
-                "line": finding.where.line,
-                "column": finding.where.column,
-                "message": finding.message,
-                "hint": finding.hint,
-            }
-            for finding in findings
-        ],
+        "findings": findings_as_json(findings),
     }
 
 
@@ -105,10 +103,12 @@ def _flat(summary: PathSummary) -> list[tuple[str, Cell]]:
 def _print_tables(topology: Topology, counts: dict[str, int], summary: PathSummary) -> None:
     print_table(("what", "how many"), counts.items(), f"{topology.name} (routing by {topology.routing.value})")
     services = (
-        (each.name, each.replicas, each.image, "supervisor, not a node" if each.supervisor else "")
+        (each.name, each.replicas, _ranks(topology, each), each.image, "supervisor, not a node" * each.supervisor)
         for each in topology.services
     )
-    print_table(("service", "replicas", "image", "note"), services)
+    print_table(("service", "replicas", "ranks", "image", "note"), services)
+    _print_lines("links", link_lines(topology))
+    _print_lines("events", event_lines(topology))
     ranges = (
         ("latency", *_range_cells(summary.latency_ms, lambda value: format_latency(round(value, 3)))),
         ("bandwidth", *_range_cells(summary.bandwidth_bps, format_rate)),
@@ -116,6 +116,22 @@ def _print_tables(topology: Topology, counts: dict[str, int], summary: PathSumma
     )
     title = f"{summary.reachable_pairs} of {summary.pairs} ordered pairs of nodes have a path"
     print_table(("path", "min", "median", "max"), ranges, title)
+
+
+def _ranks(topology: Topology, service: Service) -> str:
+    ranks = topology.select(service.name)
+    return f"{ranks[0]}–{ranks[-1]}" if len(ranks) > 1 else "".join(map(str, ranks))
+
+
+def _print_lines(what: str, lines: Iterator[str]) -> None:
+    """The first of them, as they stand in YAML."""
+    shown = list(islice(lines, _MOST_LINES))
+    if shown:
+        click.echo(f"{what}:")
+        click.echo("\n".join(f"  {line}" for line in shown))
+        if next(lines, None) is not None:
+            click.echo("  … and more: `testbed convert` writes them all")
+        click.echo()
 
 
 def _range_cells(found: Range | None, shown: Callable[[float], str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from testbed.cli.findings import print_findings
+from testbed.cli.findings import COLUMNS, finding_cells, findings_as_json, print_findings
 from testbed.cli.output import Format, format_option, print_csv, print_json
 from testbed.cli.topology_file import load_named, topology_argument
 from testbed.errors import ExitCode, Finding, Severity, has_errors
@@ -16,7 +16,6 @@ from testbed.targets.rules import Target, judge
 from testbed.topologies.model import Topology
 
 MOST_PRINTED = 100
-_COLUMNS = ("severity", "code", "line", "column", "message", "hint")
 
 
 @click.command(name="validate")
@@ -47,10 +46,10 @@ def command(file: str, target: Target | None, output_format: Format) -> None:
             findings = judge(target, loaded.topology, findings, network)
     match output_format:
         case Format.JSON:
-            listed = [dict(zip(_COLUMNS, _cells(finding), strict=True)) for finding in findings]
-            print_json({"file": loaded.file, "ok": not has_errors(findings), "findings": listed})
+            ok = not has_errors(findings)
+            print_json({"file": loaded.file, "ok": ok, "findings": findings_as_json(findings)})
         case Format.CSV:
-            print_csv(_COLUMNS, (_cells(finding) for finding in findings))
+            print_csv(COLUMNS, map(finding_cells, findings))
         case Format.TABLE:
             print_findings(loaded.file, findings[:MOST_PRINTED])
             if len(findings) > MOST_PRINTED:
@@ -59,11 +58,6 @@ def command(file: str, target: Target | None, output_format: Format) -> None:
             click.echo(f"{loaded.file}: {_summary(loaded.topology, network, findings)}")
     if has_errors(findings):
         click.get_current_context().exit(ExitCode.INVALID_INPUT)
-
-
-def _cells(finding: Finding) -> tuple[str, str, int, int, str, str]:
-    where = finding.where
-    return finding.severity.value, finding.code, where.line, where.column, finding.message, finding.hint
 
 
 def _summary(topology: Topology | None, network: Network | None, findings: Sequence[Finding]) -> str:

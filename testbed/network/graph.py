@@ -44,6 +44,8 @@ class Network:
     """The legs to and from meeting points: latency, jitter and loss are on the link behind the point."""
     up: Flags
     """False for links that only an event brings up; paths leave them out."""
+    partitions: tuple[Ints, ...] = ()
+    """For each partition in force, the group of every rank (-1: none): nodes of two groups have no path."""
 
     @property
     def link_count(self) -> int:

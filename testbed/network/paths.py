@@ -251,6 +251,9 @@ def _attach(
     )
     hops = np.take(collapsed.hops[tree_of], at, axis=1)
     cut_off = (hops < 0) | ~core.starts(ranks)[:, None] | ~core.ends(nodes)
+    for group in network.partitions:
+        ours = group[ranks][:, None]
+        cut_off |= (ours >= 0) & (group >= 0) & (ours != group)
     hops = hops + first.hops[:, None] + last.hops
     tied = np.take(collapsed.tied[tree_of], at, axis=1) | first.tied[:, None] | last.tied
 

@@ -17,7 +17,7 @@ from testbed.network.findings import sample_sources
 from testbed.network.graph import Network
 from testbed.network.paths import Paths, compute_paths
 from testbed.targets.sharing import crowded_uplink
-from testbed.topologies.model import Link, Topology
+from testbed.topologies.model import Link, LinkEvent, Topology
 from testbed.topologies.pairs import in_pairs, same_link
 from testbed.units import UNLIMITED, format_latency, format_rate, shown
 
@@ -50,25 +50,45 @@ def link_findings(topology: Topology, network: Network, told: Container[str]) ->
     yield from _one_to_many(topology, network)
 
 
-def _between(link: Link) -> str:
+def _between(link: Link | LinkEvent) -> str:
     return f"link from {shown(link.origin)} to {shown(link.dest)}"
 
 
 def _rates(topology: Topology) -> Iterator[Finding]:
-    for link in topology.links:
-        rate_bps = link.properties.rate_bps
-        if rate_bps != UNLIMITED and rate_bps % _RATE_STEP_BPS:
+    rates: list[tuple[Link | LinkEvent, float | None]] = [(link, link.properties.rate_bps) for link in topology.links]
+    rates += [(event, event.change.rate_bps) for event in topology.events if isinstance(event, LinkEvent)]
+    for limited, rate_bps in rates:
+        if rate_bps is not None and rate_bps != UNLIMITED and rate_bps % _RATE_STEP_BPS:
             yield error(
                 "kollaps-rate",
-                f"{_between(link)}: Kollaps knows whole numbers of Kbps only, and {format_rate(rate_bps)} is none",
+                f"{_between(limited)}: Kollaps knows whole numbers of Kbps only, and {format_rate(rate_bps)} is none",
                 f"write {format_rate(max(1, round(rate_bps / _RATE_STEP_BPS)) * _RATE_STEP_BPS)}",
-                link.where,
+                limited.where,
             )
+
+
+def _one_link(there: Link, back: Link) -> bool:
+    """Whether the two are one entry of the file, or can be one in XML."""
+    return same_link(there, back) and (there.where == back.where or not _differing(there, back))
+
+
+def _differing(there: Link, back: Link) -> list[str]:
+    """What differs between two directions and must not."""
+    a, b = there.properties, back.properties
+    return [
+        word
+        for word, one, other in (
+            ("latency", a.latency_ms, b.latency_ms),
+            ("jitter", a.jitter_ms, b.jitter_ms),
+            ("loss", a.loss, b.loss),
+        )
+        if one != other
+    ]
 
 
 def _directions(declared: list[Link]) -> Iterator[Finding]:
     """Kollaps' parsers agree only on links whose two directions are one element."""
-    for there, back in in_pairs(declared, same_link):
+    for there, back in in_pairs(declared, _one_link):
         if back is None:
             yield error(
                 "kollaps-one-way",
@@ -78,16 +98,7 @@ def _directions(declared: list[Link]) -> Iterator[Finding]:
                 there.where,
             )
             continue
-        a, b = there.properties, back.properties
-        differing = [
-            word
-            for word, one, other in (
-                ("latency", a.latency_ms, b.latency_ms),
-                ("jitter", a.jitter_ms, b.jitter_ms),
-                ("loss", a.loss, b.loss),
-            )
-            if one != other
-        ]
+        differing = _differing(there, back)
         if differing:
             yield error(
                 "kollaps-asymmetric",
@@ -99,13 +110,13 @@ def _directions(declared: list[Link]) -> Iterator[Finding]:
 
 
 def _shared(declared: list[Link]) -> Iterator[Finding]:
-    for there, _back in in_pairs(declared, same_link):
+    for there, _back in in_pairs(declared, _one_link):
         for name, is_shared in ((there.origin, there.origin_shared), (there.dest, there.dest_shared)):
             if is_shared:
                 yield error(
                     "kollaps-share",
-                    f"the replicas of {shown(name)} share an access link: with latency 0 between them Kollaps' emulation "
-                    "core exits",
+                    f"the replicas of {shown(name)} share an access link: with latency 0 between them Kollaps' "
+                    "emulation cores exit",
                     f"write the bridge yourself: from {shown(name)} to a new bridge with 0.001ms and the link's rate, "
                     "and from there the real link, neither of them shared",
                     there.where,
@@ -153,7 +164,7 @@ def _zero_latency(topology: Topology, network: Network) -> Iterator[Finding]:
     if not near.size:
         return
     paths = compute_paths(network, near[: _most_sources(network)].tolist())
-    zero = paths.reachable & (paths.latency_ms == 0) & (part_of[paths.sources][:, None] == part_of)
+    zero = paths.reachable & (paths.latency_ms == 0)
     pairs = np.argwhere(zero)
     if len(pairs):
         source, dest = int(paths.sources[pairs[0][0]]), int(pairs[0][1])

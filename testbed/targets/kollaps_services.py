@@ -94,7 +94,8 @@ def _names(topology: Topology) -> Iterator[Finding]:
             )
         left = _MOST_BESIDE_STACK - len(name)
         if left < _USUAL_STACK:
-            words = f"leaves {max(left, 0)} characters for the name of the Swarm stack"
+            characters = "no character" if left < 1 else f"{left} character{'s' if left > 1 else ''}"
+            words = f"leaves {characters} for the name of the Swarm stack"
             yield (error if left < 1 else warning)(
                 "kollaps-name-length",
                 f"{shown(name)} has {len(name)} characters, which {words}",
@@ -149,16 +150,12 @@ def _command(service: Service) -> Iterator[Finding]:
 def _active_paths(topology: Topology, service: Service) -> Iterator[Finding]:
     if not service.active_paths:
         return
-    named = {each.name: each for each in learners(topology)}
     for target in service.active_paths:
-        if target not in named:
-            message = f"active paths of {shown(service.name)}: no service is called {shown(target)}, and Kollaps panics"
-            yield error("kollaps-active-paths", message, "name services, without blanks", service.where)
-        elif named[target].replicas > 1:
+        if len(topology.select(target)) > 1:
             yield error(
                 "kollaps-active-replicas",
-                f"active paths of {shown(service.name)}: of the {named[target].replicas} replicas of {shown(target)} "
-                "only the first would be shaped",
+                f"active paths of {shown(service.name)}: of the replicas of {shown(target)} only the first would be "
+                "shaped",
                 f"remove {shown(target)} from the list, or give every replica a service of its own",
                 service.where,
             )

@@ -59,11 +59,11 @@ class _Builder:
         services = self.services()
         bridges = self.bridges({service.name for service in services})
         events = EventBuilder(self.report, self.section("events"))
-        if events.node_events:
-            services = tuple(
-                service if counted else replace(service, replicas=replicas_needed(service, events.node_events))
-                for service, counted in zip(services, self.counted(services), strict=True)
-            )
+        needed = replicas_needed(services, events.node_events)
+        services = tuple(
+            replace(service, replicas=needed[service.name]) if service.name in needed and not counted else service
+            for service, counted in zip(services, self.counted(services), strict=True)
+        )
         if sum(service.replicas for service in services if not service.supervisor) > MAX_NODES:
             self.report.error(
                 "too-many-nodes", f"more than {MAX_NODES} nodes", "lower `replicas`", self.at("services")[1]

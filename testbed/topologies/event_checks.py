@@ -7,7 +7,7 @@ counts do not depend on it. An event with a count over several services is check
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,20 +19,26 @@ from testbed.units import format_duration, shown
 _GOES = (NodeAction.LEAVE, NodeAction.CRASH)
 
 
-def replicas_needed(service: Service, events: Iterable[NodeEvent]) -> int:
-    """How many replicas the joins of a service need at once (with `reuse: false`, in all); at least 1."""
-    present = peak = joined = 0
-    for event in sorted(events, key=lambda event: event.when.at_s):
-        if event.targets != (service.name,):
-            continue
-        amount = event.count or service.replicas
-        if event.action is NodeAction.JOIN:
-            present += amount
-            joined += amount
-            peak = max(peak, present)
-        elif event.action in _GOES:
-            present -= amount
-    return max(1, peak if service.reuse else joined)
+def replicas_needed(services: Iterable[Service], events: Iterable[NodeEvent]) -> dict[str, int]:
+    """For every service that joins as a whole: how many replicas its joins need at once (without `reuse`, in all)."""
+    by_service: dict[str, list[NodeEvent]] = defaultdict(list)
+    for event in events:
+        if len(event.targets) == 1:
+            by_service[event.targets[0]].append(event)
+    needed: dict[str, int] = {}
+    for service in services:
+        present = peak = joined = 0
+        for event in sorted(by_service.get(service.name, ()), key=lambda event: event.when.at_s):
+            amount = event.count or service.replicas
+            if event.action is NodeAction.JOIN:
+                present += amount
+                joined += amount
+                peak = max(peak, present)
+            elif event.action in _GOES:
+                present -= amount
+        if joined:
+            needed[service.name] = max(1, peak if service.reuse else joined)
+    return needed
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,11 @@ def to_xml(topology: Topology, file: str = "") -> str:
     lines += ["  <config>", _element("topology", _config(topology)), "  </config>"]
     shared = _sharing(topology)
     lines.append("  <services>")
-    events = [event for event in topology.events if isinstance(event, NodeEvent)]
-    for service in topology.services:
-        # Kollaps counts the joins instead, where there are any
-        counted = any(_joins(event, service) for event in events)
-        lines.append(_element("service", _service(service, shared.get(service.name), replicas=not counted)))
+    joined = _joined(topology)  # Kollaps counts the joins of these, so `replicas` would only mislead
+    lines += [
+        _element("service", _service(service, shared.get(service.name), replicas=service.name not in joined))
+        for service in topology.services
+    ]
     lines.append("  </services>")
     if topology.bridges:
         lines += [
@@ -197,11 +197,11 @@ def what_xml_cannot_say(topology: Topology) -> Iterator[Finding]:
     ends = services.keys() | topology.bridge_names
     for link in topology.links:
         yield from (no(link.where, message, hint) for message, hint in _link_words(link, ends))
-    joins = [event for event in topology.events if isinstance(event, NodeEvent)]
+    joined = _joined(topology)
     for service in topology.services:
-        needed = replicas_needed(service, joins)
-        if needed != service.replicas and any(_joins(event, service) for event in joins):
-            message = f"{service.replicas} replicas of {shown(service.name)}: it counts its joins, which are {needed}"
+        if joined.get(service.name, service.replicas) != service.replicas:
+            count = f"{service.replicas} replicas of {shown(service.name)}"
+            message = f"{count}: it counts its joins, which are {joined[service.name]}"
             yield no(service.where, message, "let every replica join, or none")
     for written in written_events(topology):
         message = _event_words(topology, written, ends)
@@ -209,8 +209,10 @@ def what_xml_cannot_say(topology: Topology) -> Iterator[Finding]:
             yield no(written.event.where, message)
 
 
-def _joins(event: NodeEvent, service: Service) -> bool:
-    return event.action is NodeAction.JOIN and event.targets == (service.name,)
+def _joined(topology: Topology) -> dict[str, int]:
+    """How many replicas Kollaps gives to each service that joins."""
+    events = (event for event in topology.events if isinstance(event, NodeEvent))
+    return replicas_needed(topology.services, events)
 
 
 def _link_words(link: Link, ends: set[str]) -> Iterator[tuple[str, str]]:

@@ -48,15 +48,27 @@ def to_yaml(topology: Topology) -> str:
     lines.extend(f"  {_flow(service.name)}: {_flow(_service(service, defaults))}" for service in topology.services)
     if topology.bridges:
         lines.append(f"bridges: {_flow([bridge.name for bridge in topology.bridges])}")
-    declared = [link for link in topology.links if not link.starts_down]
-    lines.append("links:" if declared else "links: []")
-    lines.extend(f"  - {_flow(_link(*pair, defaults))}" for pair in in_pairs(declared, same_link))
-    if topology.events:
+    links, events = list(link_lines(topology)), list(event_lines(topology))
+    lines.append("links:" if links else "links: []")
+    lines.extend(f"  - {line}" for line in links)
+    if events:
         lines.append("events:")
-        lines.extend(f"  - {_flow(entry)}" for entry in _events(topology, defaults))
+        lines.extend(f"  - {line}" for line in events)
     if topology.kollaps != KollapsSettings():
         lines.append(f"kollaps: {_flow(_kollaps(topology.kollaps))}")
     return "\n".join(lines) + "\n"
+
+
+def link_lines(topology: Topology) -> Iterator[str]:
+    """Every declared link as one line of YAML."""
+    defaults = _defaults(topology)
+    declared = [link for link in topology.links if not link.starts_down]
+    return (_flow(_link(*pair, defaults)) for pair in in_pairs(declared, same_link))
+
+
+def event_lines(topology: Topology) -> Iterator[str]:
+    """Every event as one line of YAML."""
+    return (_flow(entry) for entry in _events(topology, _defaults(topology)))
 
 
 def _flow(value: object) -> str:

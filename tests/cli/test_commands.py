@@ -97,6 +97,24 @@ def test_json_goes_to_stdout_alone(verb: list[str]) -> None:
     assert len({line.count(",") for line in csv if '"' not in line}) == 1
 
 
+def test_a_moment_can_be_looked_at() -> None:
+    Path("events.yaml").write_text(GOOD + "events: [{at: 5s, link: [a, r], latency: 7ms}]\n")
+    for at, latency_ms in (("4s", 2.0), ("5s", 14.0)):
+        paths = json.loads(run("paths", "events.yaml", "--at", at, "--format", "json").stdout)["paths"]
+        assert {path["latency_ms"] for path in paths} == {latency_ms}
+        shown = json.loads(run("show", "events.yaml", "--at", at, "--format", "json").stdout)
+        assert shown["paths"]["latency_ms"]["max"] == latency_ms
+    refused = run("paths", "events.yaml", "--at", "5")
+    assert refused.exit_code == 2
+    assert "no unit" in refused.stderr
+
+
+def test_show_tells_links_and_events_in_the_language() -> None:
+    shown = run("show", "topologies/churn16.yaml").stdout
+    assert "  {from: " in shown
+    assert "do: crash" in shown
+
+
 def test_convert_both_ways() -> None:
     assert run("convert", "topologies/wan16.xml", "-o", "wan16.yaml").exit_code == 0
     assert run("convert", "wan16.yaml", "-o", "again.xml").exit_code == 0

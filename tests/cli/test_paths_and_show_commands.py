@@ -139,7 +139,9 @@ def test_a_long_table_says_what_it_leaves_out(file: str, monkeypatch: pytest.Mon
 
 def test_show_as_json(file: str) -> None:
     content = json.loads(run("show", file, "--format", "json").stdout)
-    assert list(content) == ["file", "name", "routing", "counts", "nodes", "paths", "findings"]
+    counts = ["services", "bridges", "links", "events"]
+    assert list(content) == ["file", "name", "routing", "counts", *counts, "nodes", "paths", "findings"]
+    assert [content[key] for key in counts] == [3, 2, 8, 2]
     assert (content["file"], content["name"], content["routing"]) == (file, "small", "hops")
     # A change of both directions is two events.
     assert content["counts"] == {"services": 3, "nodes": 4, "bridges": 2, "links": 8, "events": 2}

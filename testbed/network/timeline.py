@@ -1,0 +1,208 @@
+"""The timeline: what happens when, as single changes in the order of their times.
+
+Takes a `Topology` and a seed, gives changes; touches nothing. Repetitions are written out, selectors resolved, the
+nodes of an event with a count drawn, and what an event undoes after a while is a change of its own. The same seed
+gives the same timeline on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from testbed.seeds import stream
+from testbed.topologies.event_checks import starting_absent
+from testbed.topologies.model import (
+    UNDONE_BY,
+    BridgeEvent,
+    Event,
+    LinkChange,
+    LinkEvent,
+    NodeAction,
+    NodeEvent,
+    PartitionEvent,
+    Topology,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodesChange:
+    """The same happens to some nodes."""
+
+    at_s: float
+    action: NodeAction
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinksChange:
+    """The links from one endpoint to another change, go down (`up` False) or come up (True)."""
+
+    at_s: float
+    origin: str
+    dest: str
+    change: LinkChange
+    up: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeChange:
+    at_s: float
+    bridge: str
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """A partition begins, or the one with this number ends."""
+
+    at_s: float
+    number: int
+    groups: tuple[tuple[int, ...], ...]
+    begins: bool
+
+
+Change = NodesChange | LinksChange | BridgeChange | PartitionChange
+
+
+def timeline(topology: Topology, seed: int, until_s: float = float("inf")) -> Iterator[Change]:
+    """Every change up to and including a time; at the same time in the order of the file, endings first."""
+    director = _Director(topology, seed)
+    while director.agenda and director.agenda[0].at_s <= until_s:
+        yield from heappop(director.agenda).happen()
+
+
+@dataclass(order=True, slots=True)
+class _Entry:
+    at_s: float
+    rank: int
+    """Endings are -1; events their place in the file."""
+    order: int
+    happen: Callable[[], Iterable[Change]] = field(compare=False)
+
+
+class _Director:
+    """Knows who is in which state, and by which event: an ending undoes only what its own event did."""
+
+    def __init__(self, topology: Topology, seed: int) -> None:
+        self.topology = topology
+        self.seed = seed
+        self.agenda: list[_Entry] = []
+        self.order = 0
+        absent = starting_absent(topology)
+        self.present = set(range(len(topology.nodes))) - absent
+        self.ever_present = set(self.present)
+        self.paused: set[int] = set()
+        self.disconnected: set[int] = set()
+        self.cause: dict[object, int] = {}
+        for place, event in enumerate(topology.events):
+            for occurrence, at_s in enumerate(event.when.times()):
+                self.schedule(at_s, place, self.occurrence(event, place, occurrence, at_s))
+
+    def schedule(self, at_s: float, rank: int, happen: Callable[[], Iterable[Change]]) -> None:
+        self.order += 1
+        heappush(self.agenda, _Entry(at_s, rank, self.order, happen))
+
+    def occurrence(self, event: Event, place: int, occurrence: int, at_s: float) -> Callable[[], Iterable[Change]]:
+        if isinstance(event, NodeEvent):
+            return lambda: self.nodes(event, f"{place}.{occurrence}", at_s)
+        if isinstance(event, LinkEvent):
+            return lambda: self.links(event, at_s)
+        if isinstance(event, BridgeEvent):
+            return lambda: self.bridge(event, at_s)
+        return lambda: self.partition(event, at_s)
+
+    def eligible(self, action: NodeAction, ranks: Iterable[int]) -> list[int]:
+        """Those that the action can happen to: nobody leaves twice."""
+        present = self.present
+        match action:
+            case NodeAction.JOIN:
+                return [
+                    rank
+                    for rank in ranks
+                    if rank not in present
+                    and (self.topology.nodes[rank].service.reuse or rank not in self.ever_present)
+                ]
+            case NodeAction.LEAVE | NodeAction.CRASH:
+                return [rank for rank in ranks if rank in present]
+            case NodeAction.PAUSE:
+                return [rank for rank in ranks if rank in present and rank not in self.paused]
+            case NodeAction.RESUME:
+                return [rank for rank in ranks if rank in self.paused]
+            case NodeAction.DISCONNECT:
+                return [rank for rank in ranks if rank in present and rank not in self.disconnected]
+            case NodeAction.RECONNECT:
+                return [rank for rank in ranks if rank in self.disconnected]
+
+    def nodes(self, event: NodeEvent, name: str, at_s: float) -> Iterator[Change]:
+        ranks = self.eligible(event.action, self.topology.select_all(event.targets))
+        if event.count is not None and event.count < len(ranks):
+            ranks = sorted(stream(self.seed, "events", name).sample(ranks, event.count))
+        if not ranks:
+            return
+        yield self.act(event.action, tuple(ranks), at_s)
+        undo = UNDONE_BY.get(event.action)
+        if event.for_s is not None and undo is not None:
+            self.order += 1
+            cause, end_s = self.order, at_s + event.for_s
+            for rank in ranks:
+                self.cause[event.action, rank] = cause
+            self.schedule(end_s, -1, lambda: self.undo_nodes(event.action, undo, ranks, cause, end_s))
+
+    def undo_nodes(
+        self, action: NodeAction, undo: NodeAction, ranks: Iterable[int], cause: int, at_s: float
+    ) -> Iterator[Change]:
+        mine = [rank for rank in self.eligible(undo, ranks) if self.cause.get((action, rank)) == cause]
+        if mine:
+            yield self.act(undo, tuple(mine), at_s)
+
+    def act(self, action: NodeAction, ranks: tuple[int, ...], at_s: float) -> NodesChange:
+        match action:
+            case NodeAction.JOIN:
+                self.present.update(ranks)
+                self.ever_present.update(ranks)
+            case NodeAction.LEAVE | NodeAction.CRASH:
+                for state in (self.present, self.paused, self.disconnected):
+                    state.difference_update(ranks)
+            case NodeAction.PAUSE:
+                self.paused.update(ranks)
+            case NodeAction.RESUME:
+                self.paused.difference_update(ranks)
+            case NodeAction.DISCONNECT:
+                self.disconnected.update(ranks)
+            case NodeAction.RECONNECT:
+                self.disconnected.difference_update(ranks)
+        for rank in ranks:
+            self.cause.pop((action, rank), None)
+        return NodesChange(at_s, action, ranks)
+
+    def links(self, event: LinkEvent, at_s: float) -> Iterator[Change]:
+        change = LinksChange(at_s, event.origin, event.dest, event.change, event.up)
+        raised = LinksChange(at_s + (event.for_s or 0.0), event.origin, event.dest, LinkChange(), True)
+        yield from self.switch((event.origin, event.dest), change, event.up, event.for_s, raised)
+
+    def bridge(self, event: BridgeEvent, at_s: float) -> Iterator[Change]:
+        change = BridgeChange(at_s, event.bridge, event.up)
+        raised = BridgeChange(at_s + (event.for_s or 0.0), event.bridge, up=True)
+        yield from self.switch(event.bridge, change, event.up, event.for_s, raised)
+
+    def switch(
+        self, what: object, change: Change, up: bool | None, for_s: float | None, raised: Change
+    ) -> Iterator[Change]:
+        """Something goes up or down; `raised` is how it comes up again after `for_s`."""
+        yield change
+        if up is not None:
+            self.order += 1
+            self.cause[what] = cause = self.order
+            if not up and for_s is not None:
+                self.schedule(raised.at_s, -1, lambda: [raised] if self.cause[what] == cause else [])
+
+    def partition(self, event: PartitionEvent, at_s: float) -> Iterator[Change]:
+        self.order += 1
+        number = self.order
+        groups = tuple(self.topology.select_all(group) for group in event.groups)
+        yield PartitionChange(at_s, number, groups, begins=True)
+        if event.for_s is not None:
+            end = PartitionChange(at_s + event.for_s, number, groups, begins=False)
+            self.schedule(end.at_s, -1, lambda: [end])
