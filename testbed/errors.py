@@ -24,6 +24,8 @@ class ExitCode(IntEnum):
     USAGE = 2
     INVALID_INPUT = 3
     INTERRUPTED = 130
+    BROKEN_PIPE = 141
+    """Whoever read the output stopped reading; as for any Unix command."""
 
 
 class Severity(StrEnum):
@@ -89,7 +91,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = get_close_matches(word, choices[:2000], n=1, cutoff=0.6)
     if close:
         return f"did you mean `{close[0]}`?"
-    if choices and len(choices) <= 16:
+    if choices and len(choices) <= 12:
         return "known here: " + ", ".join(choices)
     return ""
 

@@ -71,7 +71,9 @@ def _scaled(text: str, units: dict[str, Decimal], what: str, example: str) -> De
         raise UnitError(f"{what} must not be negative: {shown(text)}", hint)
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise UnitError(f"{shown(text)} is not {what}", hint)
+        spaced = _QUANTITY.fullmatch("".join(text.split()))
+        better = f"leave out the blank: `{spaced[0]}`" if spaced else hint
+        raise UnitError(f"{shown(text)} is not {what}", better)
     number, unit = match.groups()
     if not unit:
         raise UnitError(f"{shown(text)} has no unit", hint)
@@ -138,7 +140,8 @@ def parse_loss(text: str) -> float:
         raise UnitError(f"a loss must not be negative: {shown(text)}", hint)
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if match is None or match[2] not in ("", "%"):
-        raise UnitError(f"{shown(text)} is not a loss", hint)
+        spaced = re.fullmatch(r"([0-9.]+)\s+%", text)
+        raise UnitError(f"{shown(text)} is not a loss", f"leave out the blank: `{spaced[1]}%`" if spaced else hint)
     fraction = Decimal(match[1]) / (100 if match[2] else 1)
     if fraction > 1:
         better = hint if match[2] else f"did you mean {match[1]}%? " + hint

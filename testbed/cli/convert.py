@@ -20,7 +20,7 @@ from testbed.topologies.write import write_text
     "-o", "--output", "output", required=True, type=click.Path(path_type=Path), help="Where to: .xml or .yaml."
 )
 def command(file: str, output: Path) -> None:
-    """Rewrite the topology FILE in the other form; both load as the same model.
+    """Rewrite the topology FILE in the other form; both load as the same model. Comments are not kept.
 
     \b
     Example:
@@ -30,6 +30,8 @@ def command(file: str, output: Path) -> None:
     if form is None:
         raise UsageProblem(f"{output}: neither XML nor YAML by its name", "name it .xml, .yaml or .yml")
     opened = open_topology(file)
+    if output.exists() and output.samefile(opened.shown):
+        raise UsageProblem(f"{output} is the file itself; its comments and layout would be lost", "give another name")
     print_findings(opened.shown, opened.findings)
     write_atomically(output, write_text(opened.topology, form, opened.shown))
     click.echo(f"wrote {output}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 import click
@@ -13,11 +14,12 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "c
 
 
 def print_findings(file: str, findings: Iterable[Finding]) -> None:
-    """To stderr; coloured on a terminal."""
+    """To stderr; coloured on a terminal that wants it."""
+    colour = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
     for finding in findings:
         severity = click.style(finding.severity.value, fg=_COLOURS[finding.severity], bold=True)
         place = f"{file}:{finding.where.line}:{finding.where.column}"
-        click.echo(f"{place}: {severity}: {finding.message} ({finding.code})", err=True)
+        click.echo(f"{place}: {severity}: {finding.message} ({finding.code})", err=True, color=colour)
         if finding.hint:
             click.echo(f"    {finding.hint}", err=True)
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
+import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -9,7 +14,7 @@ import click
 
 from testbed import __version__
 from testbed.cli.findings import print_findings
-from testbed.errors import ExitCode, InvalidInput, TestbedError
+from testbed.errors import ExitCode, InvalidInput, TestbedError, UsageProblem
 
 VERBS = ("topologies", "validate", "show", "paths", "generate", "convert", "draw", "schema")
 
@@ -21,6 +26,12 @@ def _show(problem: TestbedError) -> None:
     click.echo(f"Error: {problem.message}", err=True)
     if problem.hint:
         click.echo(f"  {problem.hint}", err=True)
+
+
+def _give_up_stdout() -> None:
+    """What is still buffered cannot be written either; the interpreter must not try once more at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Verbs(click.Group):
@@ -37,14 +48,24 @@ class _Verbs(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a name is no reason to stop
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except TestbedError as problem:
             _show(problem)
             ctx.exit(problem.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(ExitCode.INTERRUPTED)
+        except OSError as problem:  # files are opened and written with errors of ours: this is standard output
+            _give_up_stdout()
+            if problem.errno == errno.EPIPE:
+                ctx.exit(ExitCode.BROKEN_PIPE)
+            _show(UsageProblem(f"cannot write the output: {problem.strerror or problem}"))
+            ctx.exit(ExitCode.USAGE)
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -43,17 +43,22 @@ def print_json(value: object) -> None:
 def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerows([_csv_cell(cell) for cell in row] for row in rows)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: str = "") -> None:
+def _csv_cell(cell: Cell) -> Cell:
+    """Truth as programs other than Python's write it."""
+    return str(cell).lower() if isinstance(cell, bool) else cell
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """A table for people; numbers are right-aligned."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     shown = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(shown) and all(isinstance(row[index], int | float) for row in shown)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
@@ -63,5 +68,4 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: s
     if not console.is_terminal:
         # A pipe has no width of its own: a table in a file or under `grep` must not be folded at 80 columns.
         console.width = 10_000
-        table.box = box.SIMPLE_HEAD
     console.print(table, soft_wrap=not console.is_terminal)

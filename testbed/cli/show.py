@@ -17,8 +17,9 @@ from testbed.network.findings import path_findings
 from testbed.network.graph import Network, expand
 from testbed.network.summary import PathSummary, Range, summarise
 from testbed.topologies.model import Service, Topology
+from testbed.topologies.pairs import count_events
 from testbed.topologies.write_yaml import event_lines, link_lines
-from testbed.units import format_latency, format_loss, format_rate
+from testbed.units import format_duration, format_latency, format_loss, format_number, format_rate, format_size
 
 _MOST_LINES = 40
 
@@ -47,7 +48,7 @@ def command(file: str, moment: Moment, output_format: Format) -> None:
         case Format.CSV:
             print_csv(("what", "value"), [*counts.items(), *_flat(summary)])
         case Format.TABLE:
-            _print_tables(topology, counts, summary)
+            _print_tables(topology, counts, summary, moment)
             if summary.sources < network.node_count:
                 click.echo(f"paths: from a sample of {summary.sources} of {network.node_count} sources", err=True)
             print_findings(opened.shown, findings)
@@ -59,7 +60,7 @@ def _counts(topology: Topology, network: Network) -> dict[str, int]:
         "nodes": len(topology.nodes),
         "bridges": len(topology.bridges),
         "links": network.link_count,
-        "events": len(topology.events),
+        "events": count_events(topology),
     }
 
 
@@ -100,13 +101,13 @@ def _flat(summary: PathSummary) -> list[tuple[str, Cell]]:
     return [*cells, ("reachable_pairs", summary.reachable_pairs), ("pairs", summary.pairs)]
 
 
-def _print_tables(topology: Topology, counts: dict[str, int], summary: PathSummary) -> None:
-    print_table(("what", "how many"), counts.items(), f"{topology.name} (routing by {topology.routing.value})")
+def _print_tables(topology: Topology, counts: dict[str, int], summary: PathSummary, moment: Moment) -> None:
+    click.echo(f"{topology.name}, routing by {topology.routing.value}")
+    print_table(("what", "how many"), counts.items())
     services = (
-        (each.name, each.replicas, _ranks(topology, each), each.image, "supervisor, not a node" * each.supervisor)
-        for each in topology.services
+        (each.name, each.replicas, _ranks(topology, each), each.image, _remarks(each)) for each in topology.services
     )
-    print_table(("service", "replicas", "ranks", "image", "note"), services)
+    print_table(("service", "replicas", "ranks", "image", "remarks"), services)
     _print_lines("links", link_lines(topology))
     _print_lines("events", event_lines(topology))
     ranges = (
@@ -114,8 +115,21 @@ def _print_tables(topology: Topology, counts: dict[str, int], summary: PathSumma
         ("bandwidth", *_range_cells(summary.bandwidth_bps, format_rate)),
         ("loss", *_range_cells(summary.loss, lambda value: format_loss(round(value, 6)))),
     )
-    title = f"{summary.reachable_pairs} of {summary.pairs} ordered pairs of nodes have a path"
-    print_table(("path", "min", "median", "max"), ranges, title)
+    when = "" if moment.at_s is None else f"at {format_duration(moment.at_s)}, "
+    click.echo(f"{when}{summary.reachable_pairs} of {summary.pairs} ordered pairs of nodes have a path")
+    print_table(("path", "min", "median", "max"), ranges)
+
+
+def _remarks(service: Service) -> str:
+    """What is special about a service: its device, or that it is none."""
+    remarks = ["supervisor, not a node"] if service.supervisor else []
+    if service.cpus is not None:
+        remarks.append(f"{format_number(service.cpus)} cpu{'s' if service.cpus != 1 else ''}")
+    if service.memory_bytes is not None:
+        remarks.append(format_size(service.memory_bytes))
+    if service.speed != 1.0:
+        remarks.append(f"speed {format_number(service.speed)}")
+    return ", ".join(remarks)
 
 
 def _ranks(topology: Topology, service: Service) -> str:

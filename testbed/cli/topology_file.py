@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from testbed.errors import Finding
-from testbed.topologies.library import find_bundled
+from testbed.errors import Finding, UsageProblem, did_you_mean
+from testbed.topologies.library import BUNDLED, find_bundled
 from testbed.topologies.load import Loaded, load
 from testbed.topologies.model import Topology
 
@@ -33,8 +33,15 @@ class Opened:
 
 def load_named(file: str) -> Loaded:
     """The file as given, else the bundled one of that name; says on stderr when it is a bundled one."""
-    bundled = None if Path(file).exists() else find_bundled(file)
+    try:
+        own = Path(file).exists()
+    except (OSError, ValueError):
+        own = True  # the name is impossible: reading it says why
+    bundled = None if own else find_bundled(file)
     if bundled is None:
+        if not own and Path(file).parts[:1] == ("topologies",):
+            names = [f"topologies/{each.file_name}" for each in BUNDLED]
+            raise UsageProblem(f"{file}: neither a file nor bundled", did_you_mean(file, names))
         return load(file)
     click.echo(f"using the bundled topology {bundled}", err=True)
     return load(bundled)

@@ -20,9 +20,10 @@ from testbed.errors import Finding, warning
 from testbed.network.graph import Network
 from testbed.network.paths import Paths, compute_paths
 from testbed.network.routing import Router, simplify
+from testbed.network.timeline import events_without_effect
 from testbed.seeds import stream
-from testbed.topologies.model import Link, Routing, Service, Topology
-from testbed.units import format_latency
+from testbed.topologies.model import Link, NodeEvent, Routing, Service, Topology
+from testbed.units import format_duration, format_latency
 
 _MOST_STEPS = 6_000_000
 """Links and vertices visited over all followed sources: well below a second."""
@@ -43,7 +44,7 @@ _HOW_TO_DECIDE = {
 
 def path_findings(topology: Topology, network: Network) -> list[Finding]:
     """Warnings about the paths of a topology as it is at the start."""
-    findings = list(_jitter(topology))
+    findings = [*_jitter(topology), *_without_effect(topology)]
     count = network.node_count
     if count < 2:
         return findings
@@ -90,6 +91,16 @@ def _jitter(topology: Topology) -> Iterator[Finding]:
         )
     if len(wild) > _MOST_OF_A_KIND:
         yield warning("jitter", f"{len(wild) - _MOST_OF_A_KIND} more links have a jitter beyond a third of the latency")
+
+
+def _without_effect(topology: Topology) -> Iterator[Finding]:
+    idle = events_without_effect(topology)
+    for event in idle[:_MOST_OF_A_KIND]:
+        what = "the nodes are" if isinstance(event, NodeEvent) else "it is"
+        message = f"this event finds nothing to do (at {format_duration(event.when.at_s)} or later): {what} already so"
+        yield warning("no-effect", message, "check the times and targets of the events around it", event.where)
+    if len(idle) > _MOST_OF_A_KIND:
+        yield warning("no-effect", f"{len(idle) - _MOST_OF_A_KIND} more events find nothing to do")
 
 
 def _unreachable(network: Network, paths: Paths) -> Iterator[Finding]:

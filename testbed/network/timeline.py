@@ -63,6 +63,8 @@ class PartitionChange:
     begins: bool
 
 
+_MOST_WORK = 200_000
+
 Change = NodesChange | LinksChange | BridgeChange | PartitionChange
 
 
@@ -71,6 +73,22 @@ def timeline(topology: Topology, seed: int, until_s: float = float("inf")) -> It
     director = _Director(topology, seed)
     while director.agenda and director.agenda[0].at_s <= until_s:
         yield from heappop(director.agenda).happen()
+
+
+def events_without_effect(topology: Topology) -> list[Event]:
+    """Events that find nothing to do, at least once: a crash of who is gone, a link that is down going down.
+
+    Nothing where that depends on what the seed draws, or where finding out would take long.
+    """
+    nodes = [event for event in topology.events if isinstance(event, NodeEvent)]
+    work = sum(event.when.count() * len(topology.select_all(event.targets)) for event in nodes)
+    if any(event.count is not None for event in nodes) or work > _MOST_WORK:
+        return []
+    director = _Director(topology, seed=0)
+    while director.agenda:
+        for _change in heappop(director.agenda).happen():
+            pass
+    return list({event.where or id(event): event for event in director.idle}.values())
 
 
 @dataclass(order=True, slots=True)
@@ -96,6 +114,10 @@ class _Director:
         self.paused: set[int] = set()
         self.disconnected: set[int] = set()
         self.cause: dict[object, int] = {}
+        self.is_up: dict[object, bool] = {
+            (link.origin, link.dest): False for link in topology.links if link.starts_down
+        }
+        self.idle: list[Event] = []
         for place, event in enumerate(topology.events):
             for occurrence, at_s in enumerate(event.when.times()):
                 self.schedule(at_s, place, self.occurrence(event, place, occurrence, at_s))
@@ -140,6 +162,7 @@ class _Director:
         if event.count is not None and event.count < len(ranks):
             ranks = sorted(stream(self.seed, "events", name).sample(ranks, event.count))
         if not ranks:
+            self.idle.append(event)
             return
         yield self.act(event.action, tuple(ranks), at_s)
         undo = UNDONE_BY.get(event.action)
@@ -180,23 +203,30 @@ class _Director:
     def links(self, event: LinkEvent, at_s: float) -> Iterator[Change]:
         change = LinksChange(at_s, event.origin, event.dest, event.change, event.up)
         raised = LinksChange(at_s + (event.for_s or 0.0), event.origin, event.dest, LinkChange(), True)
-        yield from self.switch((event.origin, event.dest), change, event.up, event.for_s, raised)
+        yield from self.switch(event, (event.origin, event.dest), change, raised)
 
     def bridge(self, event: BridgeEvent, at_s: float) -> Iterator[Change]:
         change = BridgeChange(at_s, event.bridge, event.up)
         raised = BridgeChange(at_s + (event.for_s or 0.0), event.bridge, up=True)
-        yield from self.switch(event.bridge, change, event.up, event.for_s, raised)
+        yield from self.switch(event, event.bridge, change, raised)
 
-    def switch(
-        self, what: object, change: Change, up: bool | None, for_s: float | None, raised: Change
-    ) -> Iterator[Change]:
-        """Something goes up or down; `raised` is how it comes up again after `for_s`."""
+    def switch(self, event: LinkEvent | BridgeEvent, what: object, change: Change, raised: Change) -> Iterator[Change]:
+        """Something changes, goes up or down; `raised` is how it comes up again after a while."""
         yield change
-        if up is not None:
-            self.order += 1
-            self.cause[what] = cause = self.order
-            if not up and for_s is not None:
-                self.schedule(raised.at_s, -1, lambda: [raised] if self.cause[what] == cause else [])
+        if event.up is None:
+            return
+        if self.is_up.get(what, True) is event.up:
+            self.idle.append(event)
+        self.is_up[what] = event.up
+        self.order += 1
+        self.cause[what] = cause = self.order
+        if not event.up and event.for_s is not None:
+            self.schedule(raised.at_s, -1, lambda: self.raise_again(what, cause, raised))
+
+    def raise_again(self, what: object, cause: int, raised: Change) -> Iterator[Change]:
+        if self.cause[what] == cause:
+            self.is_up[what] = True
+            yield raised
 
     def partition(self, event: PartitionEvent, at_s: float) -> Iterator[Change]:
         self.order += 1

@@ -30,7 +30,7 @@ from testbed.topologies.model import (
     Topology,
 )
 from testbed.topologies.source import Source
-from testbed.units import shown
+from testbed.units import format_rate, shown
 
 
 def build(document: MarkedMap, source: Source, default_name: str) -> tuple[Topology | None, list[Finding]]:
@@ -240,8 +240,17 @@ class _Builder:
         latency = next((layer.latency for layer in layers if layer.latency is not None), None)
         if latency is None or rate is None:
             word = "latency" if latency is None else rate_word(marked)
+            hint = f"add `{word}`"
+            if latency is not None and entry.up is not None:
+                word, hint = "down", "add `down`, or `one-way: true`"
             message = f"the link {shown(entry.from_)} – {shown(entry.to)} needs `{word}`"
-            self.report.error("missing", message, f"add `{word}`", marked.at)
+            self.report.error("missing", message, hint, marked.at)
+            return None
+        background = next((layer.background for layer in layers if layer.background is not None), 0.0)
+        if background >= rate:
+            message = f"background traffic of {format_rate(background)} fills a link of {format_rate(rate)}"
+            at = marked.place("background")[1]
+            self.report.error("background", message, "make it less than the rate", at)
             return None
         return LinkProperties(
             latency,
@@ -249,5 +258,5 @@ class _Builder:
             next((layer.jitter for layer in layers if layer.jitter is not None), 0.0),
             next((layer.loss for layer in layers if layer.loss is not None), 0.0),
             next((layer.queue for layer in layers if layer.queue is not None), DEFAULT_QUEUE),
-            next((layer.background for layer in layers if layer.background is not None), 0.0),
+            background,
         )

@@ -65,7 +65,7 @@ class EventBuilder:
 
     def _parse(self, value: object, at: int) -> _Parsed | None:
         if not isinstance(value, MarkedMap):
-            self.report.error("bad-shape", "an event is a mapping of keys to values", "", at)
+            self.report.error("bad-shape", "an event is a mapping of keys to values", "write {at: 5s, …}", at)
             return None
         kinds = [key for key in EVENT_ENTRIES if key in value]
         if len(kinds) != 1:
@@ -101,21 +101,24 @@ class EventBuilder:
             )
             return None
         if entry.until is None or entry.every == 0:
-            key = "until" if entry.until is None else "every"
-            self.report.error("bad-event", f"a repeated event needs `{key}` above 0", "", marked.place("every")[0])
+            message, hint = "a repeated event needs `until`", "add `until`, when it stops"
+            if entry.until is not None:
+                message, hint = "`every` must be more than 0", "write how long it takes from one time to the next"
+            self.report.error("bad-event", message, hint, marked.place("every")[0])
             return None
         start = entry.from_ or 0.0
         if not start < entry.until:
-            self.report.error("bad-event", "`until` is not after `from`", "", marked.place("until")[1])
+            self.report.error("bad-event", "`until` is not after `from`", "make it later", marked.place("until")[1])
             return None
-        self._occurrences += int((entry.until - start) / entry.every) + 1
+        when = When(start, entry.every, entry.until)
+        self._occurrences += when.count()
         if self._occurrences > MAX_OCCURRENCES:
             message = f"repeated events would happen more than {MAX_OCCURRENCES} times in all"
             self.report.error(
                 "too-many-events", message, "make `every` longer or `until` earlier", marked.place("every")[1]
             )
             return None
-        return When(start, entry.every, entry.until)
+        return when
 
     def resolve(self, endpoints: Endpoints, links: list[Link], network: str) -> None:
         """Fill `events` and `created`; `network` is what a created link has unless its event says otherwise."""
@@ -191,7 +194,7 @@ class EventBuilder:
             return
         if not declared:
             message = f"there is no link from {shown(ends[0])} to {shown(ends[1])}"
-            hint = "name the two ends of a declared link"
+            hint = "name the two ends of a declared link, or create one: `state: up`, with `latency` and `rate`"
             if index.covers(ends[1], ends[0]):
                 hint = f"there is only one from {shown(ends[1])} to {shown(ends[0])}"
             self.report.error("unknown-link", message, hint, at)

@@ -49,7 +49,9 @@ class Endpoints:
             self.report.error("supervisor", f"{what}: {shown(name)} is a supervisor, not a node", hint, at)
             return False
         if name in self.topology.bridge_names and not bridges:
-            self.report.error("unknown-name", f"{what}: {shown(name)} is a bridge, not a node", "", at)
+            self.report.error(
+                "unknown-name", f"{what}: {shown(name)} is a bridge, not a node", "use `bridge` with `state`", at
+            )
             return False
         if not self.size(name):
             kind = "service, node or bridge" if bridges else "service or node"

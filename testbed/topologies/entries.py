@@ -46,7 +46,7 @@ class Report:
     def entry(self, kind: type[_Entry], value: Value, at: int, label: str) -> _Entry | None:
         """The value as an entry of the language, or None and findings at the exact places."""
         if not isinstance(value, MarkedMap):
-            self.error("bad-shape", f"{label} is a mapping of keys to values", "", at)
+            self.error("bad-shape", f"{label} is a mapping of keys to values", "write {key: value, …}", at)
             return None
         complete = self._without_blanks(value)
         try:
@@ -95,6 +95,10 @@ class Report:
             known = _QUOTED.findall(problem["ctx"]["expected"])
             given = str(problem["input"])
             self.error("bad-value", f"{prefix}{shown(given)} is not known here", did_you_mean(given, known), at)
+        elif what == "string_too_short":
+            self.error("bad-value", f"{prefix}this must not be empty", "give one, or remove the key", at)
+        elif what == "too_short":
+            self.error("bad-value", f"{prefix}at least two groups are needed", "write [[one], [other]]", at)
         elif what in _SHAPES:
             self.error("bad-shape", f"{prefix}{_SHAPES[what]} is expected here", "", at)
         else:

@@ -16,6 +16,7 @@ from testbed.topologies.entries import Report
 from testbed.topologies.model import UNDONE_BY, NodeAction, NodeEvent, Service, Topology
 from testbed.units import format_duration, shown
 
+_MOST_STEPS = 1_000_000
 _GOES = (NodeAction.LEAVE, NodeAction.CRASH)
 
 
@@ -100,6 +101,10 @@ def check_events(topology: Topology, report: Report) -> None:
     if not events:
         return
     absent = starting_absent(topology)
+    if _work(topology, events) > _MOST_STEPS:
+        hint = "name fewer nodes in repeated events, or let them happen less often"
+        report.findings.append(error("too-many-events", "the events concern too many services too often", hint, None))
+        return
     tallies: dict[str, _Tally] = {}
     for service in topology.services:
         present = service.replicas - sum(1 for rank in topology.select(service.name) if rank in absent)
@@ -110,9 +115,15 @@ def check_events(topology: Topology, report: Report) -> None:
         if problem is not None and step.service not in told:
             told.add(step.service)
             code, message = problem
-            hint = "check `amount`s, `count`s and times of this service's events"
+            hint = "check the times and numbers of this service's events"
             message = f"at {format_duration(step.at_s)}, {message}"
             report.findings.append(error(code, message, hint, step.where))
+
+
+def _work(topology: Topology, events: Sequence[NodeEvent]) -> int:
+    """At most how many steps there will be."""
+    services = len(topology.services)
+    return sum(event.when.count() * min(services, len(topology.select_all(event.targets))) for event in events)
 
 
 def starting_absent(topology: Topology) -> frozenset[int]:

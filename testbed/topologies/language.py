@@ -64,7 +64,8 @@ _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,4})?")
 def parse_count(text: str) -> int:
     """A whole number; a leading zero is refused, since YAML 1.1 reads it as octal and YAML 1.2 does not."""
     if not _WHOLE.fullmatch(text):
-        raise Problem("bad-value", f"{shown(text)} is not a whole number", "write a number such as 4")
+        wrong = "is too large" if text.isdecimal() else "is not a whole number"
+        raise Problem("bad-value", f"{shown(text)} {wrong}", "write a number such as 4")
     if len(text) > 1 and text[0] == "0":
         raise Problem("yaml-trap", f"{shown(text)} is read differently by different readers", "drop the leading zero")
     return int(text)
@@ -116,9 +117,8 @@ def _queue(text: str) -> QueueLimit:
     try:
         waiting = parse_latency_ms(text)
     except UnitError as problem:
-        raise Problem(
-            "bad-value", f"{shown(text)} is not a queue length", "write a time such as 250ms, or a size such as 64KiB"
-        ) from problem
+        hint = "write a time such as 250ms, or a size such as 64KiB"
+        raise Problem("bad-value", f"for a queue, {problem.message}", hint) from problem
     if waiting == 0:
         raise Problem("bad-value", "a queue of 0ms drops everything", "write a time such as 250ms")
     return QueueLimit(ms=waiting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed.errors import Finding, InvalidInput, UsageProblem, has_errors
@@ -48,7 +48,16 @@ def load_bytes(data: bytes, form: Form, file: str) -> Loaded:
         source = Source(file, decode(data))
         document, notes = _READERS[form](source)
     except Rejected as rejected:
-        return Loaded(file, None, (rejected.finding,))
+        return Loaded(file, None, (_other_form(rejected.finding, data, form),))
     topology, findings = build(document, source, Path(file).stem)
     findings = sorted([*notes, *findings], key=lambda finding: finding.where)
     return Loaded(file, None if has_errors(findings) else topology, tuple(findings))
+
+
+def _other_form(finding: Finding, data: bytes, form: Form) -> Finding:
+    """Say so when a file that cannot be read is in the other form."""
+    is_xml = data.lstrip().startswith(b"<")
+    if finding.code in ("syntax", "bad-shape") and is_xml != (form is Form.XML):
+        other = Form.XML if is_xml else Form.YAML
+        return replace(finding, hint=f"this looks like {other.name}: name the file .{other}")
+    return finding

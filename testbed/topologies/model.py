@@ -127,6 +127,12 @@ class When:
     every_s: float | None = None
     until_s: float | None = None
 
+    def count(self) -> int:
+        """At most how often it happens."""
+        if self.every_s is None or self.until_s is None:
+            return 1
+        return int((self.until_s - self.at_s) / self.every_s) + 1
+
     def times(self) -> Iterator[float]:
         """Every occurrence, computed without accumulating rounding errors."""
         if self.every_s is None or self.until_s is None:

@@ -66,6 +66,11 @@ def written_events(topology: Topology) -> list[WrittenEvent]:
     return written
 
 
+def count_events(topology: Topology) -> int:
+    """How many events a file writes: a change of both directions of a link is one."""
+    return sum(1 for _ in in_pairs(written_events(topology), same_event))
+
+
 def same_event(first: WrittenEvent, second: WrittenEvent) -> bool:
     """Whether the two are one event in the two directions of a link; only the rates may differ."""
     there, back = first.event, second.event

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from testbed.errors import Finding, Where, did_you_mean, error, note, warning
 from testbed.topologies.marked import MarkedList, MarkedMap, Value
+from testbed.topologies.model import DEFAULT_BOOT, DEFAULT_IMAGE, DEFAULT_NETWORK
 from testbed.topologies.read_yaml import read_yaml
 from testbed.topologies.source import Rejected, Source
 from testbed.topologies.xml_tree import Element, attribute_place, parse_tree
@@ -35,6 +36,7 @@ _LINK = {
     "drop": "loss",
     "network": "network",
 }
+_EXAMPLES = {"boot": DEFAULT_BOOT, "image": DEFAULT_IMAGE, "network": DEFAULT_NETWORK}
 _NEVER_BLANK = {"name", "image", "boot", "network"}
 _NODE_EVENT = {"name": "node", "time": "at", "action": "do", "amount": "count"}
 _BRIDGE_EVENT = {"name": "bridge", "time": "at", "action": "state"}
@@ -127,7 +129,8 @@ class _Reader:
         missing = [attribute for attribute in attributes if not element.attributes.get(attribute, "").strip()]
         for attribute in missing:
             message = f"<{element.tag}> needs the attribute `{attribute}`"
-            self.findings.append(error("missing", message, f'add {attribute}="…"', self.where(element)))
+            example = _EXAMPLES.get(attribute, "…")
+            self.findings.append(error("missing", message, f'add {attribute}="{example}"', self.where(element)))
         return not missing
 
     def read(self, root: Element) -> MarkedMap:

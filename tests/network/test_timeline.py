@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from testbed.network.findings import path_findings
 from testbed.network.graph import expand
 from testbed.network.moment import network_at
 from testbed.network.paths import Paths, compute_paths
@@ -169,3 +170,27 @@ def test_partitions_are_numbered_apart() -> None:
     changes = list(timeline(topology("every: 1s, until: 3s, partition: [a, b], for: 2s"), 1))
     numbers = [change.number for change in changes if isinstance(change, PartitionChange) and change.begins]
     assert len(set(numbers)) == 3
+
+
+@pytest.mark.parametrize(
+    ("events", "idle"),
+    [
+        (("at: 3s, node: a.0, do: crash", "at: 4s, node: a.0, do: crash"), [1]),
+        (("at: 3s, node: a.0, do: crash", "at: 4s, node: a.0, do: pause"), [1]),
+        (("at: 4s, node: a.0, do: resume",), [0]),
+        (("at: 3s, link: [ra, rb], state: down", "at: 4s, link: [ra, rb], state: down"), [1]),
+        (("at: 3s, link: [ra, rb], state: up",), [0]),
+        (("at: 3s, bridge: ra, state: down, for: 1s", "at: 5s, bridge: ra, state: up"), [1]),
+        (("at: 3s, link: [ra, rb], state: down, for: 1s", "at: 5s, link: [ra, rb], state: down"), []),
+        (("at: 3s, link: [a, b], state: up, latency: 1ms, rate: 1Mbps",), []),
+        (
+            ("at: 3s, node: a.0, do: crash", "at: 4s, node: '*', do: crash, count: 1", "at: 5s, node: a.0, do: pause"),
+            [],
+        ),
+    ],
+)
+def test_events_that_find_nothing_to_do_are_told(events: tuple[str, ...], idle: list[int]) -> None:
+    given = topology(*events)
+    told = [finding for finding in path_findings(given, expand(given)) if finding.code == "no-effect"]
+    first_event_line = SITES.count("\n") + 1
+    assert [finding.where.line - first_event_line for finding in told] == idle
