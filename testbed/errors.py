@@ -9,6 +9,7 @@ Takes nothing, gives types, touches nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -79,6 +80,41 @@ def warning(code: str, message: str, hint: str = "", where: Where | None = None)
 
 def note(code: str, message: str, hint: str = "", where: Where | None = None) -> Finding:
     return Finding(Severity.NOTE, code, message, hint, where or START)
+
+
+class Findings:
+    """Collects findings: all that a person will read, and of a flood of one severity only how many more there were."""
+
+    MOST = 1000
+    MOST_SUGGESTIONS = 50
+
+    def __init__(self) -> None:
+        self._kept: list[Finding] = []
+        self._count: Counter[Severity] = Counter()
+        self._suggested = 0
+
+    def add(self, finding: Finding) -> None:
+        self._count[finding.severity] += 1
+        if self._count[finding.severity] <= self.MOST:
+            self._kept.append(finding)
+
+    def extend(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self.add(finding)
+
+    def suggest(self, word: str, known: Iterable[str]) -> str:
+        """`did_you_mean`, for the first few: looking for the closest of many words takes its time."""
+        self._suggested += 1
+        return did_you_mean(word, known) if self._suggested <= self.MOST_SUGGESTIONS else ""
+
+    def all(self) -> list[Finding]:
+        """By place; of every flood a last finding that says how many are left out."""
+        more = [
+            Finding(severity, "many-more", f"{count - self.MOST} more of severity {severity.value} are not listed")
+            for severity, count in self._count.items()
+            if count > self.MOST
+        ]
+        return sorted(self._kept, key=lambda finding: finding.where) + more
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

@@ -49,7 +49,7 @@ def test_the_codes_are_all_told_and_all_exist() -> None:
     told = TOPOLOGY.read_text().split("The codes:")[1].split("\n\n")[0]
     listed = set(re.findall(r"`([a-z-]+)`", told))
     modules = [*(ROOT / "testbed" / "topologies").glob("*.py"), *(ROOT / "testbed" / "network").glob("*.py")]
-    sources = [path.read_text() for path in modules]
+    sources = [path.read_text() for path in [*modules, ROOT / "testbed" / "errors.py"]]
     quoted = {word for text in sources for word in re.findall(r'"([a-z]+(?:-[a-z]+)*)"', text)}
     assert listed <= quoted
     raised = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import islice
 
 import click
 
 from testbed.errors import Finding, Severity
 
+MOST_PRINTED = 100
 COLUMNS = ("severity", "code", "line", "column", "message", "hint")
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
@@ -16,12 +18,16 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "c
 def print_findings(file: str, findings: Iterable[Finding]) -> None:
     """To stderr; coloured on a terminal that wants it."""
     colour = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
-    for finding in findings:
+    remaining = iter(findings)
+    for finding in islice(remaining, MOST_PRINTED):
         severity = click.style(finding.severity.value, fg=_COLOURS[finding.severity], bold=True)
         place = f"{file}:{finding.where.line}:{finding.where.column}"
         click.echo(f"{place}: {severity}: {finding.message} ({finding.code})", err=True, color=colour)
         if finding.hint:
             click.echo(f"    {finding.hint}", err=True)
+    more = sum(1 for _ in remaining)
+    if more:
+        click.echo(f"… and {more} more: `testbed validate --format json` has them", err=True)
 
 
 def finding_cells(finding: Finding) -> tuple[str, str, int, int, str, str]:

@@ -46,11 +46,12 @@ def graph_command(
     Example:
       testbed generate graph Abilene.graphml --nodes 32 --routing latency -o abilene.yaml
     """
-    from testbed.topologies.graph_import import Keys, interpret, read_graph
+    from testbed.topologies.graph_import import Keys, interpret, read_graph, renames
 
     imported = interpret(read_graph(file), core, Keys(latency_key, distance_key), route_factor)
     print_findings(str(file), imported.findings)
-    asked.deliver(imported.network, asked.nodes or len(imported.network.names), file.stem[:80])
+    topology = asked.deliver(imported.network, asked.nodes or len(imported.network.names), file.stem[:80])
+    print_findings(str(file), renames(imported.network, topology))
 
 
 @click.command("topohub")
@@ -59,14 +60,15 @@ def graph_command(
 @core_options
 @shared_options(nodes_required=False, nodes_help=_NODES_HELP)
 def topohub_command(asked: Asked, core: LinkProperties, key: str, route_factor: float) -> None:
-    """A reference topology of the `topohub` package (an extra: testbed[topohub]).
+    """A reference topology of the `topohub` package, which `scripts/venv topohub` installs in the checkout.
 
     \b
     Example:
       testbed generate topohub sndlib/germany50 --nodes 50 --routing latency -o germany50.yaml
     """
-    from testbed.topologies.graph_import import interpret, read_reference
+    from testbed.topologies.graph_import import interpret, read_reference, renames
 
     imported = interpret(read_reference(key), core, route_factor=route_factor)
     print_findings(key, imported.findings)
-    asked.deliver(imported.network, asked.nodes or len(imported.network.names), key.rpartition("/")[2][:80])
+    topology = asked.deliver(imported.network, asked.nodes or len(imported.network.names), key.rpartition("/")[2][:80])
+    print_findings(key, renames(imported.network, topology))

@@ -9,9 +9,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from testbed.cli.findings import print_findings
 from testbed.cli.output_file import write_atomically
 from testbed.errors import InvalidInput, UsageProblem
+from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.populate import Population, populate
 from testbed.topologies.generate.sites import SiteNetwork
 from testbed.topologies.generate.stragglers import MOST_SLOWDOWN, StragglerKind, Stragglers
@@ -68,10 +71,26 @@ class Asked:
     routing: Routing
     output: str
 
-    def deliver(self, network: SiteNetwork, nodes: int, default_name: str) -> None:
-        """Populate the network and write the topology."""
+    @property
+    def place(self) -> str:
+        """Where the topology goes, in words."""
+        return "standard output" if self.output == "-" else self.output
+
+    def deliver(self, network: SiteNetwork, nodes: int, default_name: str, *, drawn: bool = False) -> Topology:
+        """Populate the network and write the topology; `drawn` tells that the seed has decided what it looks like."""
         population = Population(nodes, self.up, self.down, self.stragglers, self.image, self.seed, self.kollaps)
-        _write(populate(network, self.name or default_name, population, self.routing), self.output)
+        topology = populate(network, self.name or default_name, population, self.routing)
+        _write(topology, self.output, self.place)
+        _print_jitter(topology, self.place)
+        if not drawn and self.stragglers is None and _given("seed"):
+            click.echo("note: --seed changes nothing here: nothing is drawn at random", err=True)
+        return topology
+
+
+def _given(parameter: str) -> bool:
+    """Whether the person has written the option, rather than left it at its default."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source not in (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def shared_options(
@@ -105,6 +124,7 @@ def shared_options(
                 rate_bps = access_rate if rate_bps is None else rate_bps
                 return LinkProperties(access_latency, rate_bps, access_jitter, access_loss)
 
+            _refuse_without_effect(bool(stragglers), access_up is not None and access_down is not None)
             slow = Stragglers(stragglers, slowdown, straggler_kind) if stragglers else None
             up, down = access(access_up), access(access_down)
             asked = Asked(nodes, up, down, slow, seed, name, image, kollaps, routing, output)
@@ -115,6 +135,17 @@ def shared_options(
     return decorate
 
 
+def _refuse_without_effect(stragglers: bool, both_ways: bool) -> None:
+    """An option that would be ignored is a mistake: whoever wrote it expects something of it."""
+    for parameter in ("slowdown", "straggler_kind"):
+        if not stragglers and _given(parameter):
+            option = f"--{parameter.replace('_', '-')}"
+            raise UsageProblem(f"{option} has no effect without stragglers", "say how many: --stragglers 0.1")
+    if both_ways and _given("access_rate"):
+        hint = "leave out one of the three"
+        raise UsageProblem("--access-rate has no effect beside --access-up and --access-down", hint)
+
+
 def core_options(function: Command) -> Command:
     """The properties of a link between two sites, passed on as `LinkProperties` called `core`."""
 
@@ -122,7 +153,22 @@ def core_options(function: Command) -> Command:
     def command(*, latency: float, rate: float, jitter: float, loss: float, **others: Any) -> None:
         function(core=LinkProperties(latency, rate, jitter, loss), **others)
 
-    return _with_options(command, _CORE)
+    return _with_options(command, [_LATENCY, *_CORE])
+
+
+def core_options_without_latency(instead: str) -> Callable[[Command], Command]:
+    """As `core_options`, for a kind whose latencies come from elsewhere: --latency is refused with that hint."""
+
+    def decorate(function: Command) -> Command:
+        @wraps(function)
+        def command(*, latency: float | None, rate: float, jitter: float, loss: float, **others: Any) -> None:
+            if latency is not None:
+                raise UsageProblem("--latency has no effect on networks of this kind", instead)
+            function(core=LinkProperties(0.0, rate, jitter, loss), **others)
+
+        return _with_options(command, [click.option("--latency", type=LATENCY, hidden=True), *_CORE])
+
+    return decorate
 
 
 def _with_options(command: Command, options: list[Callable[[Command], Command]]) -> Command:
@@ -182,15 +228,15 @@ def _shared(nodes_required: bool, nodes_help: str) -> list[Callable[[Command], C
     ]
 
 
+_LATENCY = _option("--latency", type=LATENCY, default="10ms", help="Of a link between two sites, one way.")
 _CORE = [
-    _option("--latency", type=LATENCY, default="10ms", help="Of a link between two sites, one way."),
     _option("--rate", type=RATE, default="1Gbps", help="Of a link between two sites."),
     _option("--jitter", type=LATENCY, default="0ms", help="Of a link between two sites, as a standard deviation."),
     _option("--loss", type=LOSS, default="0%", help="Of a link between two sites."),
 ]
 
 
-def _write(topology: Topology, output: str) -> None:
+def _write(topology: Topology, output: str, where: str) -> None:
     from testbed.network.graph import count_directed_links
     from testbed.topologies.source import Form, form_of
     from testbed.topologies.write import write_text
@@ -207,14 +253,21 @@ def _write(topology: Topology, output: str) -> None:
         click.echo(text, nl=False)
     else:
         write_atomically(output, text)
-    where = "standard output" if output == "-" else output
     sizes = (
-        _counted(len(topology.nodes), "node"),
-        _counted(len(topology.bridges), "bridge"),
-        _counted(count_directed_links(topology), "directed link"),
+        counted(len(topology.nodes), "node"),
+        counted(len(topology.bridges), "bridge"),
+        counted(count_directed_links(topology), "directed link"),
     )
     click.echo(f"{where}: {', '.join(sizes)}", err=True)
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _print_jitter(topology: Topology, file: str) -> None:
+    """What `validate` says of links that vary more than they delay, about numbers that somebody has just chosen."""
+    if not any(link.properties.jitter_ms for link in topology.links):
+        return
+    from testbed.network.findings import path_findings
+    from testbed.network.graph import expand
+
+    # No paths are followed in an empty network: what is said of the links alone costs next to nothing.
+    nothing = expand(Topology(topology.name, (), ()))
+    print_findings(file, (each for each in path_findings(topology, nothing) if each.code == "jitter"))

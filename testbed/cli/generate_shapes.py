@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
-from testbed.cli.generate_options import LATENCY, NODES, Asked, core_options, shared_options
+from testbed.cli.generate_options import (
+    LATENCY,
+    NODES,
+    Asked,
+    core_options,
+    core_options_without_latency,
+    shared_options,
+)
 from testbed.topologies.generate import random_shapes, shapes
 from testbed.topologies.generate.sites import SiteNetwork
 from testbed.topologies.model import LinkProperties
@@ -18,9 +25,9 @@ def _counts(asked: Asked, sites: int | None) -> tuple[int, int]:
     return asked.nodes, asked.nodes if sites is None else sites
 
 
-def _deliver(asked: Asked, network: SiteNetwork, kind: str) -> None:
+def _deliver(asked: Asked, network: SiteNetwork, kind: str, *, drawn: bool = False) -> None:
     nodes, _sites = _counts(asked, None)
-    asked.deliver(network, nodes, f"{kind}{nodes}")
+    asked.deliver(network, nodes, f"{kind}{nodes}", drawn=drawn)
 
 
 @click.command("star")
@@ -93,7 +100,7 @@ def _regular(asked: Asked, core: LinkProperties, sites: int | None, degree: int)
       testbed generate regular --nodes 64 --degree 5 --seed 7 -o regular64.yaml
     """
     network = random_shapes.regular(_counts(asked, sites)[1], degree, core, asked.seed)
-    _deliver(asked, network, "regular")
+    _deliver(asked, network, "regular", drawn=True)
 
 
 @click.command("small-world")
@@ -112,7 +119,7 @@ def _small_world(asked: Asked, core: LinkProperties, sites: int | None, degree: 
       testbed generate small-world --nodes 64 --degree 6 --rewiring 0.2 -o small64.yaml
     """
     network = random_shapes.small_world(_counts(asked, sites)[1], degree, rewiring, core, asked.seed)
-    _deliver(asked, network, "small-world")
+    _deliver(asked, network, "small-world", drawn=True)
 
 
 @click.command("barabasi-albert")
@@ -128,7 +135,7 @@ def _barabasi_albert(asked: Asked, core: LinkProperties, sites: int | None, link
       testbed generate barabasi-albert --nodes 100 --links 3 -o scale-free.yaml
     """
     network = random_shapes.barabasi_albert(_counts(asked, sites)[1], links, core, asked.seed)
-    _deliver(asked, network, "barabasi-albert")
+    _deliver(asked, network, "barabasi-albert", drawn=True)
 
 
 @click.command("waxman")
@@ -140,19 +147,17 @@ def _barabasi_albert(asked: Asked, core: LinkProperties, sites: int | None, link
     "--beta", type=click.FloatRange(0, min_open=True), default=0.2, show_default=True, help="How far links reach."
 )
 @click.option("--span", type=LATENCY, default="40ms", show_default=True, help="One way along the plane's side.")
-@core_options
+@core_options_without_latency("latencies follow from lengths: give --span")
 @shared_options()
 def _waxman(asked: Asked, core: LinkProperties, sites: int | None, alpha: float, beta: float, span: float) -> None:
     """Sites at random places of a plane; near ones are likelier to be linked, and latencies follow from lengths.
-
-    --latency has no effect here: see --span.
 
     \b
     Example:
       testbed generate waxman --nodes 50 --span 30ms --routing latency -o waxman50.yaml
     """
     network = random_shapes.waxman(_counts(asked, sites)[1], alpha, beta, span, core, asked.seed)
-    _deliver(asked, network, "waxman")
+    _deliver(asked, network, "waxman", drawn=True)
 
 
 SHAPES: tuple[click.Command, ...] = (_star, _ring, _tree, _mesh, _regular, _small_world, _barabasi_albert, _waxman)

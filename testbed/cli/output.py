@@ -46,6 +46,11 @@ def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     writer.writerows([_csv_cell(cell) for cell in row] for row in rows)
 
 
+def printable(text: str) -> str:
+    """Without what would drive a terminal: a file's names are not commands."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
 def _csv_cell(cell: Cell) -> Cell:
     """Truth as programs other than Python's write it."""
     return str(cell).lower() if isinstance(cell, bool) else cell
@@ -63,7 +68,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         numeric = bool(shown) and all(isinstance(row[index], int | float) for row in shown)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in shown:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*("" if cell is None else printable(str(cell)) for cell in row))
     console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
         # A pipe has no width of its own: a table in a file or under `grep` must not be folded at 80 columns.

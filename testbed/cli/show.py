@@ -47,6 +47,7 @@ def command(file: str, moment: Moment, output_format: Format) -> None:
             print_json(_as_json(opened.shown, topology, counts, summary, findings))
         case Format.CSV:
             print_csv(("what", "value"), [*counts.items(), *_flat(summary)])
+            print_findings(opened.shown, findings)
         case Format.TABLE:
             _print_tables(topology, counts, summary, moment)
             if summary.sources < network.node_count:

@@ -15,8 +15,6 @@ from testbed.network.graph import Network, expand
 from testbed.targets.rules import Target, judge
 from testbed.topologies.model import Topology
 
-MOST_PRINTED = 100
-
 
 @click.command(name="validate")
 @topology_argument
@@ -51,10 +49,7 @@ def command(file: str, target: Target | None, output_format: Format) -> None:
         case Format.CSV:
             print_csv(COLUMNS, map(finding_cells, findings))
         case Format.TABLE:
-            print_findings(loaded.file, findings[:MOST_PRINTED])
-            if len(findings) > MOST_PRINTED:
-                more = len(findings) - MOST_PRINTED
-                click.echo(f"… and {more} more: `--format json` has them all", err=True)
+            print_findings(loaded.file, findings)
             click.echo(f"{loaded.file}: {_summary(loaded.topology, network, findings)}")
     if has_errors(findings):
         click.get_current_context().exit(ExitCode.INVALID_INPUT)

@@ -23,6 +23,7 @@ from testbed.topologies.model import (
     NodeEvent,
     PartitionEvent,
     Topology,
+    later,
 )
 
 
@@ -168,7 +169,7 @@ class _Director:
         undo = UNDONE_BY.get(event.action)
         if event.for_s is not None and undo is not None:
             self.order += 1
-            cause, end_s = self.order, at_s + event.for_s
+            cause, end_s = self.order, later(at_s, event.for_s)
             for rank in ranks:
                 self.cause[event.action, rank] = cause
             self.schedule(end_s, -1, lambda: self.undo_nodes(event.action, undo, ranks, cause, end_s))
@@ -202,12 +203,12 @@ class _Director:
 
     def links(self, event: LinkEvent, at_s: float) -> Iterator[Change]:
         change = LinksChange(at_s, event.origin, event.dest, event.change, event.up)
-        raised = LinksChange(at_s + (event.for_s or 0.0), event.origin, event.dest, LinkChange(), True)
+        raised = LinksChange(later(at_s, event.for_s or 0.0), event.origin, event.dest, LinkChange(), True)
         yield from self.switch(event, (event.origin, event.dest), change, raised)
 
     def bridge(self, event: BridgeEvent, at_s: float) -> Iterator[Change]:
         change = BridgeChange(at_s, event.bridge, event.up)
-        raised = BridgeChange(at_s + (event.for_s or 0.0), event.bridge, up=True)
+        raised = BridgeChange(later(at_s, event.for_s or 0.0), event.bridge, up=True)
         yield from self.switch(event, event.bridge, change, raised)
 
     def switch(self, event: LinkEvent | BridgeEvent, what: object, change: Change, raised: Change) -> Iterator[Change]:
@@ -231,8 +232,8 @@ class _Director:
     def partition(self, event: PartitionEvent, at_s: float) -> Iterator[Change]:
         self.order += 1
         number = self.order
-        groups = tuple(self.topology.select_all(group) for group in event.groups)
+        groups = tuple(tuple(self.topology.select_all(group)) for group in event.groups)
         yield PartitionChange(at_s, number, groups, begins=True)
         if event.for_s is not None:
-            end = PartitionChange(at_s + event.for_s, number, groups, begins=False)
+            end = PartitionChange(later(at_s, event.for_s), number, groups, begins=False)
             self.schedule(end.at_s, -1, lambda: [end])

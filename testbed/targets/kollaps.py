@@ -13,6 +13,8 @@ from testbed.network.graph import Network
 from testbed.targets.kollaps_events import event_findings
 from testbed.targets.kollaps_links import link_findings
 from testbed.targets.kollaps_services import service_findings
+from testbed.targets.kollaps_settings import setting_findings
+from testbed.targets.told import Told
 from testbed.topologies.model import Topology
 from testbed.topologies.write_xml import what_xml_cannot_say
 
@@ -43,11 +45,12 @@ def kollaps_findings(topology: Topology, network: Network, findings: Sequence[Fi
     for finding in findings:
         if finding.code not in _JUDGED_ANEW:
             yield _judged(finding)
-    told = {finding.code for finding in findings}
     for finding in what_xml_cannot_say(topology):
         hint = "leave it out, or take another runtime" if "YAML" in finding.hint else finding.hint
         yield error("kollaps-cannot-say", finding.message, hint, finding.where)
+    yield from setting_findings(topology.kollaps)
     yield from service_findings(topology)
+    told = Told(topology, findings)
     yield from link_findings(topology, network, told)
     yield from event_findings(topology, told)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from testbed.errors import Finding, Where, error, warning
 from testbed.targets.names import learners
+from testbed.targets.told import Told
 from testbed.topologies.model import BridgeEvent, LinkEvent, NodeAction, NodeEvent, Topology
 from testbed.units import format_duration, shown
 
@@ -24,8 +25,8 @@ _NEW_LINK_EXTRA = 1
 """A new link with both directions takes one slot more than its directions."""
 
 
-def event_findings(topology: Topology, told: Container[str]) -> Iterator[Finding]:
-    """Everything about events; `told` are codes of what the reader of an XML file has already found, one by one."""
+def event_findings(topology: Topology, told: Told) -> Iterator[Finding]:
+    """Everything about events that the reader of an XML file has not told."""
     if not topology.events:
         return
     of_nodes = sorted(_plain_node_events(topology), key=lambda event: event.when.at_s)
@@ -34,8 +35,7 @@ def event_findings(topology: Topology, told: Container[str]) -> Iterator[Finding
     yield from _joins(topology)
     yield from _reconnects(of_nodes, topology)
     yield from _leaves(of_nodes)
-    if "kollaps-event-order" not in told:
-        yield from _order(written)
+    yield from (each for each in _order(written) if not told.of(each.code, each.where))
     yield from _one_way(written)
     yield from _restored_links(topology, of_network)
     yield from _restored_bridges(of_network)
@@ -67,7 +67,7 @@ def _joins(topology: Topology) -> Iterator[Finding]:
         if isinstance(event, NodeEvent) and event.action is NodeAction.JOIN
         for target in event.targets
     }
-    joining = {topology.nodes[rank].service.name for rank in topology.select_all(targets)}
+    joining = {topology.nodes[rank].service.name for rank in topology.select_all(tuple(targets))}
     for service in learners(topology):
         if service.name not in joining:
             many = f' amount="{service.replicas}"' if service.replicas > 1 else ""

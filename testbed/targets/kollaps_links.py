@@ -6,17 +6,17 @@ long, a sample of sources is followed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from testbed.errors import Finding, error, warning
 from testbed.network.findings import sample_sources
 from testbed.network.graph import Network
 from testbed.network.paths import Paths, compute_paths
+from testbed.targets.kollaps_latency import zero_latency
 from testbed.targets.sharing import crowded_uplink
+from testbed.targets.told import Told
 from testbed.topologies.model import Link, LinkEvent, Topology
 from testbed.topologies.pairs import in_pairs, same_link
 from testbed.units import UNLIMITED, format_latency, format_rate, shown
@@ -30,24 +30,25 @@ _NETEM_PACKETS = 1000
 _PACKET_BITS = 1500 * 8
 
 
-def link_findings(topology: Topology, network: Network, told: Container[str]) -> Iterator[Finding]:
-    """Everything about links; `told` are codes of what the reader of an XML file has already found, link by link."""
+def link_findings(topology: Topology, network: Network, told: Told) -> Iterator[Finding]:
+    """Everything about links that the reader of an XML file has not told."""
     declared = [link for link in topology.links if not link.starts_down]
     if not declared:
         first = next((service.where for service in topology.services), None)
         message = "there are no links: Kollaps' generator and its dashboard crash"
         yield error("kollaps-no-links", message, "add at least one link between two nodes", first)
+    if not topology.links:
         return
-    if "kollaps-rate" not in told:
-        yield from _rates(topology)
-    if "kollaps-one-way" not in told:
-        yield from _directions(declared)
+    yield from (each for each in _rates(topology) if not told.of(each.code, each.where))
+    yield from (each for each in _one_way(declared) if not told.of(each.code, each.where))
+    yield from _asymmetric(declared)
     yield from _shared(declared)
-    yield from _networks(declared)
-    yield from _too_many(declared, network)
-    yield from _zero_latency(topology, network)
-    yield from _packets_in_flight(topology, network)
-    yield from _one_to_many(topology, network)
+    yield from _networks(topology.links)
+    yield from _too_many(topology, network)
+    yield from zero_latency(topology, network, _most_sources(network))
+    if declared:
+        yield from _packets_in_flight(topology, network)
+        yield from _one_to_many(topology, network)
 
 
 def _between(link: Link | LinkEvent) -> str:
@@ -86,7 +87,7 @@ def _differing(there: Link, back: Link) -> list[str]:
     ]
 
 
-def _directions(declared: list[Link]) -> Iterator[Finding]:
+def _one_way(declared: Sequence[Link]) -> Iterator[Finding]:
     """Kollaps' parsers agree only on links whose two directions are one element."""
     for there, back in in_pairs(declared, _one_link):
         if back is None:
@@ -97,8 +98,11 @@ def _directions(declared: list[Link]) -> Iterator[Finding]:
                 "declare both directions in one link, with a rate each",
                 there.where,
             )
-            continue
-        differing = _differing(there, back)
+
+
+def _asymmetric(declared: Sequence[Link]) -> Iterator[Finding]:
+    for there, back in in_pairs(declared, _one_link):
+        differing = _differing(there, back) if back is not None else []
         if differing:
             yield error(
                 "kollaps-asymmetric",
@@ -109,7 +113,7 @@ def _directions(declared: list[Link]) -> Iterator[Finding]:
             )
 
 
-def _shared(declared: list[Link]) -> Iterator[Finding]:
+def _shared(declared: Sequence[Link]) -> Iterator[Finding]:
     for there, _back in in_pairs(declared, _one_link):
         for name, is_shared in ((there.origin, there.origin_shared), (there.dest, there.dest_shared)):
             if is_shared:
@@ -123,24 +127,27 @@ def _shared(declared: list[Link]) -> Iterator[Finding]:
                 )
 
 
-def _networks(declared: list[Link]) -> Iterator[Finding]:
-    first = declared[0].network
+def _networks(links: Sequence[Link]) -> Iterator[Finding]:
+    """Links that events create must be in the one network, too."""
+    first = links[0].network
     seen = {first}
-    for link in declared:
+    for link in links:
         if link.network not in seen:
             seen.add(link.network)
-            message = f"{_between(link)}: a second network, {shown(link.network)}; Kollaps' generator knows one only"
+            message = f"{_between(link)}: a second network, {shown(link.network)}; Kollaps knows one only"
             yield error("kollaps-networks", message, f"write {shown(first)} everywhere", link.where)
 
 
-def _too_many(declared: list[Link], network: Network) -> Iterator[Finding]:
-    count = int(network.up.sum())
-    if count > _MOST_LINKS:
+def _too_many(topology: Topology, network: Network) -> Iterator[Finding]:
+    if network.link_count > _MOST_LINKS:
+        created = network.link_count - int(network.up.sum())
+        with_created = f", with the {created} that events create" if created else ""
         yield error(
             "kollaps-too-many-links",
-            f"{count} directed links between replicas: Kollaps stops at more than {_MOST_LINKS}",
+            f"{network.link_count} directed links between replicas{with_created}: Kollaps numbers no more than "
+            f"{_MOST_LINKS}",
             "join replicas by a bridge instead of to each other",
-            declared[0].where,
+            topology.links[0].where,
         )
 
 
@@ -150,33 +157,6 @@ def _sources(network: Network) -> list[int]:
 
 def _most_sources(network: Network) -> int:
     return max(1, _MOST_STEPS // max(1, network.link_count + len(network.names)))
-
-
-def _zero_latency(topology: Topology, network: Network) -> Iterator[Finding]:
-    """The legs of shared links are left out: they are an error of their own."""
-    free = network.up & (network.latency_ms == 0) & ~network.access_leg
-    if not free.any():
-        return
-    vertices = len(network.names)
-    matrix = csr_array((np.ones(int(free.sum())), (network.origin[free], network.dest[free])), shape=(vertices,) * 2)
-    part_of = connected_components(matrix, directed=True, connection="weak")[1][: network.node_count]
-    near = np.flatnonzero(np.bincount(part_of)[part_of] > 1)
-    if not near.size:
-        return
-    paths = compute_paths(network, near[: _most_sources(network)].tolist())
-    zero = paths.reachable & (paths.latency_ms == 0)
-    pairs = np.argwhere(zero)
-    if len(pairs):
-        source, dest = int(paths.sources[pairs[0][0]]), int(pairs[0][1])
-        many = f"{len(pairs)} pairs of nodes have" if len(pairs) > 1 else "a pair of nodes has"
-        sampled = "" if paths.sources.size == near.size else " (and more were not looked at)"
-        yield error(
-            "kollaps-zero-latency",
-            f"{many} a path of latency 0{sampled}, such as from `{network.names[source]}` to `{network.names[dest]}`: "
-            "Kollaps' emulation cores then exit",
-            "give one of its links a latency, if only 0.001ms",
-            topology.links[int(network.declared[paths.links(source, dest)[0]])].where,
-        )
 
 
 def _packets_in_flight(topology: Topology, network: Network) -> Iterator[Finding]:

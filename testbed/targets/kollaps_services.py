@@ -12,7 +12,7 @@ import yaml
 
 from testbed.errors import Finding, error, warning
 from testbed.targets.names import learners, not_a_label
-from testbed.topologies.model import DEFAULT_BOOT, LinkEvent, Service, Topology
+from testbed.topologies.model import LinkEvent, Service, Topology
 from testbed.units import shown
 
 DASHBOARD_PORT = 8088
@@ -24,23 +24,12 @@ _FEW = 5
 
 
 def service_findings(topology: Topology) -> Iterator[Finding]:
-    yield from _boot(topology)
     yield from _dashboards(topology)
     yield from _names(topology)
     yield from _images(topology)
     for service in learners(topology):
         yield from _command(service)
         yield from _active_paths(topology, service)
-
-
-def _boot(topology: Topology) -> Iterator[Finding]:
-    boot = topology.kollaps.boot
-    if boot != DEFAULT_BOOT:
-        yield warning(
-            "kollaps-boot",
-            f"the boot image is {shown(boot)}: what is said here of Kollaps holds for {DEFAULT_BOOT}",
-            f'write boot="{DEFAULT_BOOT}", unless your image is built from it',
-        )
 
 
 def _dashboards(topology: Topology) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from testbed.errors import Finding, did_you_mean, has_errors
+from testbed.errors import Findings
 from testbed.topologies.build_events import EventBuilder
 from testbed.topologies.endpoints import Endpoints
 from testbed.topologies.entries import Report
@@ -33,12 +33,9 @@ from testbed.topologies.source import Source
 from testbed.units import format_rate, shown
 
 
-def build(document: MarkedMap, source: Source, default_name: str) -> tuple[Topology | None, list[Finding]]:
-    """The topology, or None when there are errors; and everything to know about it."""
-    builder = _Builder(document, Report(source))
-    topology = builder.build(default_name)
-    findings = builder.report.findings
-    return (None if has_errors(findings) else topology), findings
+def build(document: MarkedMap, source: Source, default_name: str, findings: Findings) -> Topology | None:
+    """The topology, to be used only if there are no errors among the findings that are added."""
+    return _Builder(document, Report(source, findings)).build(default_name)
 
 
 class _Builder:
@@ -52,7 +49,9 @@ class _Builder:
         for key in self.document:
             if key not in known:
                 at = self.document.place(key)[0]
-                self.report.error("unknown-key", f"a topology has no key {shown(key)}", did_you_mean(key, known), at)
+                self.report.error(
+                    "unknown-key", f"a topology has no key {shown(key)}", self.report.findings.suggest(key, known), at
+                )
         if "defaults" in self.document and self.document["defaults"] is not None:
             value, at = self.at("defaults")
             self.defaults = self.report.entry(Defaults, value, at, "`defaults`") or Defaults()
@@ -96,8 +95,9 @@ class _Builder:
     def name(self, default: str) -> str:
         value, at = self.at("name")
         if value is None:
-            return default
-        if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 100:
+            usable = "".join(char for char in default if char.isprintable()).strip()
+            return usable[:100].strip() or "topology"
+        if not isinstance(value, str) or not value.isprintable() or not value.strip() or len(value) > 100:
             self.report.error("bad-name", "`name` is a text of 1 to 100 characters", "", at)
             return default
         return value
@@ -149,7 +149,7 @@ class _Builder:
                 if target not in names and isinstance(entry, MarkedMap):
                     message = f"{entry.spelled('active-paths')}: there is no service {shown(target)}"
                     at = entry.place("active-paths")[1]
-                    self.report.error("unknown-name", message, did_you_mean(target.strip(), names), at)
+                    self.report.error("unknown-name", message, self.report.findings.suggest(target.strip(), names), at)
 
     def service(self, name: str, entry: ServiceEntry, at: int) -> Service:
         return Service(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.errors import did_you_mean
 from testbed.topologies.endpoints import Endpoints, LinkIndex
 from testbed.topologies.entries import Report
 from testbed.topologies.language import (
@@ -15,7 +14,7 @@ from testbed.topologies.language import (
     PartitionEventEntry,
     TimedEntry,
 )
-from testbed.topologies.marked import MarkedList, MarkedMap, rate_word
+from testbed.topologies.marked import MarkedList, MarkedMap
 from testbed.topologies.model import (
     DEFAULT_NETWORK,
     DEFAULT_QUEUE,
@@ -74,7 +73,9 @@ class EventBuilder:
             hint = (
                 ""
                 if kinds
-                else next((hint for key in value if "mean" in (hint := did_you_mean(key, EVENT_ENTRIES))), "")
+                else next(
+                    (hint for key in value if "mean" in (hint := self.report.findings.suggest(key, EVENT_ENTRIES))), ""
+                )
             )
             self.report.error("bad-event", message, hint or "name exactly one of them", at)
             return None
@@ -100,11 +101,9 @@ class EventBuilder:
                 "bad-event", "`at` and `every` do not go together", "use `from` with `every`", marked.place("at")[0]
             )
             return None
-        if entry.until is None or entry.every == 0:
-            message, hint = "a repeated event needs `until`", "add `until`, when it stops"
-            if entry.until is not None:
-                message, hint = "`every` must be more than 0", "write how long it takes from one time to the next"
-            self.report.error("bad-event", message, hint, marked.place("every")[0])
+        if entry.until is None:
+            hint = "add `until`, when it stops"
+            self.report.error("bad-event", "a repeated event needs `until`", hint, marked.place("every")[0])
             return None
         start = entry.from_ or 0.0
         if not start < entry.until:
@@ -124,10 +123,16 @@ class EventBuilder:
         """Fill `events` and `created`; `network` is what a created link has unless its event says otherwise."""
         self._network = network
         index = LinkIndex(endpoints, links)
+        creating = self._create_links(endpoints, index)
         for parsed in self._parsed:
             entry = parsed.entry
             if isinstance(entry, NodeEventEntry):
                 self._node_event(parsed, entry, endpoints)
+            elif id(parsed) in creating:
+                self.events.extend(
+                    LinkEvent(parsed.when, link.origin, link.dest, UNCHANGED, True, None, link.where)
+                    for link in creating[id(parsed)]
+                )
             elif isinstance(entry, LinkEventEntry):
                 self._link_event(parsed, entry, endpoints, index)
             elif isinstance(entry, BridgeEventEntry):
@@ -149,28 +154,33 @@ class EventBuilder:
         if not entry.node:
             self.report.error("bad-event", "`node` names nothing", "name a service, node or pattern", at)
             return
-        matched = len(endpoints.topology.select_all(entry.node))
+        matched = endpoints.matched(entry.node)
         if entry.count is not None and entry.count > matched:
             message = f"{marked.spelled('count')}: {entry.count} of {matched} node{'s' if matched > 1 else ''}"
             self.report.error("event-count", message, f"the most is {matched}", marked.place("count")[1])
             return
         undone = UNDONE_BY.get(entry.do)
-        rejoins = self._undo(marked, "rejoin", undone is NodeAction.JOIN, "crash and leave") if entry.rejoin else True
-        lasts = (
-            self._undo(marked, "for", undone in (NodeAction.RESUME, NodeAction.RECONNECT), "pause and disconnect")
-            if entry.for_
-            else True
-        )
-        if rejoins and lasts:
-            count = None if entry.count == matched else entry.count
-            where = self.report.where(marked.at)
-            self.events.append(NodeEvent(parsed.when, entry.do, entry.node, count, entry.rejoin or entry.for_, where))
+        for key, given, fits, after in (
+            ("rejoin", entry.rejoin, undone is NodeAction.JOIN, "crash and leave"),
+            ("for", entry.for_, undone in (NodeAction.RESUME, NodeAction.RECONNECT), "pause and disconnect"),
+        ):
+            if given is not None and not self._undo(marked, key, fits, after):
+                return
+        count = None if entry.count == matched else entry.count
+        for_s = entry.rejoin if entry.rejoin is not None else entry.for_
+        self.events.append(NodeEvent(parsed.when, entry.do, entry.node, count, for_s, self.report.where(marked.at)))
 
     def _link_event(self, parsed: _Parsed, entry: LinkEventEntry, endpoints: Endpoints, index: LinkIndex) -> None:
         marked = parsed.marked
         at = marked.place("link")[1]
         ends = entry.link
-        known = [endpoints.known(end, "link", at, bridges=True) for end in ends]
+        listed = marked["link"]
+        places = listed.item_at if isinstance(listed, MarkedList) else [at, at]
+        words = [_end_word(marked, "first-end"), _end_word(marked, "second-end")]
+        known = [
+            endpoints.known(end, word, place, bridges=True)
+            for end, word, place in zip(ends, words, places, strict=True)
+        ]
         if not all(known):
             return
         if entry.for_ is not None and not self._undo(marked, "for", entry.state == "down", "`state: down`"):
@@ -188,16 +198,13 @@ class EventBuilder:
             )
             return
         directions = [(ends[0], ends[1], changes[0]), (ends[1], ends[0], changes[1])][: 1 if entry.one_way else 2]
-        declared = [covered for covered in directions if index.covers(*covered[:2]) or self._is_created(*covered[:2])]
-        if not declared and entry.state == "up":
-            self._create(parsed, entry, endpoints, directions)
-            return
-        if not declared:
-            message = f"there is no link from {shown(ends[0])} to {shown(ends[1])}"
-            hint = "name the two ends of a declared link, or create one: `state: up`, with `latency` and `rate`"
-            if index.covers(ends[1], ends[0]):
-                hint = f"there is only one from {shown(ends[1])} to {shown(ends[0])}"
-            self.report.error("unknown-link", message, hint, at)
+        declared = [direction for direction in directions if index.covers(*direction[:2])]
+        meant = [entry.up is not None, entry.down is not None]
+        missing = [
+            direction for direction, own in zip(directions, meant, strict=False) if own and direction not in declared
+        ]
+        if missing or not declared:
+            self._no_link(entry, (missing or directions)[0], index, at)
             return
         up = None if entry.state is None else entry.state == "up"
         where = self.report.where(marked.at)
@@ -207,44 +214,64 @@ class EventBuilder:
             if up is not None or change != UNCHANGED
         )
 
-    def _is_created(self, origin: str, dest: str) -> bool:
-        return any((link.origin, link.dest) == (origin, dest) for link in self.created)
-
-    def _create(
-        self,
-        parsed: _Parsed,
-        entry: LinkEventEntry,
-        endpoints: Endpoints,
-        directions: list[tuple[str, str, LinkChange]],
+    def _no_link(
+        self, entry: LinkEventEntry, direction: tuple[str, str, LinkChange], index: LinkIndex, at: int
     ) -> None:
-        """Bring up a link that is not declared: the event itself says what it is like."""
-        marked = parsed.marked
-        if not endpoints.members(entry.link[0]).isdisjoint(endpoints.members(entry.link[1])):
-            self.report.error("self-link", "a link would join something to itself", "", marked.at)
-            return
-        where = self.report.where(marked.at)
-        for origin, dest, change in directions:
-            if change.latency_ms is None or change.rate_bps is None:
-                word = "latency" if change.latency_ms is None else rate_word(marked)
-                message = f"there is no link from {shown(origin)} to {shown(dest)}; to create one, `{word}` is needed"
-                self.report.error("unknown-link", message, f"add `{word}`, or name a declared link", marked.at)
-                return
-            properties = LinkProperties(
-                change.latency_ms,
-                change.rate_bps,
-                change.jitter_ms or 0.0,
-                change.loss or 0.0,
-                change.queue or DEFAULT_QUEUE,
-                change.background_bps or 0.0,
-            )
-            network = entry.network or self._network
-            self.created.append(Link(origin, dest, properties, starts_down=True, network=network, where=where))
-            self.events.append(LinkEvent(parsed.when, origin, dest, UNCHANGED, True, None, where))
+        origin, dest, change = direction
+        message = f"there is no link from {shown(origin)} to {shown(dest)}"
+        hint = "name the two ends of a declared link, or create one: `state: up`, with `latency` and `rate`"
+        if entry.state == "up" and change != UNCHANGED:
+            hint = "to create it, both `latency` and a rate are needed"
+        elif index.covers(dest, origin):
+            hint = f"there is only one from {shown(dest)} to {shown(origin)}"
+        self.report.error("unknown-link", message, hint, at)
+
+    def _create_links(self, endpoints: Endpoints, index: LinkIndex) -> dict[int, list[Link]]:
+        """The links that events bring up though nothing declares them; the earliest such event says what they are."""
+        creating: dict[int, list[Link]] = {}
+        for parsed in sorted(self._parsed, key=lambda parsed: parsed.when.at_s):
+            entry = parsed.entry
+            if not isinstance(entry, LinkEventEntry) or entry.state != "up":
+                continue
+            first, second = entry.link
+            if not all(endpoints.members(end) for end in entry.link):
+                continue  # `resolve` reports it
+            if not endpoints.members(first).isdisjoint(endpoints.members(second)):
+                continue
+            directions = [(first, second, _change(entry, entry.up)), (second, first, _change(entry, entry.down))]
+            wanted = directions[: 1 if entry.one_way else 2]
+            if any(index.covers(origin, dest) for origin, dest, _change_ in wanted):
+                continue
+            links = [self._created_link(parsed, entry, *direction) for direction in wanted]
+            made = [link for link in links if link is not None]
+            if len(made) == len(links):
+                creating[id(parsed)] = made
+                self.created.extend(made)
+                for link in made:
+                    index.add(link)
+        return creating
+
+    def _created_link(
+        self, parsed: _Parsed, entry: LinkEventEntry, origin: str, dest: str, change: LinkChange
+    ) -> Link | None:
+        if change.latency_ms is None or change.rate_bps is None:
+            return None
+        properties = LinkProperties(
+            change.latency_ms,
+            change.rate_bps,
+            change.jitter_ms or 0.0,
+            change.loss or 0.0,
+            change.queue or DEFAULT_QUEUE,
+            change.background_bps or 0.0,
+        )
+        network = entry.network or self._network
+        where = self.report.where(parsed.marked.at)
+        return Link(origin, dest, properties, starts_down=True, network=network, where=where)
 
     def _bridge_event(self, parsed: _Parsed, entry: BridgeEventEntry, endpoints: Endpoints) -> None:
         marked = parsed.marked
         if entry.bridge not in endpoints.topology.bridge_names:
-            hint = did_you_mean(entry.bridge, endpoints.topology.bridge_names)
+            hint = self.report.findings.suggest(entry.bridge, endpoints.topology.bridge_names)
             self.report.error(
                 "unknown-name", f"there is no bridge {shown(entry.bridge)}", hint, marked.place("bridge")[1]
             )
@@ -276,3 +303,9 @@ class EventBuilder:
 def _change(entry: LinkEventEntry, directed_rate: float | None) -> LinkChange:
     rate = directed_rate if directed_rate is not None else entry.rate
     return LinkChange(entry.latency, rate, entry.jitter, entry.loss, entry.queue, entry.background)
+
+
+def _end_word(marked: MarkedMap, end: str) -> str:
+    """XML has a word for each end of a link, YAML one for both."""
+    word = marked.spelled(end)
+    return word if word != end else "link"

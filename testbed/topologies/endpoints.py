@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 
-from testbed.errors import did_you_mean
+from testbed.errors import error
 from testbed.topologies.entries import Report
 from testbed.topologies.marked import MarkedMap
 from testbed.topologies.model import Link, Topology
+from testbed.topologies.source import Rejected
 from testbed.units import shown
+
+MAX_SELECTED = 20_000_000
+"""Nodes that are looked at for all different selectors of a file together: bounds time and memory."""
 
 Member = int | str
 """A node by rank, or a bridge by name."""
@@ -23,6 +27,8 @@ class Endpoints:
         self.topology = topology
         self.report = report
         self._members: dict[str, frozenset[Member]] = {}
+        self._matched: dict[tuple[str, ...], int] = {}
+        self._selected = 0
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -37,10 +43,24 @@ class Endpoints:
         if name not in self._members:
             bridge = name in self.topology.bridge_names
             self._members[name] = frozenset([name]) if bridge else frozenset(self.topology.select(name))
+            is_pattern = not bridge and name not in self.topology.ranks
+            self._selected += len(self.topology.nodes) if is_pattern else 1
+            self._selected += len(self._members[name])
+            if self._selected > MAX_SELECTED:
+                message = f"following all selectors would mean looking at more than {MAX_SELECTED} nodes"
+                raise Rejected(error("too-large", message, "name services, not single nodes and patterns"))
         return self._members[name]
 
     def size(self, name: str) -> int:
-        return 1 if name in self.topology.bridge_names else len(self.topology.select(name))
+        return len(self.members(name))
+
+    def matched(self, targets: tuple[str, ...]) -> int:
+        """How many nodes a list of selectors names."""
+        if len(targets) == 1:
+            return len(self.members(targets[0]))
+        if targets not in self._matched:
+            self._matched[targets] = len(frozenset[Member]().union(*(self.members(target) for target in targets)))
+        return self._matched[targets]
 
     def known(self, name: str, what: str, at: int, *, bridges: bool) -> bool:
         """Whether the name stands for something; a finding if not."""
@@ -55,7 +75,7 @@ class Endpoints:
             return False
         if not self.size(name):
             kind = "service, node or bridge" if bridges else "service or node"
-            hint = did_you_mean(name, self.names)
+            hint = self.report.findings.suggest(name, self.names)
             service, _, replica = name.rpartition(".")
             if replica.isdigit() and self.size(service):
                 hint = f"{shown(service)} has the replicas 0 to {self.size(service) - 1}"
@@ -87,30 +107,37 @@ class Endpoints:
 
 
 class LinkIndex:
-    """Finds the declared links that an event's two ends name, exactly or in part."""
+    """Finds the links that an event's two ends name, exactly or in part."""
 
-    def __init__(self, endpoints: Endpoints, links: Sequence[Link]) -> None:
+    def __init__(self, endpoints: Endpoints, links: Iterable[Link]) -> None:
         self._endpoints = endpoints
-        self._links = links
+        self._exact: set[tuple[str, str]] = set()
+        self._in_part: dict[tuple[str, str], bool] = {}
+        self._dests_by_origin: dict[Member, set[str]] | None = None
+        for link in links:
+            self.add(link)
 
-    @cached_property
-    def _exact(self) -> set[tuple[str, str]]:
-        return {(link.origin, link.dest) for link in self._links}
-
-    @cached_property
-    def _dests_by_origin(self) -> dict[Member, set[str]]:
-        index: dict[Member, set[str]] = defaultdict(set)
-        for link in self._links:
+    def add(self, link: Link) -> None:
+        self._exact.add((link.origin, link.dest))
+        self._in_part.clear()
+        if self._dests_by_origin is not None:
             for member in self._endpoints.members(link.origin):
-                index[member].add(link.dest)
-        return index
+                self._dests_by_origin[member].add(link.dest)
 
     def covers(self, origin: str, dest: str) -> bool:
-        """Whether any declared link leads from one of the first to one of the second."""
+        """Whether any link leads from one of the first to one of the second."""
         if (origin, dest) in self._exact:
             return True
+        if (origin, dest) not in self._in_part:
+            self._in_part[origin, dest] = self._overlaps(origin, dest)
+        return self._in_part[origin, dest]
+
+    def _overlaps(self, origin: str, dest: str) -> bool:
+        if self._dests_by_origin is None:
+            self._dests_by_origin = defaultdict(set)
+            for start, end in self._exact:
+                for member in self._endpoints.members(start):
+                    self._dests_by_origin[member].add(end)
         wanted = self._endpoints.members(dest)
-        dests: Iterable[str] = {
-            declared for member in self._endpoints.members(origin) for declared in self._dests_by_origin.get(member, ())
-        }
-        return any(not wanted.isdisjoint(self._endpoints.members(declared)) for declared in dests)
+        dests = {end for member in self._endpoints.members(origin) for end in self._dests_by_origin.get(member, ())}
+        return any(not wanted.isdisjoint(self._endpoints.members(end)) for end in dests)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from testbed.errors import Finding, Severity, Where, did_you_mean, error
+from testbed.errors import Findings, Where, error
 from testbed.topologies.language import Entry, Problem, Properties, check_name
 from testbed.topologies.marked import MarkedList, MarkedMap, Value
 from testbed.topologies.source import Source
@@ -19,20 +19,17 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 
 class Report:
-    """Collects the findings of one file."""
+    """The findings of one file, by the offsets of its source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, findings: Findings) -> None:
         self.source = source
-        self.findings: list[Finding] = []
+        self.findings = findings
 
     def where(self, at: int) -> Where:
         return self.source.where(at)
 
     def error(self, code: str, message: str, hint: str, at: int) -> None:
-        self.findings.append(error(code, message, hint, self.where(at)))
-
-    def add(self, severity: Severity, code: str, message: str, hint: str, at: int) -> None:
-        self.findings.append(Finding(severity, code, message, hint, self.where(at)))
+        self.findings.add(error(code, message, hint, self.where(at)))
 
     def name(self, name: str, at: int) -> bool:
         """Whether the name may be given to a service or bridge; a finding if not."""
@@ -87,14 +84,16 @@ class Report:
             key = str(location[-1])
             known = [field.alias or name for name, field in model.model_fields.items()]
             key_at = holder.place(key)[0] if isinstance(holder, MarkedMap) else at
-            self.error("unknown-key", f"{label} has no key {shown(key)}", did_you_mean(key, known), key_at)
+            self.error("unknown-key", f"{label} has no key {shown(key)}", self.findings.suggest(key, known), key_at)
         elif what == "value_error":
             refused: Problem = problem["ctx"]["error"]
             self.error(refused.code, prefix + refused.message, refused.hint, at)
         elif what in ("enum", "literal_error"):
             known = _QUOTED.findall(problem["ctx"]["expected"])
             given = str(problem["input"])
-            self.error("bad-value", f"{prefix}{shown(given)} is not known here", did_you_mean(given, known), at)
+            self.error(
+                "bad-value", f"{prefix}{shown(given)} is not known here", self.findings.suggest(given, known), at
+            )
         elif what == "string_too_short":
             self.error("bad-value", f"{prefix}this must not be empty", "give one, or remove the key", at)
         elif what == "too_short":

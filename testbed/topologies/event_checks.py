@@ -1,8 +1,8 @@
 """Whether a topology's node events can happen at all: nobody leaves who is not there. Pure.
 
-Counts nodes per service over time: an event on a whole service, or on some of its nodes, moves that many nodes
-between absent, present and disconnected. Which nodes an event with a count picks is drawn later from the seed; the
-counts do not depend on it. An event with a count over several services is checked against their sum only.
+Counts nodes per service over time: an event moves as many as it says between absent, present and disconnected. One
+that says a number must find that many; one that names nodes must find any of them. What an event undoes by itself
+later is nobody's mistake. Events with a count over several services say nothing about either of them: the seed does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from testbed.errors import Where, error
 from testbed.topologies.entries import Report
-from testbed.topologies.model import UNDONE_BY, NodeAction, NodeEvent, Service, Topology
+from testbed.topologies.model import UNDONE_BY, NodeAction, NodeEvent, Service, Topology, later
 from testbed.units import format_duration, shown
 
 _MOST_STEPS = 1_000_000
@@ -29,7 +29,8 @@ def replicas_needed(services: Iterable[Service], events: Iterable[NodeEvent]) ->
     needed: dict[str, int] = {}
     for service in services:
         present = peak = joined = 0
-        for event in sorted(by_service.get(service.name, ()), key=lambda event: event.when.at_s):
+        occurrences = ((at_s, event) for event in by_service.get(service.name, ()) for at_s in event.when.times())
+        for _at_s, event in sorted(occurrences, key=lambda timed: timed[0]):
             amount = event.count or service.replicas
             if event.action is NodeAction.JOIN:
                 present += amount
@@ -50,6 +51,8 @@ class _Step:
     action: NodeAction
     service: str
     amount: int
+    needed: int
+    """How many there must be: all of a count, one of those named, none when an event undoes itself."""
     where: Where | None
 
 
@@ -63,36 +66,47 @@ class _Tally:
     joined: int
     disconnected: int = 0
 
+    def available(self, action: NodeAction) -> int:
+        """How many nodes the action can happen to."""
+        match action:
+            case NodeAction.JOIN:
+                return self.replicas - (self.present if self.reuse else self.joined)
+            case NodeAction.LEAVE | NodeAction.CRASH:
+                return self.present
+            case NodeAction.DISCONNECT:
+                return self.present - self.disconnected
+            case NodeAction.RECONNECT:
+                return self.disconnected
+            case _:
+                return self.replicas  # pausing does not move anybody; `no-effect` looks after it
+
     def apply(self, step: _Step) -> tuple[str, str] | None:
         """Take a step; the code and the sentence of what is wrong with it."""
-        verb = f"{step.amount} of {shown(step.service)} {step.action.value}"
-        if step.action is NodeAction.JOIN:
-            self.present += step.amount
-            self.joined += step.amount
-            if self.present > self.replicas or (not self.reuse and self.joined > self.replicas):
-                self.present = min(self.present, self.replicas)
-                return "event-count", f"{verb}, more than its {self.replicas} replicas"
-        elif step.action in _GOES:
-            self.present -= step.amount
-            if self.present < 0:
-                self.present = 0
-                return (
-                    ("event-count", f"{verb}, more than are there")
-                    if self.joined
-                    else ("leave-before-join", f"{verb} before they join")
-                )
-            self.disconnected = min(self.disconnected, self.present)
-        elif step.action is NodeAction.DISCONNECT:
-            self.disconnected += step.amount
-            if self.disconnected > self.present:
-                self.disconnected = self.present
-                return "event-count", f"{verb}, more than are connected"
-        elif step.action is NodeAction.RECONNECT:
-            self.disconnected -= step.amount
-            if self.disconnected < 0:
-                self.disconnected = 0
-                return "event-count", f"{verb}, more than are disconnected"
-        return None
+        available = self.available(step.action)
+        problem: tuple[str, str] | None = None
+        if available < step.needed:
+            verb = f"{step.amount} of {shown(step.service)} {step.action.value}"
+            if step.action in _GOES and not self.joined:
+                problem = "leave-before-join", f"{verb} before they join"
+            elif step.action is NodeAction.JOIN:
+                problem = "event-count", f"{verb}, more than its {self.replicas} replicas"
+            else:
+                problem = "event-count", f"{verb}, where only {available} can"
+        moved = min(step.amount, available)
+        match step.action:
+            case NodeAction.JOIN:
+                self.present += moved
+                self.joined += moved
+            case NodeAction.LEAVE | NodeAction.CRASH:
+                self.present -= moved
+                self.disconnected = min(self.disconnected, self.present)
+            case NodeAction.DISCONNECT:
+                self.disconnected += moved
+            case NodeAction.RECONNECT:
+                self.disconnected -= moved
+            case _:
+                pass
+        return problem
 
 
 def check_events(topology: Topology, report: Report) -> None:
@@ -103,7 +117,7 @@ def check_events(topology: Topology, report: Report) -> None:
     absent = starting_absent(topology)
     if _work(topology, events) > _MOST_STEPS:
         hint = "name fewer nodes in repeated events, or let them happen less often"
-        report.findings.append(error("too-many-events", "the events concern too many services too often", hint, None))
+        report.findings.add(error("too-many-events", "the events concern too many services too often", hint, None))
         return
     tallies: dict[str, _Tally] = {}
     for service in topology.services:
@@ -117,7 +131,7 @@ def check_events(topology: Topology, report: Report) -> None:
             code, message = problem
             hint = "check the times and numbers of this service's events"
             message = f"at {format_duration(step.at_s)}, {message}"
-            report.findings.append(error(code, message, hint, step.where))
+            report.findings.add(error(code, message, hint, step.where))
 
 
 def _work(topology: Topology, events: Sequence[NodeEvent]) -> int:
@@ -130,27 +144,39 @@ def starting_absent(topology: Topology) -> frozenset[int]:
     """The ranks that are not there at the start: those whose first join, leave or crash is a join."""
     absent: set[int] = set()
     decided: set[int] = set()
+    seen: set[tuple[str, ...]] = set()
     events = [event for event in topology.events if isinstance(event, NodeEvent)]
     for event in sorted(events, key=lambda event: event.when.at_s):
-        if event.action is NodeAction.JOIN or event.action in _GOES:
-            fresh = set(topology.select_all(event.targets)) - decided
-            decided |= fresh
-            if event.action is NodeAction.JOIN:
-                absent |= fresh
+        decides = event.action is NodeAction.JOIN or event.action in _GOES
+        if not decides or event.targets in seen or (event.count is not None and _several_services(topology, event)):
+            continue
+        seen.add(event.targets)
+        fresh = set(topology.select_all(event.targets)) - decided
+        decided |= fresh
+        if event.action is NodeAction.JOIN:
+            absent |= fresh
     return frozenset(absent)
+
+
+def _several_services(topology: Topology, event: NodeEvent) -> bool:
+    ranks = topology.select_all(event.targets)
+    return topology.nodes[ranks[0]].service is not topology.nodes[ranks[-1]].service
 
 
 def _steps(topology: Topology, events: Sequence[NodeEvent]) -> Iterator[_Step]:
     """Every occurrence of every event whose effect on each service's count is known."""
+    per_targets: dict[tuple[str, ...], Counter[str]] = {}
     for event in events:
-        per_service = Counter(topology.nodes[rank].service.name for rank in topology.select_all(event.targets))
-        if event.count is not None:
-            if len(per_service) > 1:
-                continue  # how many of which service is for the seed to say
-            per_service = Counter(dict.fromkeys(per_service, event.count))
+        if event.targets not in per_targets:
+            ranks = topology.select_all(event.targets)
+            per_targets[event.targets] = Counter(topology.nodes[rank].service.name for rank in ranks)
+        per_service = per_targets[event.targets]
+        if event.count is not None and len(per_service) > 1:
+            continue
         undo = UNDONE_BY.get(event.action)
-        for time in event.when.times():
-            for service, amount in per_service.items():
-                yield _Step(time, event.action, service, amount, event.where)
+        for at_s in event.when.times():
+            for service, named in per_service.items():
+                amount = event.count or named
+                yield _Step(at_s, event.action, service, amount, event.count or 1, event.where)
                 if event.for_s is not None and undo is not None:
-                    yield _Step(time + event.for_s, undo, service, amount, event.where)
+                    yield _Step(later(at_s, event.for_s), undo, service, amount, 0, event.where)

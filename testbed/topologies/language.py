@@ -57,6 +57,8 @@ def _from_text(parse: Callable[[str], object]) -> BeforeValidator:
     return BeforeValidator(convert)
 
 
+SHORTEST_S = 1e-6
+"""The shortest time that a repetition or an effect may take."""
 _WHOLE = re.compile(r"[0-9]{1,12}")
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,4})?")
 
@@ -87,6 +89,13 @@ def _replicas(text: str) -> int:
     return number
 
 
+def _lasting(text: str) -> float:
+    duration_s = parse_duration_s(text)
+    if duration_s < SHORTEST_S:
+        raise Problem("bad-value", f"{shown(text)} is too short", "write at least 1us, such as 10s")
+    return duration_s
+
+
 def _port(text: str) -> int:
     number = parse_count(text)
     if not 1 <= number <= 65535:
@@ -96,7 +105,11 @@ def _port(text: str) -> int:
 
 def _decimal(text: str) -> float:
     if not _DECIMAL.fullmatch(text) or float(text) <= 0:
-        raise Problem("bad-value", f"{shown(text)} is not a number above 0", "write a number such as 0.5")
+        raise Problem(
+            "bad-value",
+            f"{shown(text)} is not a number above 0 with at most four decimals",
+            "write a number such as 0.5",
+        )
     return float(text)
 
 
@@ -146,6 +159,13 @@ def check_name(name: str) -> str:
     return name
 
 
+def _printable(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        wrong = "is blank" if not text.strip() else "holds a character that does not print"
+        raise Problem("bad-value", f"{shown(text)} {wrong}", "write a text of printable characters")
+    return text
+
+
 def _words(value: object) -> object:
     """One text, or a list of texts."""
     return [value] if isinstance(value, str) else value
@@ -167,6 +187,8 @@ Latency = Annotated[
 Duration = Annotated[
     float, _from_text(parse_duration_s), _schema("string", pattern=_NUMBER + "(ms|s|m|min|h)$", examples=["30s"])
 ]
+Lasting = Annotated[float, _from_text(_lasting), _schema("string", pattern=_NUMBER + "(us|ms|s|m|min|h)$")]
+"""A duration above 0: what takes no time would be undone before it happens."""
 Rate = Annotated[
     float,
     _from_text(parse_rate_bps),
@@ -196,7 +218,8 @@ Port = Annotated[int, _from_text(_port), WithJsonSchema({"type": "integer", "min
 Factor = Annotated[float, _from_text(_decimal), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
 Flag = Annotated[bool, _from_text(_boolean), WithJsonSchema({"type": "boolean"})]
 Word = Annotated[str, _from_text(str), WithJsonSchema({"type": ["string", "number", "boolean"]})]
-Image = Annotated[str, _from_text(str), Field(min_length=1)]
+Text = Annotated[str, _from_text(_printable), Field(min_length=1)]
+"""A text that may stand in any file and on any terminal: not blank, no control characters."""
 Words = Annotated[tuple[Word, ...], BeforeValidator(_words), _schema("string", "array", examples=["site-a.*"])]
 Argument = Annotated[tuple[Word, ...], WithJsonSchema({"type": "array", "items": {"type": ["string", "number"]}})]
 Sides = Annotated[
@@ -233,8 +256,8 @@ class TwoWayProperties(Properties):
 class Defaults(TwoWayProperties):
     """What links and services have unless they say otherwise."""
 
-    network: Word | None = Field(None, description="Kollaps: the container network of links.")
-    image: Image | None = Field(None, description="Container image of services.")
+    network: Text | None = Field(None, description="Kollaps: the container network of links.")
+    image: Text | None = Field(None, description="Container image of services.")
     cpus: Factor | None = None
     memory: Size | None = None
     speed: Factor | None = None
@@ -244,7 +267,7 @@ class ServiceEntry(Entry):
     """A group of equal nodes."""
 
     replicas: Replicas | None = Field(None, description="How many nodes; 1, or as many as the joins need.")
-    image: Image | None = Field(None, description=f"Container image; the default is {DEFAULT_IMAGE}.")
+    image: Text | None = Field(None, description=f"Container image; the default is {DEFAULT_IMAGE}.")
     command: Argument = Field((), description="Arguments of the container's entry point.")
     cpus: Factor | None = Field(None, description="CPU limit.")
     memory: Size | None = Field(None, description="Memory limit.")
@@ -263,14 +286,14 @@ class LinkEntry(TwoWayProperties):
     one_way: Flag = Field(False, description="Only from `from` to `to`.")
     back: Properties | None = Field(None, description="What differs in the direction from `to` to `from`.")
     shared: Sides = Field("false", description="Replicas stand behind one link (on the side of `from`, `to`, or both).")
-    network: Word | None = Field(None, description="Kollaps: the container network.")
+    network: Text | None = Field(None, description="Kollaps: the container network.")
 
 
 class TimedEntry(Entry):
     """When an event happens."""
 
     at: Duration | None = Field(None, description="Once, this long after the start.")
-    every: Duration | None = Field(None, description="Again and again, with `from` and `until`.")
+    every: Lasting | None = Field(None, description="Again and again, with `from` and `until`.")
     from_: Duration | None = None
     until: Duration | None = None
 
@@ -281,8 +304,8 @@ class NodeEventEntry(TimedEntry):
     node: Words = Field(description="A service, a node such as `site-a.2`, a pattern such as `site-b.*`, or a list.")
     do: NodeAction
     count: Positive | None = Field(None, description="Only so many of them, chosen by the seed.")
-    rejoin: Duration | None = Field(None, description="After a crash or leave: join again this much later.")
-    for_: Duration | None = Field(None, description="After a pause or disconnect: undo it this much later.")
+    rejoin: Lasting | None = Field(None, description="After a crash or leave: join again this much later.")
+    for_: Lasting | None = Field(None, description="After a pause or disconnect: undo it this much later.")
 
 
 class LinkEventEntry(TwoWayProperties, TimedEntry):
@@ -290,9 +313,9 @@ class LinkEventEntry(TwoWayProperties, TimedEntry):
 
     link: tuple[Word, Word] = Field(description="The two ends, as in `links`.")
     state: Literal["up", "down"] | None = None
-    for_: Duration | None = Field(None, description="After `state: down`: up again this much later.")
+    for_: Lasting | None = Field(None, description="After `state: down`: up again this much later.")
     one_way: Flag = Field(False, description="Only the direction from the first end to the second.")
-    network: Word | None = Field(None, description="Kollaps: the container network of a link that this event creates.")
+    network: Text | None = Field(None, description="Kollaps: the container network of a link that this event creates.")
 
 
 class BridgeEventEntry(TimedEntry):
@@ -300,14 +323,14 @@ class BridgeEventEntry(TimedEntry):
 
     bridge: Word
     state: Literal["up", "down"]
-    for_: Duration | None = Field(None, description="After `state: down`: up again this much later.")
+    for_: Lasting | None = Field(None, description="After `state: down`: up again this much later.")
 
 
 class PartitionEventEntry(TimedEntry):
     """Groups of nodes that cannot reach each other."""
 
     partition: tuple[Words, ...] = Field(min_length=2)
-    for_: Duration | None = Field(None, description="How long; without it, to the end.")
+    for_: Lasting | None = Field(None, description="How long; without it, to the end.")
 
 
 EVENT_ENTRIES: dict[str, type[TimedEntry]] = {
@@ -321,7 +344,7 @@ EVENT_ENTRIES: dict[str, type[TimedEntry]] = {
 class KollapsEntry(Entry):
     """What only real Kollaps reads."""
 
-    boot: Image = Field(DEFAULT_BOOT, description="The bootstrapper's image.")
+    boot: Text = Field(DEFAULT_BOOT, description="The bootstrapper's image.")
     pool_period: Duration = Field(DEFAULT_POOL_PERIOD_S, description="How often bandwidth is shared out anew.")
     max_age: Positive = Field(DEFAULT_MAX_AGE, description="After how many periods a flow is forgotten.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from testbed.errors import Finding, InvalidInput, UsageProblem, has_errors
+from testbed.errors import Finding, Findings, InvalidInput, UsageProblem, has_errors
 from testbed.topologies.build import build
 from testbed.topologies.model import Topology
 from testbed.topologies.read_xml import read_xml
@@ -44,14 +44,16 @@ def load(path: str | Path) -> Loaded:
 
 def load_bytes(data: bytes, form: Form, file: str) -> Loaded:
     """The same for text in memory; `file` is the name that findings are printed with."""
+    findings = Findings()
     try:
         source = Source(file, decode(data))
-        document, notes = _READERS[form](source)
+        document = _READERS[form](source, findings)
+        topology = build(document, source, Path(file).stem, findings)
     except Rejected as rejected:
-        return Loaded(file, None, (_other_form(rejected.finding, data, form),))
-    topology, findings = build(document, source, Path(file).stem)
-    findings = sorted([*notes, *findings], key=lambda finding: finding.where)
-    return Loaded(file, None if has_errors(findings) else topology, tuple(findings))
+        findings.add(_other_form(rejected.finding, data, form))
+        return Loaded(file, None, tuple(findings.all()))
+    found = tuple(findings.all())
+    return Loaded(file, None if has_errors(found) else topology, found)
 
 
 def _other_form(finding: Finding, data: bytes, form: Form) -> Finding:

@@ -18,10 +18,14 @@ class MarkedMap(dict[str, Value]):
         super().__init__()
         self.at = at
         self._places: dict[str, tuple[int, int]] = {}
+        self._words: dict[str, str] = {}
 
-    def put(self, key: str, value: Value, key_at: int, value_at: int) -> None:
+    def put(self, key: str, value: Value, key_at: int, value_at: int, word: str | None = None) -> None:
+        """Add a value; `word` is what the source calls the key, if that is another word."""
         self[key] = value
         self._places[key] = (key_at, value_at)
+        if word is not None:
+            self._words[key] = word
 
     def place(self, key: str) -> tuple[int, int]:
         """Where the key stands, and where its value; the map's own place for a key that is not written out."""
@@ -29,7 +33,7 @@ class MarkedMap(dict[str, Value]):
 
     def spelled(self, key: str) -> str:
         """The source's own word for a key (XML says `upload` where YAML says `up`)."""
-        return key
+        return self._words.get(key, key)
 
 
 class MarkedList(list[Value]):

@@ -12,7 +12,7 @@ A *selector* names nodes: a service (all its replicas), a node (`site-a.2`) or a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -127,21 +127,25 @@ class When:
     every_s: float | None = None
     until_s: float | None = None
 
+    def _nanoseconds(self) -> range:
+        """Repetitions in whole nanoseconds: sums of decimal fractions would miss `until` by a hair."""
+        start, every, until = (round(time * 1e9) for time in (self.at_s, self.every_s or 0.0, self.until_s or 0.0))
+        return range(start, until, max(every, 1))
+
     def count(self) -> int:
-        """At most how often it happens."""
-        if self.every_s is None or self.until_s is None:
-            return 1
-        return int((self.until_s - self.at_s) / self.every_s) + 1
+        """How often it happens."""
+        return 1 if self.every_s is None else len(self._nanoseconds())
 
     def times(self) -> Iterator[float]:
-        """Every occurrence, computed without accumulating rounding errors."""
-        if self.every_s is None or self.until_s is None:
-            yield self.at_s
-            return
-        count = 0
-        while (time := self.at_s + count * self.every_s) < self.until_s:
-            yield time
-            count += 1
+        """Every occurrence, the last one before `until_s`."""
+        if self.every_s is None:
+            return iter((self.at_s,))
+        return (nanoseconds / 1e9 for nanoseconds in self._nanoseconds())
+
+
+def later(at_s: float, for_s: float) -> float:
+    """The end of what begins at a time and lasts for another, equal to the same time written out."""
+    return round(at_s + for_s, 9)
 
 
 class NodeAction(StrEnum):
@@ -266,6 +270,10 @@ class Topology:
         first = (node for node in self.nodes if node.replica == 0)
         return {node.service.name: range(node.rank, node.rank + node.service.replicas) for node in first}
 
+    @cached_property
+    def _ranks_by_pattern(self) -> dict[str, tuple[int, ...]]:
+        return {}
+
     def select(self, selector: str) -> range | tuple[int, ...]:
         """The ranks that a selector names, ascending; none when it matches nothing."""
         if selector in self._ranks_by_service:
@@ -273,12 +281,19 @@ class Topology:
         if selector in self.ranks:
             return (self.ranks[selector],)
         if any(char in selector for char in "*?["):
-            return tuple(node.rank for node in self.nodes if fnmatchcase(node.name, selector))
+            found = self._ranks_by_pattern.get(selector)
+            if found is None:
+                found = tuple(node.rank for node in self.nodes if fnmatchcase(node.name, selector))
+                self._ranks_by_pattern[selector] = found
+            return found
         return ()
 
-    def select_all(self, selectors: Iterable[str]) -> tuple[int, ...]:
+    def select_all(self, selectors: Iterable[str]) -> Sequence[int]:
         """The ranks that any of the selectors names, ascending."""
-        return tuple(sorted({rank for selector in selectors for rank in self.select(selector)}))
+        several = tuple(selectors)
+        if len(several) == 1:
+            return self.select(several[0])
+        return tuple(sorted({rank for selector in several for rank in self.select(selector)}))
 
     @cached_property
     def bridge_names(self) -> frozenset[str]:

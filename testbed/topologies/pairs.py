@@ -42,14 +42,18 @@ class WrittenEvent:
 
 
 def written_events(topology: Topology) -> list[WrittenEvent]:
-    """Every event; the properties of each link that starts down go with the first event that brings it up."""
+    """Every event; the properties of each link that starts down go with the earliest event that brings it up."""
     created = {(link.origin, link.dest): link for link in topology.links if link.starts_down}
+    creating: dict[int, Link] = {}
+    for event in sorted(topology.events, key=lambda event: event.when.at_s):
+        if isinstance(event, LinkEvent) and event.up and (event.origin, event.dest) in created:
+            creating[id(event)] = created.pop((event.origin, event.dest))
     written: list[WrittenEvent] = []
     for event in topology.events:
         if not isinstance(event, LinkEvent):
             written.append(WrittenEvent(event))
             continue
-        link = created.pop((event.origin, event.dest), None) if event.up else None
+        link = creating.get(id(event))
         if link is None:
             written.append(WrittenEvent(event, event.change))
             continue

@@ -11,13 +11,13 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from testbed.errors import Finding, Where, did_you_mean, error, note, warning
+from testbed.errors import Findings, Where, error, note, warning
 from testbed.topologies.marked import MarkedList, MarkedMap, Value
 from testbed.topologies.model import DEFAULT_BOOT, DEFAULT_IMAGE, DEFAULT_NETWORK
 from testbed.topologies.read_yaml import read_yaml
 from testbed.topologies.source import Rejected, Source
 from testbed.topologies.xml_tree import Element, attribute_place, parse_tree
-from testbed.units import UnitError, parse_rate_bps, shown
+from testbed.units import UnitError, format_number, parse_rate_bps, shown
 
 _SECTIONS = ("config", "services", "bridges", "links", "dynamic")
 _CHILD = {"services": "service", "bridges": "bridge", "links": "link", "dynamic": "schedule"}
@@ -45,9 +45,11 @@ _STATES = {"join": "up", "leave": "down"}
 
 _ROUTING = {"hop": "hops", "latency": "latency"}
 _WITH_UNIT = re.compile(r"[0-9.]+[a-z]+")
-_BARE_NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)")
+_BARE_NUMBER = re.compile(r"[+-]?([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})([eE][+-]?[0-9]{1,2})?")
+_COUNT = re.compile(r"\+?[0-9]{1,18}")
 _KOLLAPS_RATE = re.compile(r"0*[1-9][0-9]*[KMG]bps")
-_BARE_UNITS = {"latency": "ms", "jitter": "ms", "time": "s", "pool_period": "s"}
+_BARE_UNITS = {"latency": "ms", "jitter": "ms", "time": "s", "pool_period": "s", "drop": ""}
+_COUNTS = {"replicas", "amount", "port", "max_age"}
 
 
 class _Attributes(MarkedMap):
@@ -56,29 +58,30 @@ class _Attributes(MarkedMap):
     def __init__(self, source: Source, element: Element, vocabulary: Mapping[str, str]) -> None:
         super().__init__(element.at)
         self._source = source
+        self._element = element
         self._vocabulary = vocabulary
 
     def spelled(self, key: str) -> str:
         return next((attribute for attribute, meant in self._vocabulary.items() if meant == key), key)
 
     def place(self, key: str) -> tuple[int, int]:
-        return attribute_place(self._source, self.at, self.spelled(key))
+        return attribute_place(self._source, self._element, self.spelled(key))
 
 
 class _Reader:
     """Maps elements onto the language's keys."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, findings: Findings) -> None:
         self.source = source
-        self.findings: list[Finding] = []
+        self.findings = findings
 
     def where(self, element: Element, attribute: str | None = None) -> Where:
         """The element, or the value of one of its attributes."""
-        at = element.at if attribute is None else attribute_place(self.source, element.at, attribute)[1]
+        at = element.at if attribute is None else attribute_place(self.source, element, attribute)[1]
         return self.source.where(at)
 
     def note(self, code: str, message: str, hint: str, element: Element, attribute: str | None = None) -> None:
-        self.findings.append(note(f"kollaps-{code}", message, hint, self.where(element, attribute)))
+        self.findings.add(note(f"kollaps-{code}", message, hint, self.where(element, attribute)))
 
     def attributes(self, element: Element, vocabulary: Mapping[str, str], ignored: Set[str] = frozenset()) -> MarkedMap:
         """The element's attributes under the language's keys; a bare number gets the unit that Kollaps means."""
@@ -90,8 +93,10 @@ class _Reader:
                     self.unknown_attribute(element, attribute, [*vocabulary, *ignored])
                 continue
             unit = _BARE_UNITS.get(attribute)
-            if unit is not None and _BARE_NUMBER.fullmatch(value):
-                value += unit
+            if unit is not None and _BARE_NUMBER.fullmatch(value.strip()):
+                value = format_number(float(value)) + unit
+            elif attribute in _COUNTS and _COUNT.fullmatch(value.strip()):
+                value = str(int(value))
             elif unit is not None and _WITH_UNIT.fullmatch(value):
                 self.note(
                     "unit", f"{attribute}: Kollaps takes a plain number here", "leave the unit out", element, attribute
@@ -101,13 +106,15 @@ class _Reader:
         return marked
 
     def unknown_attribute(self, element: Element, attribute: str, known: list[str]) -> None:
-        at = self.source.where(attribute_place(self.source, element.at, attribute)[0])
+        at = self.source.where(attribute_place(self.source, element, attribute)[0])
         message = f"<{element.tag}> has no attribute {shown(attribute)}"
-        self.findings.append(error("unknown-attribute", message, did_you_mean(attribute, known), at))
+        self.findings.add(error("unknown-attribute", message, self.findings.suggest(attribute, known), at))
 
     def unknown_element(self, element: Element, known: Iterable[str]) -> None:
         message = f"unknown element <{element.tag}>"
-        self.findings.append(error("unknown-element", message, did_you_mean(element.tag, known), self.where(element)))
+        self.findings.add(
+            error("unknown-element", message, self.findings.suggest(element.tag, known), self.where(element))
+        )
 
     def children(self, section: Element) -> Iterator[Element]:
         wanted = _CHILD.get(section.tag)  # None: the section is missing, and <experiment> stands in for its place
@@ -120,7 +127,7 @@ class _Reader:
 
     def leaf(self, element: Element) -> None:
         for child in element.children:
-            self.findings.append(
+            self.findings.add(
                 error("unknown-element", f"<{element.tag}> holds no elements", "remove it", self.where(child))
             )
 
@@ -130,14 +137,16 @@ class _Reader:
         for attribute in missing:
             message = f"<{element.tag}> needs the attribute `{attribute}`"
             example = _EXAMPLES.get(attribute, "…")
-            self.findings.append(error("missing", message, f'add {attribute}="{example}"', self.where(element)))
+            self.findings.add(error("missing", message, f'add {attribute}="{example}"', self.where(element)))
         return not missing
 
     def read(self, root: Element) -> MarkedMap:
         if root.tag != "experiment":
             hint = "a topology begins with <experiment boot=…>"
             raise Rejected(error("root", f"the root element is <{root.tag}>", hint, self.where(root)))
-        kollaps = self.attributes(root, {"boot": "boot"})
+        kollaps = MarkedMap(root.at)
+        for key, value in self.attributes(root, {"boot": "boot"}).items():
+            kollaps.put(key, value, *attribute_place(self.source, root, key))
         self.require(root, "boot")
         sections = self.sections(root)
         document = MarkedMap(root.at)
@@ -159,7 +168,7 @@ class _Reader:
             if child.tag not in _SECTIONS:
                 self.unknown_element(child, _SECTIONS)
             elif child.tag in found:
-                self.findings.append(
+                self.findings.add(
                     error(
                         "duplicate-key", f"a second <{child.tag}>", "put everything into the first", self.where(child)
                     )
@@ -169,7 +178,7 @@ class _Reader:
                 for attribute in child.attributes:
                     self.unknown_attribute(child, attribute, [])
         if "links" not in found:  # that there are no services is for the builder to say
-            self.findings.append(error("missing", "<experiment> needs <links>", "add <links>", self.where(root)))
+            self.findings.add(error("missing", "<experiment> needs <links>", "add <links>", self.where(root)))
         return found
 
     def config(self, child: Element, document: MarkedMap, kollaps: MarkedMap) -> None:
@@ -177,17 +186,20 @@ class _Reader:
         self.leaf(child)
         entry = self.attributes(child, _CONFIG)
         if "name" in entry:
-            document.put("name", entry["name"], child.at, child.at)
+            document.put("name", entry["name"], *entry.place("name"))
         routing = entry.get("routing")
-        if routing in _ROUTING:
-            document.put("routing", _ROUTING[str(routing)], child.at, child.at)
-        elif routing is not None:
+        if routing is not None and routing not in _ROUTING:
             message = f"shortest_path: {shown(str(routing))} is neither hop nor latency (Kollaps would find no paths)"
             at = self.where(child, "shortest_path")
-            self.findings.append(error("bad-value", message, 'write shortest_path="hop" or "latency"', at))
+            self.findings.add(error("bad-value", message, 'write shortest_path="hop" or "latency"', at))
+        elif routing is not None:
+            if document.get("routing", _ROUTING[str(routing)]) != _ROUTING[str(routing)]:
+                at = self.where(child, "shortest_path")
+                self.findings.add(error("duplicate-key", "shortest_path is said twice, differently", "keep one", at))
+            document.put("routing", _ROUTING[str(routing)], *entry.place("routing"))
         for key in ("pool-period", "max-age"):
             if key in entry:
-                kollaps.put(key, entry[key], child.at, child.at)
+                kollaps.put(key, entry[key], *entry.place(key), word=entry.spelled(key))
 
     def services(self, section: Element) -> MarkedMap:
         services = MarkedMap(section.at)
@@ -199,7 +211,7 @@ class _Reader:
             if not name:
                 continue
             if name in services:
-                self.findings.append(
+                self.findings.add(
                     error(
                         "duplicate-name",
                         f"a second service {shown(name)} (Kollaps would add its replicas to the first)",
@@ -218,16 +230,19 @@ class _Reader:
             event.attributes.get("name") for event in section.children if event.attributes.get("action") == "join"
         }
         for name, entry in services.items():
-            if name in joining and isinstance(entry, MarkedMap) and "replicas" in entry:
+            replicas = entry.get("replicas") if name in joining and isinstance(entry, MarkedMap) else None
+            if not isinstance(entry, MarkedMap) or not isinstance(replicas, str) or replicas.lstrip("0") == "":
+                continue  # a bad value stays, for the builder to report
+            if replicas.isdecimal():
                 where = self.source.where(entry.place("replicas")[1])
                 del entry["replicas"]
                 message = f"`replicas` of {shown(name)} has no effect: its joins say how many there are (as in Kollaps)"
-                self.findings.append(note("kollaps-replicas", message, "remove the attribute", where))
+                self.findings.add(note("kollaps-replicas", message, "remove the attribute", where))
 
     def service(self, element: Element, entry: MarkedMap) -> None:
         share = entry.pop("share", "false")
         if share not in ("true", "false"):
-            self.findings.append(
+            self.findings.add(
                 error(
                     "bad-value",
                     f"share: {shown(str(share))} is neither true nor false",
@@ -246,7 +261,7 @@ class _Reader:
         if "port" in entry and entry.get("supervisor") != "true":
             self.note("port", "`port` has a meaning for the supervisor only", "remove it", element, "port")
         for attribute in sorted(_BAREMETAL & element.attributes.keys()):
-            self.findings.append(
+            self.findings.add(
                 warning("baremetal", f"`{attribute}` is for bare metal and has no effect here", "", self.where(element))
             )
         if "command" in entry:
@@ -277,11 +292,13 @@ class _Reader:
                 for word in shlex.split(text) if split else [text]:
                     words.put(word, element.at)
                 return words
-            parsed = read_yaml(Source("", f"list: {text}"))[0].get("list")
+            doubts = Findings()
+            listed = read_yaml(Source("", f"list: {text}"), doubts)
+            parsed = listed.get("list") if not doubts.all() and len(listed) == 1 else None
         except (Rejected, ValueError):
             parsed = None
         if not isinstance(parsed, MarkedList) or not all(isinstance(word, str) for word in parsed):
-            self.findings.append(
+            self.findings.add(
                 error(
                     "bad-value",
                     f"{attribute}: {shown(text)} is not a list of words",
@@ -346,6 +363,8 @@ class _Reader:
         for element in self.children(section):
             name = element.attributes.get("name")
             if name is None and element.attributes.keys() & {"origin", "dest"}:
+                if not self.require(element, "origin", "dest"):
+                    continue
                 entry = self.link_event(element)
             elif name in bridges:
                 entry = self.stateful(element, _BRIDGE_EVENT)
@@ -363,11 +382,11 @@ class _Reader:
     def no_target(self, element: Element, name: str | None, targets: Set[str]) -> None:
         if name is None:
             hint = "give `name` for a service or bridge, or `origin` and `dest` for a link"
-            self.findings.append(error("missing", "<schedule> names nothing", hint, self.where(element)))
+            self.findings.add(error("missing", "<schedule> names nothing", hint, self.where(element)))
         else:
             message = f"name: no service or bridge is called {shown(name)} (Kollaps would ignore the event)"
             at = self.where(element, "name")
-            self.findings.append(error("unknown-name", message, did_you_mean(name, targets), at))
+            self.findings.add(error("unknown-name", message, self.findings.suggest(name, targets), at))
 
     def ordered(self, element: Element, latest: float) -> float:
         try:
@@ -393,20 +412,22 @@ class _Reader:
         elif action is not None:
             message = f"action: {shown(str(action))} is nothing that links and bridges do"
             hint = "write join or leave (to change a link, leave `action` out)"
-            self.findings.append(error("bad-value", message, hint, self.where(element, "action")))
+            self.findings.add(error("bad-value", message, hint, self.where(element, "action")))
             entry["state"] = "down"  # keeps the builder from reporting the same event once more
         return entry
 
     def link_event(self, element: Element) -> MarkedMap:
-        entry = self.stateful(element, _LINK_EVENT | {"origin": "origin", "dest": "dest"})
+        entry = self.stateful(element, _LINK_EVENT | {"origin": "first-end", "dest": "second-end"})
         ends = MarkedList(element.at)
-        for end in ("origin", "dest"):
-            ends.put(entry.pop(end, ""), element.at)
+        for key in ("first-end", "second-end"):
+            ends.put(entry.pop(key, ""), entry.place(key)[1])
         entry["link"] = ends
         self.lexis(element)
-        if entry.get("state") == "down":  # Kollaps looks at nothing else then
-            for key in ("latency", "jitter", "loss", "up", "down", "network"):
-                entry.pop(key, None)
+        if entry.get("state") == "down":
+            for key in [key for key in entry if key in _LINK_EVENT.values() and key not in ("at", "state")]:
+                message = f"`{entry.spelled(key)}` has no meaning where a link leaves (Kollaps ignores it)"
+                self.findings.add(error("bad-event", message, "remove it", self.source.where(entry.place(key)[0])))
+                del entry[key]
         if "down" not in entry:
             entry["one-way"] = "true"
             if "state" not in entry:
@@ -427,9 +448,6 @@ def _is_rate(text: str) -> bool:
     return True
 
 
-def read_xml(source: Source) -> tuple[MarkedMap, list[Finding]]:
-    """The document's root, and what to know about it; raises Rejected where nothing sensible can follow."""
-    root, findings = parse_tree(source)
-    reader = _Reader(source)
-    document = reader.read(root)
-    return document, [*findings, *reader.findings]
+def read_xml(source: Source, findings: Findings) -> MarkedMap:
+    """The document's root; raises Rejected where nothing sensible can follow."""
+    return _Reader(source, findings).read(parse_tree(source, findings))

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import yaml
 
-from testbed.errors import Finding, error, warning
+from testbed.errors import Finding, Findings, error, warning
 from testbed.topologies.marked import MarkedList, MarkedMap, Value
 from testbed.topologies.source import Rejected, Source
 from testbed.units import shown
 
 MAX_DEPTH = 24
-MAX_VALUES = 2_000_000
+MAX_VALUES = 8_000_000
+"""More than the largest network needs, less than would fill the memory."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _resolve = yaml.SafeLoader.yaml_implicit_resolvers
@@ -36,9 +37,9 @@ class _Open:
 
 
 class _Builder:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, findings: Findings) -> None:
         self.source = source
-        self.findings: list[Finding] = []
+        self.findings = findings
         self.stack: list[_Open] = []
         self.anchors: dict[str, tuple[Value, int]] = {}
         self.values = 0
@@ -78,12 +79,12 @@ class _Builder:
             value = event.value if isinstance(event, yaml.ScalarEvent) else None
         if not isinstance(value, str):
             raise self.stop("bad-shape", "a key must be a simple text", "quote it if it is meant", event)
-        if value == "<<":
+        if value == "<<" and isinstance(event, yaml.ScalarEvent) and not event.style:
             raise self.stop("merge-key", "merge keys (`<<`) are not part of the language", "use `defaults`", event)
         parent.duplicate = value in parent.value
         if parent.duplicate:
             first = self.source.where(parent.value.place(value)[0])
-            self.findings.append(
+            self.findings.add(
                 error(
                     "duplicate-key",
                     f"{shown(value)} is here twice; the first is in line {first.line}",
@@ -114,7 +115,7 @@ class _Builder:
         """Warn of an unquoted key of `services` or item of `bridges` that other readers would not see as text."""
         is_name = self.section == "bridges" or (self.section == "services" and self.stack[-1].key is None)
         if len(self.stack) == 2 and is_name:
-            self.findings.append(
+            self.findings.add(
                 warning(
                     "yaml-trap",
                     f"other YAML readers do not take {shown(event.value)} for a text; here it is the name as written",
@@ -167,9 +168,9 @@ def _size(value: Value) -> int:
     return 1
 
 
-def read_yaml(source: Source) -> tuple[MarkedMap, list[Finding]]:
-    """The document's root, and what to know about it; raises Rejected where nothing sensible can follow."""
-    builder = _Builder(source)
+def read_yaml(source: Source, findings: Findings) -> MarkedMap:
+    """The document's root; raises Rejected where nothing sensible can follow."""
+    builder = _Builder(source, findings)
     documents = 0
     try:
         for event in yaml.parse(source.text, Loader=_Loader):
@@ -204,14 +205,15 @@ def read_yaml(source: Source) -> tuple[MarkedMap, list[Finding]]:
         raise Rejected(error("empty", "the file holds nothing", "begin with `services:` and `links:`"))
     if not isinstance(builder.root, MarkedMap):
         raise Rejected(error("bad-shape", "a topology is a mapping", "begin with `services:` and `links:`"))
-    return builder.root, builder.findings
+    return builder.root
 
 
 def _bad_character(source: Source, problem: yaml.YAMLError) -> Finding:
     code = getattr(problem, "character", 0)
+    position = getattr(problem, "position", 0)  # libyaml counts bytes, its Python twin characters
     return error(
         "syntax",
         f"not YAML: the character U+{code if isinstance(code, int) else ord(code):04X} is not allowed",
         "remove it, or write it as an escape in double quotes",
-        source.where(getattr(problem, "position", 0)),
+        source.where(position if _Loader is not yaml.SafeLoader else source.byte_offset(position)),
     )

@@ -83,7 +83,10 @@ def _list(words: tuple[str, ...]) -> str | None:
     if not words:
         return None
     quoted: list[str] = [
-        yaml.safe_dump(word, default_style="'", allow_unicode=True, width=2**31 - 1).strip() for word in words
+        yaml.safe_dump(
+            word, default_style="'" if word.isprintable() else '"', allow_unicode=word.isprintable(), width=2**31 - 1
+        ).strip()
+        for word in words
     ]
     return f"[{','.join(quoted)}]"
 

@@ -9,12 +9,14 @@ import re
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from testbed.errors import Finding, Where, error, note
+from testbed.errors import Findings, Where, error, note
 from testbed.topologies.source import Rejected, Source
 from testbed.units import shown
 
 MAX_DEPTH = 8
-_ATTRIBUTE = re.compile(rb"""([^\s=<>"'/]+)\s*=\s*("[^"]*"|'[^']*')""")
+MAX_VALUES = 3_000_000
+"""Elements and attributes."""
+_ATTRIBUTE = re.compile(rb"""\s*([^\s=<>"'/]+)\s*=\s*("[^"]*"|'[^']*')""")
 
 
 @dataclass(slots=True)
@@ -25,26 +27,28 @@ class Element:
     attributes: dict[str, str]
     at: int
     children: list[Element] = field(default_factory=list)
+    places: dict[str, tuple[int, int]] | None = None
+    """Of its attributes; found when somebody asks."""
 
 
-def attribute_place(source: Source, start: int, attribute: str) -> tuple[int, int]:
-    """Where an attribute of the start tag at `start` stands, and where its value."""
-    position = start
-    while (match := _ATTRIBUTE.search(source.data, position)) is not None:
-        if b">" in source.data[position : match.start()]:
-            break
-        if match[1] == attribute.encode():
-            return match.start(1), match.start(2) + 1
-        position = match.end()
-    return start, start
+def attribute_place(source: Source, element: Element, attribute: str) -> tuple[int, int]:
+    """Where an attribute of a start tag stands, and where its value; the tag's own place for one that it lacks."""
+    if element.places is None:
+        element.places = {}
+        position = element.at + 1 + len(element.tag.encode())
+        while (match := _ATTRIBUTE.match(source.data, position)) is not None:
+            element.places[match[1].decode()] = (match.start(1), match.start(2) + 1)
+            position = match.end()
+    return element.places.get(attribute, (element.at, element.at))
 
 
 class _Parser:
     """Expat with everything refused that this language has no use for."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, findings: Findings) -> None:
         self.source = source
-        self.findings: list[Finding] = []
+        self.findings = findings
+        self.values = 0
         self.root: Element | None = None
         self.stack: list[Element] = []
         self.expat = expat.ParserCreate()
@@ -62,6 +66,9 @@ class _Parser:
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         if len(self.stack) >= MAX_DEPTH:
             raise Rejected(error("too-deep", f"nested more than {MAX_DEPTH} deep", "a topology is flat", self.here()))
+        self.values += 1 + len(attributes)
+        if self.values > MAX_VALUES:
+            raise Rejected(error("too-large", f"more than {MAX_VALUES} values", "use `replicas`", self.here()))
         element = Element(tag, attributes, self.expat.CurrentByteIndex)
         if self.stack:
             self.stack[-1].children.append(element)
@@ -74,13 +81,13 @@ class _Parser:
 
     def text(self, text: str) -> None:
         if text.strip():
-            self.findings.append(
+            self.findings.add(
                 error("unexpected-text", f"text between elements: {shown(text.strip())}", "remove it", self.here())
             )
 
     def before_root(self, _text: str) -> None:
         if self.root is None:
-            self.findings.append(
+            self.findings.add(
                 note(
                     "kollaps-prolog",
                     "something stands before <experiment>: Kollaps' emulation core then finds no topology and exits",
@@ -108,7 +115,6 @@ class _Parser:
         return self.root
 
 
-def parse_tree(source: Source) -> tuple[Element, list[Finding]]:
-    """The root, and what to know about the text around it; raises Rejected where it is not XML."""
-    parser = _Parser(source)
-    return parser.parse(), parser.findings
+def parse_tree(source: Source, findings: Findings) -> Element:
+    """The root; raises Rejected where it is not XML."""
+    return _Parser(source, findings).parse()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -150,16 +149,17 @@ def test_a_reader_that_stops_reading_is_no_error_of_ours() -> None:
     testbed.wait(timeout=60)
     testbed.stderr.close()
     assert "Traceback" not in words
+    assert testbed.returncode == 141
 
 
-def test_interrupted_means_130_and_no_traceback(tmp_path: Path) -> None:
-    fifo = tmp_path / "slow.csv"
-    os.mkfifo(fifo)
+def test_interrupted_means_130_and_no_traceback() -> None:
+    # Whoever runs the tests may ignore SIGINT (nohup, a background job), and children would inherit that.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from testbed.cli.main import main; main(['paths', 'topologies/wan1024.xml', '--format', 'csv'])"
+    )
     testbed = subprocess.Popen(
-        [sys.executable, "-m", "testbed", "paths", "topologies/wan1024.xml", "--format", "csv"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert testbed.stdout is not None
     testbed.stdout.readline()  # it is at work, and blocks as soon as the pipe is full
@@ -169,3 +169,42 @@ def test_interrupted_means_130_and_no_traceback(tmp_path: Path) -> None:
     assert testbed.returncode == 130
     assert "Traceback" not in words
     assert "interrupted" in words
+
+
+def test_a_full_disk_is_told() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "testbed", "show", "good.yaml"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2
+    assert "cannot write the output" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_output_of_a_flood_is_bounded() -> None:
+    links = "".join("- {from: a, to: zz, latency: 1, rate: 1Mbps}\n" for _ in range(5000))
+    Path("flood.yaml").write_text("services: {a: }\nlinks:\n" + links)
+    for verb in (["show"], ["validate"]):
+        assert len(command(verb, "flood.yaml").stderr.splitlines()) < 250
+    found = json.loads(run("validate", "flood.yaml", "--format", "json").stdout)["findings"]
+    assert len(found) == 1001
+    assert found[-1]["code"] == "many-more"
+
+
+def test_a_file_cannot_drive_the_terminal() -> None:
+    Path("esc.yaml").write_text('services: {a: {image: "x\\e]0;owned\\a"}, "b\\e[31m": }\n')
+    result = run("validate", "esc.yaml")
+    assert result.exit_code == 3
+    assert "\x1b" not in result.output
+
+
+def test_convert_does_not_overwrite_its_input() -> None:
+    assert run("convert", "good.yaml", "-o", "./good.yaml").exit_code == 2
+    assert Path("good.yaml").read_text() == GOOD
+
+
+def test_no_colour_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    coloured = CliRunner().invoke(main, ["validate", "bad.yaml"], color=True)
+    assert "\x1b[" in coloured.stderr
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in CliRunner().invoke(main, ["validate", "bad.yaml"], color=True).stderr

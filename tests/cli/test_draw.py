@@ -83,11 +83,13 @@ def test_labels_and_colour_reach_the_picture(source: Path, tmp_path: Path) -> No
     labelled, bare, lossy = (tmp_path / name for name in ("a.svg", "b.svg", "c.svg"))
     run(source, "-o", labelled)
     run(source, "-o", bare, "--labels", "none")
+    source.write_text(SOURCE.replace("to: rb, latency: 1ms,", "to: rb, latency: 1ms, loss: 2%,", 1))
     run(source, "-o", lossy, "--labels", "none", "--colour", "loss")
     assert "40 ms · 1 Gbps · 0.1 % loss</text>" not in bare.read_text()
     assert "40 ms · 1 Gbps · 0.1 % loss" in labelled.read_text()
     assert 'class="loss"' in bare.read_text()
     assert 'class="loss"' not in lossy.read_text()
+    assert "link colour: packet loss" in lossy.read_text()
 
 
 def test_the_output_is_required(source: Path) -> None:

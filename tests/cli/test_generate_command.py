@@ -139,7 +139,7 @@ def test_a_graph_file_and_what_it_leaves_open(tmp_path: Path) -> None:
     path.write_text("paris london 450km\nlondon dublin\n")
     result = run("generate", "graph", str(path), "--latency", "4ms", "--nodes", "6")
     assert result.exit_code == 0
-    assert "warning: 1 of 2 links have neither" in result.stderr
+    assert "warning: 1 of 2 links has neither" in result.stderr
     topology = load_bytes(result.stdout.encode(), Form.YAML, "x.yaml").require()
     assert topology.name == "my net"
     assert [(service.name, service.replicas) for service in topology.services] == [
@@ -172,7 +172,18 @@ def test_a_graph_file_and_what_it_leaves_open(tmp_path: Path) -> None:
         (("regular", "--nodes", "5", "--degree", "3"), "change one of the two by 1"),
         (("small-world", "--nodes", "8", "--degree", "3"), "the degree is even"),
         (("barabasi-albert", "--nodes", "4", "--links", "4"), "give between 1 and 3"),
+        (("barabasi-albert", "--nodes", "4", "--sites", "1"), "a scale-free network of 1 site has no links"),
+        (("barabasi-albert", "--nodes", "4", "--sites", "2"), "2 links for each new one of 2 sites\n  give 1: "),
+        (("regular", "--nodes", "4", "--degree", "1"), "4 sites with 1 neighbour each cannot be connected"),
+        (("regular", "--nodes", "4", "--sites", "1"), "4 neighbours each among 1 site\n  one site has none"),
         (("waxman", "--nodes", "3000"), "at most 2000"),
+        (("waxman", "--nodes", "4", "--latency", "3ms"), "--latency has no effect on networks of this kind\n  lat"),
+        (("star", "--nodes", "4", "--slowdown", "3"), "--slowdown has no effect without stragglers"),
+        (("star", "--nodes", "4", "--straggler-kind", "compute"), "--straggler-kind has no effect"),
+        (
+            ("star", "--nodes", "4", "--access-rate", "1Mbps", "--access-up", "1Mbps", "--access-down", "2Mbps"),
+            "--access-rate has no effect",
+        ),
         (("star", "--nodes", "4", "--access-rate", "unlimited", "--stragglers", "0.5"), "cannot be slowed down"),
         (("regions",), "--nodes-per-region"),
         (("regions", "--nodes", "4", "--nodes-per-region", "1"), "--nodes-per-region"),
@@ -188,6 +199,54 @@ def test_what_cannot_be_is_a_usage_error(arguments: tuple[str, ...], words: str)
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_what_is_ignored_is_not_offered() -> None:
+    assert "\n  --latency " not in run("generate", "waxman", "--help").stdout
+    assert "\n  --latency " in run("generate", "ring", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("ring", "--seed", "3"), True),
+        (("ring", "--seed", "3", "--stragglers", "0.5"), False),
+        (("ring",), False),
+        (("waxman", "--seed", "3"), False),
+        (("small-world", "--nodes", "8", "--seed", "3"), False),
+    ],
+)
+def test_a_seed_that_decides_nothing_is_told(arguments: tuple[str, ...], told: bool) -> None:
+    result = run("generate", arguments[0], "--nodes", "8", *arguments[1:])
+    assert result.exit_code == 0
+    assert ("--seed changes nothing" in result.stderr) == told
+
+
+def test_a_jitter_beyond_a_third_of_the_latency_is_told_as_validate_tells_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "r.yaml")
+    command = ("generate", "ring", "--nodes", "3", "-o", path, "--latency", "9ms", "--jitter")
+    assert "(jitter)" not in run(*command, "3ms").stderr
+    wild = run(*command, "3.1ms")
+    assert wild.exit_code == 0
+    assert wild.stderr.count("(jitter)") == 3
+    assert "link from `r-n0` to `r-n1`: a jitter of 3.1ms is more than a third of the latency, 9ms" in wild.stderr
+    told = {line.split(": ", 1)[1] for line in wild.stderr.splitlines() if "(jitter)" in line}
+    assert told == {line.split(": ", 1)[1] for line in run("validate", path).stderr.splitlines() if "(jitter)" in line}
+
+
+def test_other_findings_of_a_generated_network_are_left_to_validate() -> None:
+    result = run("generate", "ring", "--nodes", "4", "--access-jitter", "1ms")
+    assert "(jitter)" in result.stderr
+    assert "(ties)" not in result.stderr
+
+
+def test_new_names_of_imported_sites_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "names.txt"
+    path.write_text("a A 5ms\nA 日本 5ms\n")
+    result = run("generate", "graph", str(path))
+    assert "2 of 3 sites have other names here: `A` is `a-2`, `日本` is `site` (import-renamed)" in result.stderr
+    path.write_text("a b 5ms\n")
+    assert "import-renamed" not in run("generate", "graph", str(path)).stderr
 
 
 def test_a_bad_graph_file_is_invalid_input_with_its_place(tmp_path: Path) -> None:
@@ -212,7 +271,7 @@ def test_without_topohub_the_hint_says_how_to_install_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(reference, "find_spec", lambda _name: None)
     result = run("generate", "topohub", "sndlib/germany50")
     assert result.exit_code == 2
-    assert "pip install 'testbed[topohub]'" in result.stderr
+    assert "`scripts/venv topohub` in the checkout, or `pip install topohub` beside testbed" in result.stderr
 
 
 # The list

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from testbed.errors import Severity, has_errors
-from tests.targets.judging import XML, XML_EVENTS, YAML, changed, judged, only
+from testbed.errors import Severity, Where, has_errors, note
+from testbed.targets import kollaps_links
+from testbed.targets.rules import Target
+from tests.targets.judging import XML, XML_EVENTS, YAML, changed, judged, judged_topology, loaded, only
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
@@ -40,6 +42,7 @@ B = '<service name="b" image="i:1"/>\n  </services>\n  <bridges><bridge name="x"
 LINK_A = 'origin="a" dest="x" latency="1" upload="10Mbps" download="5Mbps"'
 JOIN_B = '<schedule name="b" time="3" action="join" amount="2"/>'
 CHANGE = '<schedule origin="a" dest="x" time="10" latency="2" upload="9Mbps" download="9Mbps"/>'
+CREATED = '<schedule origin="a" dest="b" time="10" action="join" latency="2" upload="9Mbps" download="9Mbps"/>'
 DASHBOARD = '    <service name="dashboard" image="d:1" supervisor="true" port="8088"/>\n'
 LONG_24, LONG_25, LONG_19 = "b" * 24, "b" * 25, "b" * 19
 
@@ -56,6 +59,8 @@ CASES = [
     # the document
     case("prolog", ERROR, XML, ("<experiment", "<!-- first -->\n<experiment"), line=1),
     case("boot", WARNING, XML, ("kollaps:2.0", "kollaps:1.0"), line=1),
+    case("max-age", ERROR, XML, ('max_age="3"', 'max_age="4294967296"'), line=1, words="4294967295"),
+    case("pool-period", ERROR, XML, ('pool_period="0.1"', 'pool_period="0"'), line=1),
     # the dashboard
     case("no-supervisor", ERROR, XML, (DASHBOARD, ""), line=4, words='supervisor="true" port="8088"'),
     case("two-supervisors", ERROR, XML, (A, A + "\n" + DASHBOARD.replace('"dashboard"', '"dashboard2"')), line=6),
@@ -109,6 +114,8 @@ CASES = [
     case("share", ERROR, YAML, ("from: a, ", "shared: true, from: a, "), words="0.001ms"),
     case("share", ERROR, XML, (A, A.replace("/>", ' share="true" replicas="2"/>')), line=10),
     case("networks", ERROR, XML, ('drop="0.01" network="n"', 'drop="0.01" network="m"')),
+    case("networks", ERROR, XML_EVENTS, (CHANGE, CREATED.replace("/>", ' network="m"/>'))),
+    case("zero-latency", ERROR, XML_EVENTS, (CHANGE, CREATED.replace('"2"', '"0"')), words="from `a` to `b` gets"),
     case("zero-latency", ERROR, XML, (LINK_A, LINK_A.replace('"1"', '"0"')), ('latency="5"', 'latency="0"')),
     case("no-links", ERROR, YAML, (YAML[YAML.index("  - {from: a") :], ""), ("links:", "links: []"), line=2),
     case("too-many-links", ERROR, YAML, ("replicas: 2", "replicas: 32767"), line=7, words="65536"),
@@ -195,9 +202,59 @@ def test_images_are_named_once() -> None:
     assert "d:1" not in finding.message
 
 
-def test_the_most_links_that_kollaps_can_number() -> None:
-    text = changed(YAML, ("replicas: 2", "replicas: 32766"), ("to: b,", "to: b,"))
+@pytest.mark.parametrize(("replicas", "one_way", "count"), [(32766, 1, 65535), (32767, 0, 65536)])
+def test_the_most_links_that_kollaps_can_number(replicas: int, one_way: int, count: int) -> None:
+    text = changed(YAML, ("replicas: 2", f"replicas: {replicas}"))
+    text += one_way * "  - {from: b, to: x, latency: 1ms, rate: 10Mbps, one-way: true}\n"
+    found = only(judged(text), "kollaps-too-many-links")
+    assert [finding.message.split()[0] for finding in found] == (["65536"] if count > 65535 else [])
+
+
+def test_links_that_events_create_are_numbered_too() -> None:
+    text = changed(YAML, ("replicas: 2", "replicas: 32766")) + "events:\n  - {at: 0s, node: [a, b], do: join}\n"
+    created = "  - {at: 1s, link: [b, a.0], state: up, latency: 1ms, rate: 1Mbps}\n"
     assert not only(judged(text), "kollaps-too-many-links")
+    (finding,) = only(judged(text + created), "kollaps-too-many-links")
+    assert "65536 directed links" in finding.message
+    assert "the 2 that events create" in finding.message
+
+
+def test_what_the_reader_told_of_one_link_does_not_hide_another() -> None:
+    told = {"rate": "rate: 1500bps", "one-way": "rate: 10Mbps, one-way: true"}
+    asymmetric = YAML + "  - {from: a, to: b, latency: 1ms, rate: 10Mbps, back: {latency: 2ms}}\n"
+    for what, words in told.items():
+        file = loaded(asymmetric.replace("rate: 10Mbps}", words + "}")).require()
+        first, second = (link.where for link in (file.links[0], file.links[-3]))
+        assert first is not None
+        inside = Where(first.line, first.column + 5)
+        found = judged_topology(file, Target.KOLLAPS, (note(f"kollaps-{what}", "told", "", inside),))
+        places = [finding.where for finding in only(found, f"kollaps-{what}") if finding.message != "told"]
+        assert first not in places
+        assert second in places
+        assert [finding.where.line for finding in only(found, "kollaps-asymmetric")] == [9]
+
+
+def test_what_the_reader_told_of_one_event_does_not_hide_another() -> None:
+    events = "".join(f"  - {{at: {at}s, bridge: x, state: {state}}}\n" for at, state in ((9, "down"), (8, "up")))
+    file = loaded(YAML + "events:\n" + events + events.replace("9s", "7s").replace("8s", "6s")).require()
+    places = [event.where for event in file.events if event.where]
+    told = note("kollaps-event-order", "told", "", places[1])
+    found = only(judged_topology(file, Target.KOLLAPS, (told,)), "kollaps-event-order")
+    assert [(finding.where, finding.message == "told") for finding in found] == [
+        (places[1], True),
+        (places[2], False),
+        (places[3], False),
+    ]
+
+
+@pytest.mark.parametrize("name", ["rate", "one-way", "event-order"])
+def test_what_the_reader_told_is_told_once(name: str) -> None:
+    broken = {
+        "rate": changed(XML, (LINK_A, LINK_A.replace("10Mbps", "1500bps"))),
+        "one-way": changed(XML, (' download="5Mbps"', "")),
+        "event-order": changed(XML_EVENTS, (CHANGE, CHANGE.replace('"10"', '"12"'))),
+    }[name]
+    assert len(only(judged(broken), f"kollaps-{name}")) == {"event-order": 2}.get(name, 1)
 
 
 def test_the_queue_of_a_thousand_packets_is_enough_at_just_the_product_of_rate_and_latency() -> None:
@@ -251,6 +308,102 @@ def test_zero_latency_counts_by_path_and_not_by_link() -> None:
     assert not only(judged(near), "kollaps-zero-latency")
     (finding,) = only(judged(near.replace("0.001", "0")), "kollaps-zero-latency")
     assert re.match(r"2 pairs .*`a.0` to `b.0`", finding.message)
+
+
+ZERO_EVENTS = (
+    YAML
+    + """\
+events:
+  - {at: 0s, node: a, do: join}
+  - {at: 0s, node: b, do: join}
+"""
+)
+
+
+def zero_latencies(text: str) -> list[tuple[Severity, int]]:
+    """Severities, and lines counted from the end of the file."""
+    last = text.count("\n")
+    return [(each.severity, each.where.line - last) for each in only(judged(text), "kollaps-zero-latency")]
+
+
+def test_a_link_that_an_event_creates_counts_where_it_joins_nodes() -> None:
+    created = "  - {at: 1s, link: [a, b], state: up, latency: 0ms, rate: 1Mbps}\n"
+    assert zero_latencies(ZERO_EVENTS + created) == [(ERROR, 0)]
+    assert not zero_latencies(ZERO_EVENTS + created.replace("0ms", "0.001ms"))
+
+
+def test_a_link_of_nodes_may_not_get_latency_zero() -> None:
+    direct = ZERO_EVENTS.replace("from: a, to: x", "from: a, to: b") + "  - {at: 1s, link: [a, b], latency: 0ms}\n"
+    assert zero_latencies(direct) == [(ERROR, 0)]
+    assert not zero_latencies(direct.replace("[a, b], latency: 0ms", "[a, b], latency: 1us"))
+
+
+def test_a_link_may_get_latency_zero_where_no_other_is_beside_it() -> None:
+    near_b = "  - {at: 1s, link: [x, b], latency: 0ms}\n"
+    assert not zero_latencies(ZERO_EVENTS + near_b)
+    near_a = "  - {at: 2s, link: [a, x], latency: 0ms}\n"
+    assert zero_latencies(ZERO_EVENTS + near_a) == [(WARNING, 0)]  # between the two replicas of a
+    single = ZERO_EVENTS.replace("replicas: 2", "replicas: 1")
+    assert not zero_latencies(single + near_a)
+    assert zero_latencies(single + near_b + near_a + near_a.replace("2s", "3s")) == [
+        (WARNING, -2),
+        (WARNING, -1),
+        (WARNING, 0),
+    ]
+    declared = single.replace("from: x, to: b, latency: 1ms", "from: x, to: b, latency: 0ms")
+    assert zero_latencies(declared + near_a) == [(WARNING, 0)]
+    assert not zero_latencies(declared)
+
+
+def test_the_legs_of_a_shared_link_make_no_path_with_what_events_do() -> None:
+    shared = ZERO_EVENTS.replace("from: a,", "shared: true, from: a,")
+    assert not zero_latencies(shared + "  - {at: 1s, link: [a, x], latency: 0ms}\n")
+
+
+def test_a_created_link_without_latency_counts_between_bridges_too() -> None:
+    text = ZERO_EVENTS.replace("replicas: 2", "replicas: 1").replace("[x]", "[x, y]").replace("1ms", "0ms", 1)
+    created = "  - {at: 1s, link: [x, y], state: up, latency: 0ms, rate: 1Mbps}\n"
+    assert not zero_latencies(text + created)
+    further = "  - {from: y, to: b, latency: 0ms, rate: 10Mbps}\nevents:"
+    assert zero_latencies(text.replace("events:", further) + created) == [(WARNING, 0)]
+
+
+def test_a_longer_route_without_latency_counts_where_something_goes_down() -> None:
+    longer = """\
+services: {dashboard: {image: d, supervisor: true, port: 8088}, a: {}, b: {}}
+bridges: [x]
+links:
+  - {from: a, to: b, latency: 1ms, rate: 10Mbps}
+  - {from: a, to: x, latency: 0ms, rate: 10Mbps}
+  - {from: x, to: b, latency: 0ms, rate: 10Mbps}
+events:
+  - {at: 0s, node: [a], do: join}
+  - {at: 0s, node: [b], do: join}
+"""
+    down = "  - {at: 1s, link: [a, b], state: down}\n"
+    assert not zero_latencies(longer)
+    assert zero_latencies(longer + down) == [(WARNING, 0)]
+    assert not zero_latencies(longer.replace("x, to: b, latency: 0ms", "x, to: b, latency: 1ms") + down)
+    assert zero_latencies("routing: latency\n" + longer + down) == [(ERROR, -5)]
+
+
+def test_of_a_sample_those_sources_come_first_that_have_such_a_path_for_certain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kollaps_links, "_MOST_STEPS", 1)
+    text = """\
+services: {a: {}, b: {}, c: {}, d: {}}
+bridges: [x]
+links:
+  - {from: a, to: b, latency: 1ms, rate: 10Mbps}
+  - {from: a, to: x, latency: 0ms, rate: 10Mbps}
+  - {from: x, to: b, latency: 0ms, rate: 10Mbps}
+  - {from: c, to: d, latency: 0ms, rate: 10Mbps}
+"""
+    (finding,) = only(judged(text), "kollaps-zero-latency")
+    assert "a pair of nodes has" in finding.message
+    assert "`c.0` to `d.0`" in finding.message
+    assert "more were not looked at" in finding.message
 
 
 def test_a_shared_access_link_is_one_problem_and_not_two() -> None:

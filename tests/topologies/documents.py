@@ -14,6 +14,7 @@ rates = st.sampled_from(["1Mbps", "1.5Mbps", "10Gbps", "256kbps", "1234567bps", 
 losses = st.sampled_from(["0%", "1%", "0.05%", "0.001", "100%"])
 queues = st.sampled_from(["250ms", "10ms", "64KiB", "1500B"])
 backgrounds = st.sampled_from(["0Mbps", "200Mbps"])
+words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=5)
 times = st.sampled_from(["0s", "1s", "2.5s", "30s", "1m"])
 
 
@@ -37,14 +38,17 @@ def documents(draw: st.DrawFn, *, kollaps: bool = False) -> dict[str, Any]:
     service = _some(
         {
             "replicas": st.integers(1, 3),
-            "image": st.sampled_from(["i", "my/learner:1", "a 'quoted' \"one\""]),
-            "command": st.lists(st.sampled_from(["run", "it's", "a, b", "1", "", "\n"]), max_size=3),
+            "image": st.sampled_from(["i", "my/learner:1", "a 'quoted' \"one\""]) | words,
+            "command": st.lists(
+                st.sampled_from(["run", "it's", "a, b", "1", "", "\n"]) | st.text(max_size=4), max_size=3
+            ),
             "reuse": st.booleans(),
             **device,
         }
     )
     sharing = {} if kollaps else {"shared": st.sampled_from([True, "from", "to", "both"])}
     extras = {"jitter": latencies, "loss": losses} if kollaps else _extras
+    networks = {"network": st.sampled_from(["n", "a b"]) | words}
     rate = rates.filter(lambda text: text != "unlimited") if kollaps else rates
     directions = st.one_of(
         st.fixed_dictionaries({"rate": rate}),
@@ -56,9 +60,12 @@ def documents(draw: st.DrawFn, *, kollaps: bool = False) -> dict[str, Any]:
     for _ in range(draw(st.integers(0, 5)) if len(ends) > 1 else 0):
         pair = draw(st.permutations(ends))[:2]
         link = {"from": pair[0], "to": pair[1], "latency": draw(latencies)}
-        links.append(link | draw(directions) | draw(_some(extras | sharing)))
+        links.append(link | draw(directions) | draw(_some(extras | sharing | networks)))
     events = draw(st.lists(_event(services, bridges, links, kollaps=kollaps), max_size=5))
-    document = {"services": {name: draw(service) for name in services}, "bridges": bridges, "links": links}
+    document: dict[str, Any] = {"services": {name: draw(service) for name in services}}
+    document |= {"bridges": bridges, "links": links} | draw(_some({"name": words}))
+    if draw(st.booleans()):
+        document["kollaps"] = draw(_some({"boot": words, "pool-period": st.just("0.1s"), "max-age": st.just(3)}))
     routing = draw(st.sampled_from([None, "hops", "latency"]))
     return document | ({"events": events} if events else {}) | ({"routing": routing} if routing else {})
 

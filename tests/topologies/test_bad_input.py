@@ -130,13 +130,19 @@ def test_yaml_links(link: str, expected: set[tuple[str, int, int]]) -> None:
         ("{at: 5s, node: a, do: pause, rejoin: 1s}", {("bad-event", 3, 39)}),
         ("{at: 5s, every: 1s, node: a, do: pause}", {("bad-event", 3, 11)}),
         ("{every: 1s, node: a, do: pause}", {("bad-event", 3, 11)}),
-        ("{every: 0s, until: 5s, node: a, do: pause}", {("bad-event", 3, 11)}),
+        ("{every: 0s, until: 5s, node: a, do: pause}", {("bad-value", 3, 18)}),
+        ("{at: 1s, node: a, do: crash, rejoin: 0s}", {("bad-value", 3, 47)}),
+        ("{at: 1s, node: a, do: pause, for: 0s}", {("bad-value", 3, 44)}),
+        ("{at: 1s, node: a, do: join, for: 1s}", {("bad-event", 3, 38)}),
+        ("{at: 1s, link: [c, r], down: 5Mbps}", {("unknown-link", 3, 25)}),
+        ("{at: 1s, link: [c, r], up: 5Mbps, down: 5Mbps}", {("unknown-link", 3, 25)}),
+        ("{every: 10s, from: 5s, until: 30s, node: a, do: join, count: 1}", {("event-count", 3, 10)}),
         ("{every: 1s, from: 5s, until: 5s, node: a, do: pause}", {("bad-event", 3, 39)}),
         ("{every: 1ms, until: 1h, node: a, do: pause}", {("too-many-events", 3, 18)}),
         ("{until: 5s, node: a, do: pause}", {("bad-event", 3, 11)}),
-        ("{at: 5s, link: [a, zz], loss: 1%}", {("unknown-name", 3, 25)}),
+        ("{at: 5s, link: [a, zz], loss: 1%}", {("unknown-name", 3, 29)}),
         ("{at: 5s, link: [a, b], loss: 1%}", {("unknown-link", 3, 25)}),
-        ("{at: 5s, link: [a, b], state: up, rate: 1Mbps}", {("unknown-link", 3, 10)}),
+        ("{at: 5s, link: [a, b], state: up, rate: 1Mbps}", {("unknown-link", 3, 25)}),
         ("{at: 5s, link: [a], loss: 1%}", {("bad-shape", 3, 25)}),
         ("{at: 5s, link: [a, r]}", {("bad-event", 3, 10)}),
         ("{at: 5s, link: [a, r], state: down, loss: 2}", {("bad-value", 3, 52)}),
@@ -149,12 +155,13 @@ def test_yaml_links(link: str, expected: set[tuple[str, int, int]]) -> None:
         ("{at: 5s, node: a, do: leave}, {at: 6s, node: a, do: crash}", {("event-count", 3, 40)}),
         ("{at: 9s, node: a, do: join}, {at: 10s, node: a, do: join}", {("event-count", 3, 39)}),
         ("{at: 5s, node: a, do: reconnect}", {("event-count", 3, 10)}),
-        ("{at: 9s, node: a.0, do: join}, {at: 5s, node: a, do: disconnect}", {("event-count", 3, 41)}),
+        ("{at: 9s, node: a, do: join}, {at: 5s, node: a, do: disconnect}", {("event-count", 3, 39)}),
     ],
 )
 def test_yaml_events(event: str, expected: set[tuple[str, int, int]]) -> None:
-    text = f"services: {{a: {{replicas: 2}}, b: }}\nbridges: [r]\nevents: [{event}]\n"
-    assert errors(text + "links: [{from: a, to: r, latency: 1ms, rate: 1Mbps}]") == expected
+    text = f"services: {{a: {{replicas: 2}}, b: , c: }}\nbridges: [r]\nevents: [{event}]\n"
+    links = "{from: a, to: r, latency: 1ms, rate: 1Mbps}, {from: c, to: r, latency: 1ms, rate: 1Mbps, one-way: true}"
+    assert errors(text + f"links: [{links}]") == expected
 
 
 @pytest.mark.parametrize(
@@ -168,6 +175,12 @@ def test_yaml_events(event: str, expected: set[tuple[str, int, int]]) -> None:
         "{at: 5s, link: [r, a], state: down, for: 2s}",
         "{at: 5s, link: [a, b], state: up, latency: 1ms, rate: 1Mbps}, {at: 6s, link: [a, b], loss: 1%}",
         "{every: 1s, until: 10s, node: '*', do: crash, count: 1, rejoin: 0.5s}",
+        "{every: 0.3s, from: 0.1s, until: 60s, node: b, do: crash, rejoin: 0.3s}",
+        "{at: 6s, link: [a, b], loss: 1%}, {at: 5s, link: [a, b], state: up, latency: 1ms, rate: 1Mbps}",
+        "{at: 5s, link: [a, b], state: up, latency: 1ms, rate: 1Mbps}, {at: 6s, link: [a.0, b], loss: 1%}",
+        "{at: 1s, node: a.0, do: disconnect, for: 10s}, {at: 5s, node: a.0, do: crash, rejoin: 1s}",
+        "{every: 5s, until: 20s, node: a, do: crash, count: 1, rejoin: 7s}, {at: 21s, node: a, do: leave}",
+        "{at: 1s, node: '*', do: crash, count: 1}, {at: 9s, node: b, do: join}",
     ],
 )
 def test_events_that_are_fine(event: str) -> None:
@@ -267,7 +280,7 @@ def test_yaml_1_1_traps_in_names_are_kept_as_written_and_warned_of() -> None:
 def test_an_alias_bomb_is_refused_before_it_explodes() -> None:
     lines = ["x0: &x0 [a, a, a, a, a, a, a, a, a, a]"]
     lines += [f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]" for n in range(1, 9)]
-    assert ("too-large", 7, 10) in {(code, *place) for code, *place in errors("\n".join(lines))}
+    assert ("too-large", 7, 40) in {(code, *place) for code, *place in errors("\n".join(lines))}
 
 
 def test_deep_nesting_is_refused() -> None:

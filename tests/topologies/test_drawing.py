@@ -20,7 +20,7 @@ from testbed.topologies.drawing.grouping import anatomy
 from testbed.topologies.drawing.labels import draw_label
 from testbed.topologies.drawing.layout import EXACT_PLACES, arrange
 from testbed.topologies.drawing.node_kinds import node_kinds
-from testbed.topologies.drawing.palette import STRAGGLER, Scale, ramp
+from testbed.topologies.drawing.palette import NEUTRAL, STRAGGLER, Scale, ramp
 from testbed.topologies.drawing.scene import MOST_LINES, compose
 from testbed.topologies.drawing.shapes import Disc, Frame, Picture, Polygon, Stroke, Words, frame_of
 from testbed.topologies.drawing.stage import set_stage
@@ -35,6 +35,7 @@ from testbed.topologies.model import (
     LinkProperties,
     NodeAction,
     NodeEvent,
+    PartitionEvent,
     Service,
     Topology,
     When,
@@ -370,6 +371,172 @@ def test_loss_is_marked_where_no_label_says_it() -> None:
     assert not shapes(compose(replace(network, links=lossy), Style(colour=Colour.LOSS)), "loss")
 
 
+def parallel() -> Topology:
+    """Between the same places a near link and, written first, a far one with more rate that loses packets."""
+    links = [
+        *both("a", "x", props(1, 9000)),
+        *both("b", "y", props(9, 2000)),
+        *both("b", "y", props(1, 1000)),
+        *both("x", "y", props(30, 2000, 0.2)),
+        *both("x", "y", props(2, 1000)),
+        *both("y", "z", props(15, 1000)),
+    ]
+    return topology("parallel", [Service("a"), Service("b")], ["x", "y", "z"], links)
+
+
+def test_parallel_links_are_drawn_like_the_one_that_routing_takes() -> None:
+    picture = compose(parallel())
+    labels = [shape.text for shape in shapes(picture, "label")]  # type: ignore[union-attr]
+    assert sorted(labels) == ["15 ms · 1 Gbps", "2 ms · 1 Gbps (+1 more, 20 % loss)"]
+    near, far = (
+        next(shape for shape in shapes(picture, "link") if isinstance(shape, Stroke) and ends in shape.tip)
+        for ends in ("x ↔ y", "y ↔ z")
+    )
+    assert (near.colour, far.colour) == (ramp(0), ramp(1))
+    assert "node: 1 Gbps (1)" in " ".join(texts(picture))
+    assert not any("2 Gbps" in text for text in texts(picture))
+    assert any(text.startswith("parallel links: drawn like") for text in texts(picture))
+    tie = anatomy(parallel()).backbone[0]
+    assert [lane.properties.latency_ms for lane in tie.forward] == [2, 30]
+    assert {lane.properties.latency_ms for lane in tie.leading} == {2}
+
+
+@pytest.mark.parametrize("colour", list(Colour))
+def test_loss_of_any_parallel_link_is_marked_and_told(colour: Colour) -> None:
+    picture = compose(parallel(), Style(colour=colour))
+    marks = [shape for shape in shapes(picture, "loss") if isinstance(shape, Polygon) and shape.tip]
+    assert len(marks) == 1
+    (card,) = [shape for shape in shapes(picture, "label") if isinstance(shape, Words) and "+1 more" in shape.text]
+    assert frame_of(card).overlap(Frame(*marks[0].points[3], *marks[0].points[1]).grown(2)) == 0
+    assert "packet loss: 0 to 20 %" in texts(picture)
+
+
+def test_a_parallel_link_that_starts_down_does_not_lead() -> None:
+    links = [*both("x", "y", props(30)), *(replace(link, starts_down=True) for link in both("x", "y", props(2)))]
+    (tie,) = anatomy(topology("t", [], ["x", "y"], links)).ties
+    assert {lane.properties.latency_ms for lane in tie.leading} == {30}
+
+
+def test_distance_on_paper_follows_the_fastest_of_parallel_links() -> None:
+    text = draw(parallel(), Kind.DOT).decode()
+    assert "len=1.05" in text
+    assert "len=1.38" in text
+    assert "len=1.75" not in text
+
+
+def mobile(latencies_ms: tuple[float, float], mbps: tuple[float, float], replicas: int = 3) -> Topology:
+    """Two services behind each of two bridges, with the same pair of access links at both."""
+    links = both("x", "y", props(5, 1000))
+    for bridge in "xy":
+        for kind, latency_ms, rate_mbps in zip("ab", latencies_ms, mbps, strict=True):
+            links += both(f"{kind}{bridge}", bridge, props(latency_ms, rate_mbps))
+    return topology("m", [Service(f"{kind}{at}", replicas=replicas) for at in "xy" for kind in "ab"], ["x", "y"], links)
+
+
+def spokes(picture: Picture) -> list[Stroke]:
+    return [shape for shape in shapes(picture, "link") if isinstance(shape, Stroke) and "x ↔ y" not in shape.tip]
+
+
+@pytest.mark.parametrize("colour", [Colour.LATENCY, Colour.RATE])
+@pytest.mark.parametrize("backbone", [True, False])
+def test_access_links_are_coloured_when_they_differ_and_only_then(colour: Colour, backbone: bool) -> None:
+    def of(latencies_ms: tuple[float, float], mbps: tuple[float, float]) -> Picture:
+        network = mobile(latencies_ms, mbps)
+        links = network.links if backbone else tuple(link for link in network.links if link.properties.latency_ms != 5)
+        return compose(replace(network, links=links), Style(colour=colour))
+
+    by_latency, by_rate = of((18, 40), (10, 10)), of((18, 18), (2, 15))
+    for picture, differ in ((by_latency, colour is Colour.LATENCY), (by_rate, colour is Colour.RATE)):
+        found = {shape.colour for shape in spokes(picture)}
+        assert len(found) == (2 if differ else 1)
+        assert (found == {NEUTRAL}) is not differ
+    bar = any(shape.role == "bar" for shape in by_rate.shapes)
+    assert bar == (colour is Colour.RATE)
+
+
+def test_access_links_are_as_thick_as_the_legend_promises() -> None:
+    picture = compose(mobile((1, 1), (5, 1000)))
+    widths = {shape.tip.split(": ")[1]: shape.width for shape in spokes(picture)}
+    core = next(shape.width for shape in shapes(picture, "link") if isinstance(shape, Stroke) and "x ↔ y" in shape.tip)
+    assert widths["1 ms · 1 Gbps"] == core > 2 * widths["1 ms · 5 Mbps"]
+    assert "thicker: 5 Mbps to 1 Gbps" in texts(picture)
+    alike = compose(mobile((1, 1), (5, 5)))
+    assert not any(text.startswith("thicker") for text in texts(alike))
+    links = [*mobile((1, 1), (5, 5)).links, *both("y", "z", props(5, 100))]
+    picture = compose(replace(mobile((1, 1), (5, 5)), links=tuple(links), bridges=tuple(map(Bridge, "xyz"))))
+    assert "thicker between places: 100 Mbps to 1 Gbps" in " ".join(texts(picture))
+
+
+def test_nodes_show_what_access_links_differ_in_where_these_have_no_room() -> None:
+    crowded = mobile((1, 1), (50, 100), replicas=40)
+    by_rate = compose(crowded, Style(colour=Colour.RATE))
+    rims = [shape for shape in shapes(by_rate, "rim") if isinstance(shape, Disc)]
+    assert not spokes(by_rate)
+    assert len(rims) == 160 + 1  # legend
+    assert len({shape.fill for shape in rims[:160]}) == 2
+    assert "rim of a node: its access link" in texts(by_rate)
+    assert not shapes(compose(crowded), "rim")
+
+
+def test_shared_links_have_the_colours_and_widths_that_the_legend_promises() -> None:
+    links = [
+        replace(link, origin_shared=link.origin != "x", dest_shared=link.origin == "x")
+        for name, properties in (("a", props(1, 10)), ("b", props(50, 1000)))
+        for link in both(name, "x", properties)
+    ]
+    network = topology("t", [Service("a", replicas=3), Service("b", replicas=3)], ["x"], links)
+    picture = compose(network)
+    near, far = sorted((shape for shape in spokes(picture)), key=lambda shape: shape.width)
+    assert (near.colour, far.colour) == (ramp(0), ramp(1))
+    assert far.width > 2 * near.width
+    alike = compose(replace(network, links=tuple(replace(link, properties=props(1, 10)) for link in links)))
+    assert not shapes(alike, "bar")
+    assert not any(text.startswith("thicker") for text in texts(alike))
+    assert len({(shape.colour, shape.width) for shape in spokes(alike)}) == 1
+
+
+def test_the_legend_says_nothing_of_lines_that_are_not_drawn() -> None:
+    links = [*mobile((1, 1), (100, 100), 40).links, Link("ax.0", "x", props(7, 1))]
+    one_way = replace(mobile((1, 1), (100, 100), 40), links=tuple(link for link in links if link.origin != "by"))
+    picture = compose(one_way)
+    assert not spokes(picture)
+    assert not {"one-way link", "starts down or changes by events"} & set(texts(picture))
+    assert not any(text.startswith("thicker") for text in texts(picture))
+
+
+def test_the_range_of_loss_is_over_both_directions() -> None:
+    def told(there: float, back: float) -> str:
+        links = [Link("x", "y", props(5, 10, there)), Link("y", "x", props(5, 10, back))]
+        picture = compose(topology("t", [], ["x", "y"], links), Style(Labels.NONE))
+        return next(text for text in texts(picture) if text.startswith("packet loss"))
+
+    assert told(0.01, 0.005) == told(0.005, 0.01) == "packet loss: 0.5 to 1 %"
+    assert told(0.01, 0.01) == "packet loss: 1 %"
+
+
+@pytest.mark.parametrize(
+    ("when", "action", "hollow"),
+    [
+        (When(0.0), NodeAction.JOIN, False),
+        (When(1.0), NodeAction.JOIN, True),
+        (When(0.0, 5.0, 20.0), NodeAction.JOIN, True),
+        (When(0.0), NodeAction.CRASH, True),
+    ],
+)
+def test_to_be_there_from_the_start_is_no_event_worth_a_sign(when: When, action: NodeAction, hollow: bool) -> None:
+    picture = compose(replace(sites(2, 2), events=(NodeEvent(when, action, ("site0",)),)))
+    assert ("hollow: node with events" in texts(picture)) == hollow
+    assert any("has events" in shape.tip for shape in picture.shapes) == hollow
+
+
+def test_events_are_counted_as_files_write_them() -> None:
+    change = [LinkEvent(When(5.0), *ends, LinkChange(loss=0.1)) for ends in (("hub0", "hub1"), ("hub1", "hub0"))]
+    network = replace(sites(2, 2), events=tuple(change))
+    assert "1 event" in texts(compose(network))
+    split = PartitionEvent(When(9.0), (("site0",), ("site1",)))
+    assert "2 events, 1 of them a partition" in texts(compose(replace(network, events=(*change, split))))
+
+
 def test_colour_follows_what_was_chosen() -> None:
     links = [*both("x", "y", props(1, 10)), *both("y", "z", props(100, 1000, 0.01))]
     network = topology("t", [], ["x", "y", "z"], links)
@@ -642,3 +809,4 @@ def test_a_scale_reaches_from_end_to_end_and_back(power: float) -> None:
     assert scale.share(math.inf) == 1.0
     assert scale.value(scale.share(50.0)) == pytest.approx(50.0)
     assert scale.share(10.0) < scale.share(11.0)
+    assert (scale.value(0.0), scale.value(1.0)) == (1.0, 1000.0)

@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from testbed.errors import Finding, InvalidInput, Severity, UsageProblem
 from testbed.topologies.generate.populate import Population, populate
-from testbed.topologies.graph_import import Imported, Keys, files, interpret, read_graph, read_reference, reference
+from testbed.topologies.generate.sites import SiteNetwork
+from testbed.topologies.graph_import import (
+    Imported,
+    Keys,
+    files,
+    interpret,
+    read_graph,
+    read_reference,
+    reference,
+    renames,
+)
 from testbed.topologies.load import load_bytes
 from testbed.topologies.model import LinkProperties
 from testbed.topologies.source import Form
@@ -141,11 +151,76 @@ def test_the_caller_may_name_the_attributes(tmp_path: Path) -> None:
     assert "import-key" in codes(from_json(tmp_path, document, Keys(latency="nope")).findings)
 
 
-@pytest.mark.parametrize("value", [-1, "x", True, None, 1e300, [1], {"a": 1}])
-def test_a_senseless_value_is_as_good_as_none(tmp_path: Path, value: object) -> None:
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (-1, "`-1`, which is negative"),
+        ("-0.5", "`-0.5`, which is negative"),
+        ("x", "`x`, which is no number"),
+        (True, "`True`, which is no number"),
+        (1e300, "`1e+300`: more than"),
+        ([1], "`[1]`, which is no number"),
+        ({"a": 1}, "which is no number"),
+    ],
+)
+def test_a_senseless_value_is_told_and_then_as_good_as_none(tmp_path: Path, value: object, words: str) -> None:
     edge: dict[str, object] = {"source": 0, "target": 1, "dist": value, "latency": value, "LinkSpeedRaw": value}
     imported = from_json(tmp_path, node_link([edge], count=2))
     assert [link.forth for link in imported.network.links] == [CORE]
+    told = [finding for finding in imported.findings if finding.code == "import-value"]
+    assert [finding.severity for finding in told] == [Severity.WARNING] * 2
+    for finding, key in zip(told, ("latency", "dist"), strict=True):
+        assert finding.message.startswith(f"edge from `0` to `1`: `{key}` is ")
+        assert words in finding.message
+
+
+@pytest.mark.parametrize("value", [None, "", " "])
+def test_an_empty_value_is_no_mistake(tmp_path: Path, value: object) -> None:
+    edge: dict[str, object] = {"source": 0, "target": 1, "dist": value, "latency": value}
+    assert "import-value" not in codes(from_json(tmp_path, node_link([edge], count=2)).findings)
+
+
+def test_rates_taken_for_distances_are_told_and_not_all_of_them(tmp_path: Path) -> None:
+    edges: list[dict[str, object]] = [{"source": 0, "target": at, "LinkSpeedRaw": 1e9 + at} for at in range(1, 41)]
+    imported = from_json(tmp_path, node_link(edges, count=41), Keys(distance="LinkSpeedRaw"))
+    told = [finding.message for finding in imported.findings if finding.code == "import-value"]
+    assert len(told) == 11
+    assert told[0] == "edge from `0` to `1`: `LinkSpeedRaw` is `1000000001.0`: more than 100 000 kilometres"
+    assert told[-1] == "30 more values of latencies and distances make no sense"
+    assert set(latencies(imported)) == {10.0}
+
+
+def test_one_link_is_not_several(tmp_path: Path) -> None:
+    edges: list[dict[str, object]] = [
+        {"source": 0, "target": 1, "dist": 4},
+        {"source": 0, "target": 1, "dist": 2},
+        {"source": 1, "target": 1},
+        {"source": 1, "target": 2},
+    ]
+    told = " | ".join(finding.message for finding in from_json(tmp_path, node_link(edges, count=4)).findings)
+    assert "1 of 3 links has neither" in told
+    assert "it gets 10 ms" in told
+    assert "1 parallel link is left out" in told
+    assert "1 link from a site to itself is left out" in told
+    assert "1 of 4 sites is left out" in told
+    one_way = from_json(tmp_path, node_link([{"source": 0, "target": 1}], count=2, directed=True)).findings
+    assert any(finding.message == "1 link is given one way only: taken as two-way" for finding in one_way)
+
+
+def renamed(*sites: str) -> list[str]:
+    network = SiteNetwork(sites, ())
+    topology = populate(network, "t", Population(len(sites)))
+    assert len(topology.services) == len(sites)
+    return [finding.message for finding in renames(network, topology)]
+
+
+def test_sites_that_could_not_keep_their_names_are_told() -> None:
+    assert renamed("a", "b-2") == []
+    assert renamed("a", "A", "日本") == ["2 of 3 sites have other names here: `A` is `a-2`, `日本` is `site`"]
+    assert renamed("Paris") == ["1 of 1 site has another name here: `Paris` is `paris`"]
+    many = renamed(*(f"City {at}" for at in range(9)), "東京")[0]
+    assert many.startswith("10 of 10 sites have other names here: `東京` is `site`, `City 0` is `city-0`, ")
+    assert many.endswith("`City 3` is `city-3` and 5 more")
 
 
 def test_rates_need_a_unit_unless_the_collection_fixes_it(tmp_path: Path) -> None:
@@ -327,7 +402,10 @@ def test_without_the_package_the_hint_says_how_to_install_it(monkeypatch: pytest
     monkeypatch.setattr(reference, "find_spec", lambda _name: None)
     with pytest.raises(UsageProblem) as caught:
         read_reference("sndlib/germany50")
-    assert caught.value.hint == "install it with: pip install 'testbed[topohub]'"
+    assert (
+        caught.value.hint
+        == "install it with `scripts/venv topohub` in the checkout, or `pip install topohub` beside testbed"
+    )
 
 
 def test_a_reference_topology_is_read_like_any_node_link_graph(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.errors import Where
+from testbed.errors import InvalidInput, Where
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.model import (
@@ -129,7 +129,9 @@ def test_a_count_of_all_is_all() -> None:
 def test_repetition_does_not_accumulate_errors() -> None:
     times = list(When(0.1, 0.1, 1000.0).times())
     assert len(times) == 9999
-    assert times[-1] == 0.1 + 9998 * 0.1
+    assert times[-1] == 999.9
+    assert list(When(0.0, 0.3, 0.9).times()) == [0.0, 0.3, 0.6]
+    assert [When(0.0, 0.1, tenths / 10).count() for tenths in range(1, 50)] == list(range(1, 50))
 
 
 def test_who_is_absent_at_the_start() -> None:
@@ -190,3 +192,51 @@ def test_sharing_in_xml_is_said_of_the_service() -> None:
     there, back = load_bytes(text.encode(), Form.XML, "t.xml").require().links
     assert (there.origin_shared, there.dest_shared, back.origin_shared, back.dest_shared) == (False, True, True, False)
     assert (there.properties.rate_bps, there.properties.loss) == (1.5e6, 0.5)
+
+
+def xml_link(**attributes: str) -> Link:
+    given = {"latency": "1", "upload": "1Mbps", "network": "n"} | attributes
+    words = " ".join(f'{key}="{value}"' for key, value in given.items())
+    text = (
+        '<experiment boot="k"><services><service name="a" image="i"/>'
+        '<service name="b" image="i" replicas="02"/></services>'
+        f'<links><link origin="a" dest="b" {words}/></links></experiment>'
+    )
+    return load_bytes(text.encode(), Form.XML, "t.xml").require().links[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "latency_ms"),
+    [("14", 14.0), ("1e1", 10.0), ("+5", 5.0), (" 5 ", 5.0), ("5.", 5.0), (".5", 0.5), ("2s", 2000.0)],
+)
+def test_numbers_in_xml_are_read_as_kollaps_reads_them(text: str, latency_ms: float) -> None:
+    assert xml_link(latency=text).properties.latency_ms == latency_ms
+
+
+def test_a_tiny_loss_as_programs_write_it() -> None:
+    assert xml_link(drop="1e-05").properties.loss == 1e-05
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1_0", "1e999", "0x10", "1e1e1", "--5", "-1e1"])
+def test_what_only_looks_like_a_number_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        xml_link(latency=text)
+
+
+def test_the_places_of_settings_in_xml() -> None:
+    text = (
+        '<experiment boot="k">\n<config>\n  <x pool_period="abc"/>\n  <y max_age="0"/></config>\n'
+        '<services><service name="a" image="i"/></services><links/>\n'
+        '<dynamic><schedule origin="a" dest="q" time="1" action="join"/></dynamic></experiment>'
+    )
+    found = [
+        (*each.where, each.message.split(":")[0]) for each in load_bytes(text.encode(), Form.XML, "t.xml").findings
+    ]
+    assert found == [(3, 19, "pool_period"), (4, 15, "max_age"), (6, 37, "dest")]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("a\nb", "ab"), ("  ", "topology"), ("x" * 200, "x" * 100), ("net.v2", "net")]
+)
+def test_a_file_of_any_name_has_a_name_that_can_be_written(name: str, meant: str) -> None:
+    assert load_bytes(b"services: {a: }", Form.YAML, name + ".yaml").require().name in (meant, name)

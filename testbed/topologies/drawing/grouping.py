@@ -18,6 +18,7 @@ from testbed.topologies.model import (
     LinkEvent,
     LinkProperties,
     Node,
+    NodeAction,
     NodeEvent,
     Service,
     Topology,
@@ -56,7 +57,10 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """Everything between two places, `first` < `second`; an empty side makes it one-way."""
+    """Everything between two places, `first` < `second`; an empty side makes it one-way.
+
+    Of parallel links each side has the one that routing takes first: a picture is drawn after that one.
+    """
 
     first: int
     second: int
@@ -66,6 +70,15 @@ class Tie:
     @property
     def lanes(self) -> tuple[Lane, ...]:
         return self.forward + self.backward
+
+    @property
+    def leading(self) -> tuple[Lane, ...]:
+        """The lane of each direction that stands for its parallel ones."""
+        return self.forward[:1] + self.backward[:1]
+
+    @property
+    def parallel(self) -> bool:
+        return len(self.forward) > 1 or len(self.backward) > 1
 
     @property
     def one_way(self) -> bool:
@@ -167,7 +180,7 @@ class Anatomy:
     @property
     def backbone_is_flat(self) -> bool:
         """Whether every backbone link has the same latency."""
-        return len({lane.properties.latency_ms for tie in self.backbone for lane in tie.lanes}) < 2
+        return len({lane.properties.latency_ms for tie in self.backbone for lane in tie.leading}) < 2
 
 
 def anatomy(topology: Topology, apart: bool = False) -> Anatomy:
@@ -199,7 +212,7 @@ def anatomy(topology: Topology, apart: bool = False) -> Anatomy:
         for origin in places(link.origin):
             for dest in places(link.dest):
                 found[origin, dest][changed if (origin, dest) in changing else steady] = None
-    lanes = {pair: tuple(kinds) for pair, kinds in found.items()}
+    lanes = {pair: tuple(sorted(kinds, key=_precedence)) for pair, kinds in found.items()}
     pairs = sorted({(min(pair), max(pair)) for pair in lanes if pair[0] != pair[1]})
     return Anatomy(
         bridges=bridges,
@@ -212,13 +225,28 @@ def anatomy(topology: Topology, apart: bool = False) -> Anatomy:
         },
         eventful_ranks=frozenset(
             topology.select_all(
-                selector for event in topology.events if isinstance(event, NodeEvent) for selector in event.targets
+                [
+                    selector
+                    for event in topology.events
+                    if isinstance(event, NodeEvent) and not _starts(event)
+                    for selector in event.targets
+                ]
             )
         ),
         eventful_bridges=frozenset(event.bridge for event in topology.events if isinstance(event, BridgeEvent)),
         directed_links=sum(_expanded(topology, link) for link in topology.links),
         supervisors=tuple(service.name for service in topology.services if service.supervisor),
     )
+
+
+def _precedence(lane: Lane) -> tuple[bool, float, float]:
+    """Parallel links as routing sees them: those that are up, then the lower latency, then the higher rate."""
+    return lane.starts_down, lane.properties.latency_ms, -lane.properties.rate_bps
+
+
+def _starts(event: NodeEvent) -> bool:
+    """Whether it only says that nodes are there from the beginning, as files for Kollaps must."""
+    return event.action is NodeAction.JOIN and event.when.at_s == 0 and event.when.every_s is None
 
 
 def _lane(topology: Topology, link: Link, changes: bool) -> Lane:

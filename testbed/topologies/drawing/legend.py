@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from testbed.topologies.drawing.palette import BRIDGE, BUBBLE, FAINT, INK, MUTED, PAPER, STRAGGLER
+from testbed.topologies.drawing.palette import (
+    BRIDGE,
+    BUBBLE,
+    CATEGORIES,
+    FAINT,
+    INK,
+    MUTED,
+    NEUTRAL,
+    PAPER,
+    STRAGGLER,
+    ramp,
+)
 from testbed.topologies.drawing.shapes import Anchor, Disc, Point, Polygon, Shape, Stroke, Words, text_width
 from testbed.topologies.drawing.strokes import PLAIN, Pen, arc, arrow_head, loss_mark
 from testbed.topologies.drawing.style import Colour
@@ -152,6 +163,14 @@ def width_symbol(at: Point) -> list[Shape]:
     """A line that gets thicker."""
     x, y = at
     return [Polygon(((x - 10, y - 0.5), (x + 12, y - 2.6), (x + 12, y + 2.6), (x - 10, y + 0.5)), PLAIN)]
+
+
+def neutral_symbol(at: Point) -> list[Shape]:
+    return [Stroke((at[0] - 10, at[1]), (at[0] + 12, at[1]), NEUTRAL, 1.3)]
+
+
+def rim_symbol(at: Point) -> list[Shape]:
+    return [Disc(at, 6.5, ramp(0.7), role="rim"), Disc(at, 4.4, CATEGORIES[0], PAPER, 0.8, role="node")]
 
 
 def loss_symbol(at: Point) -> list[Shape]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence, Set
 from testbed.topologies.drawing.grouping import Tie
 from testbed.topologies.drawing.legend import (
     Entry,
+    Symbol,
     bridge_symbol,
     bubble_symbol,
     dashed_symbol,
@@ -17,8 +18,10 @@ from testbed.topologies.drawing.legend import (
     hollow_bridge_symbol,
     inner_symbol,
     loss_symbol,
+    neutral_symbol,
     node_symbol,
     one_way_symbol,
+    rim_symbol,
     shared_symbol,
     width_symbol,
 )
@@ -27,13 +30,20 @@ from testbed.topologies.drawing.stage import Stage, all_lanes
 from testbed.topologies.drawing.strokes import Pen, worst_loss
 from testbed.topologies.drawing.wording import EVERYTHING, common, number, percent, rate
 from testbed.topologies.model import PartitionEvent, Routing, Topology
+from testbed.topologies.pairs import count_events
 
 
 def entries(
-    topology: Topology, stage: Stage, kinds: Sequence[NodeKind], pen: Pen, roles: Set[str], notes: Sequence[str]
+    topology: Topology,
+    stage: Stage,
+    kinds: Sequence[NodeKind],
+    pen: Pen,
+    lines: Sequence[Tie],
+    roles: Set[str],
+    notes: Sequence[str],
 ) -> list[Entry]:
-    """All lines of the legend, from the top; `roles` are those of the shapes that the picture has."""
-    return [*_places(stage, kinds, roles), *_links(stage, pen, roles), *_remarks(topology, stage, notes)]
+    """All lines of the legend, from the top; `lines` are the ties drawn as such, `roles` those of all shapes."""
+    return [*_places(stage, kinds, roles), *_links(stage, pen, lines, roles), *_remarks(topology, stage, lines, notes)]
 
 
 def _places(stage: Stage, kinds: Sequence[NodeKind], roles: Set[str]) -> list[Entry]:
@@ -55,43 +65,55 @@ def _places(stage: Stage, kinds: Sequence[NodeKind], roles: Set[str]) -> list[En
     return [Entry("Places", heading=True), *found] if found else []
 
 
-def _links(stage: Stage, pen: Pen, roles: Set[str]) -> list[Entry]:
+def _links(stage: Stage, pen: Pen, lines: Sequence[Tie], roles: Set[str]) -> list[Entry]:
     parts = stage.anatomy
+    spokes = [tie for tie in lines if tie.first in parts.home or tie.second in parts.home]
     found: list[Entry] = []
     if not pen.widths.flat:
-        found.append(Entry(f"thicker: {rate(pen.widths.low)} to {rate(pen.widths.high)}", width_symbol))
-    if any(tie.one_way for tie in parts.ties):
+        where = " between places" if spokes and not pen.access_widened else ""
+        found.append(Entry(f"thicker{where}: {rate(pen.widths.low)} to {rate(pen.widths.high)}", width_symbol))
+    if any(tie.one_way for tie in lines):
         found.append(Entry("one-way link", one_way_symbol))
-    if any(tie.unsteady for tie in parts.ties):
+    if any(tie.unsteady for tie in lines):
         found.append(Entry("starts down or changes by events", dashed_symbol))
-    if any(tie.shared_at(place) for tie in parts.ties for place in (tie.first, tie.second)):
+    if any(tie.shared_at(place) for tie in lines for place in (tie.first, tie.second)):
         found.append(Entry("nodes share one access link", shared_symbol))
-    losses = [worst_loss(tie) for tie in parts.ties if worst_loss(tie) > 0]
-    if losses and "loss" in roles:
-        low, high = min(losses), max(losses)
-        spread = percent(low) if low == high else f"{number(low * 100)} to {percent(high)}"
-        found.append(Entry(f"packet loss: {spread}", loss_symbol))
-    found.extend(_said_once("access links", parts.access))
+    if "rim" in roles:
+        found.append(Entry("rim of a node: its access link", rim_symbol))
+    if "loss" in roles:
+        found.append(Entry(f"packet loss: {_losses(lines)}", loss_symbol))
+    grey = any(not tie.shared_at(place) for tie in spokes for place in (tie.first, tie.second) if place in parts.home)
+    found.extend(_said_once("access links", parts.access, neutral_symbol if grey and not pen.access_coloured else None))
     if not (stage.link_labels and stage.link_facets == EVERYTHING):
         found.extend(_said_once("links between places", parts.backbone))
     return [Entry("Links", heading=True), *found] if found else []
 
 
-def _said_once(what: str, ties: Sequence[Tie]) -> list[Entry]:
+def _losses(ties: Sequence[Tie]) -> str:
+    """From the least to the most in either direction of the links that lose any."""
+    losses = [lane.properties.loss for tie in ties if worst_loss(tie) > 0 for lane in tie.lanes]
+    low, high = min(losses), max(losses)
+    return percent(low) if low == high else f"{number(low * 100)} to {percent(high)}"
+
+
+def _said_once(what: str, ties: Sequence[Tie], symbol: Symbol | None = None) -> list[Entry]:
     """What all links of a kind have in common."""
     words = common(all_lanes(ties))
-    return [Entry(f"all {what}: {words}")] if words else []
+    return [Entry(f"all {what}: {words}", symbol)] if words else []
 
 
-def _remarks(topology: Topology, stage: Stage, notes: Sequence[str]) -> list[Entry]:
+def _remarks(topology: Topology, stage: Stage, lines: Sequence[Tie], notes: Sequence[str]) -> list[Entry]:
     found: list[str] = []
+    if any(tie.parallel for tie in lines):
+        found.append("parallel links: drawn like the one with the least latency, marked for loss if any of them loses")
     if len(stage.anatomy.backbone) > 1 and not stage.anatomy.backbone_is_flat:
         found.append("distances on paper follow latency, roughly")
     if topology.routing is not Routing.HOPS:
         found.append(f"routing by {topology.routing}")
-    if topology.events:
+    events = count_events(topology)
+    if events:
         partitions = sum(isinstance(event, PartitionEvent) for event in topology.events)
         among = f", {partitions} of them {'partitions' if partitions > 1 else 'a partition'}" if partitions else ""
-        found.append(f"{len(topology.events)} event{'s' if len(topology.events) > 1 else ''}{among}")
+        found.append(f"{events} event{'s' if events > 1 else ''}{among}")
     found.extend(notes)
     return [Entry("Notes", heading=True), *(Entry(words) for words in found)] if found else []

@@ -69,11 +69,11 @@ def node_kinds(anatomy: Anatomy) -> tuple[tuple[NodeKind, ...], dict[int, NodeKi
 
 
 def abilities(anatomy: Anatomy, place: int) -> Abilities:
-    """The best rate out of and into a group, and its nodes' computing speed."""
+    """The best rate out of and into a group, and its nodes' computing speed; of parallel links, the leading ones."""
     ties = anatomy.ties_of[place]
-    outward = [lane.properties.rate_bps for tie in ties for lane in tie.lanes_from(place)]
-    inward = [lane.properties.rate_bps for tie in ties for lane in tie.lanes_from(tie.other(place))]
-    for lane in anatomy.inner.get(place, ()):
+    outward = [lane.properties.rate_bps for tie in ties for lane in tie.lanes_from(place)[:1]]
+    inward = [lane.properties.rate_bps for tie in ties for lane in tie.lanes_from(tie.other(place))[:1]]
+    for lane in anatomy.inner.get(place, ())[:1]:
         outward.append(lane.properties.rate_bps)
         inward.append(lane.properties.rate_bps)
     return Abilities(max(outward, default=0.0), max(inward, default=0.0), anatomy.group(place).service.speed)

@@ -18,6 +18,8 @@ BRIDGE = "#1f2933"
 LOSS = "#d55e00"
 STRAGGLER = "#d55e00"
 UNLINKED = "#8a94a0"
+NEUTRAL = "#98a5b3"
+"""Of access links that are all alike."""
 
 CATEGORIES = ("#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#8c6d1f")
 """Okabe and Ito's palette without black (bridges), orange-red (stragglers) and the yellow that white swallows."""
@@ -73,7 +75,9 @@ class Scale:
         return (here - low) / (high - low)
 
     def value(self, share: float) -> float:
-        """The value at a share: the inverse of `share`."""
+        """The value at a share: the inverse of `share`, exact at both ends."""
+        if share in (0.0, 1.0):
+            return self.high if share else self.low
         low, high = self._bent(self.low), self._bent(self.high)
         here = low + share * (high - low)
         return math.exp(here) if self.power == 0 else float(here ** (1 / self.power))

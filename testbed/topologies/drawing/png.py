@@ -1,7 +1,8 @@
 """Paints a picture as PNG, through matplotlib's object interface.
 
 Takes a `Picture`, gives bytes; touches nothing. matplotlib is imported when the first picture is painted.
-Text is drawn as it stands (no mathematics, no missing glyphs), and nothing in the file says when it was made.
+Text is drawn as it stands (no mathematics), and nothing in the file says when it was made. What matplotlib's own font
+has no letter for, such as Chinese, Japanese and Korean names, becomes a white square: other kinds of picture show it.
 """
 
 from __future__ import annotations

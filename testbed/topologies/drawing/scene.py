@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from functools import reduce
 
+from testbed.topologies.drawing.access import draw_access, split_access
 from testbed.topologies.drawing.canvas import Canvas
-from testbed.topologies.drawing.cluster import Cluster, Spot, polar
+from testbed.topologies.drawing.cluster import Cluster, Spot
 from testbed.topologies.drawing.grouping import Anatomy, Tie, anatomy
 from testbed.topologies.drawing.labels import draw_caption, draw_label
 from testbed.topologies.drawing.legend import WIDTH as LEGEND_WIDTH
@@ -37,7 +38,7 @@ from testbed.topologies.drawing.stage import (
     set_stage,
 )
 from testbed.topologies.drawing.strokes import PLAIN, Course, Pen, arc, course, loss_mark, stroke, worst_loss
-from testbed.topologies.drawing.style import Colour, Labels, Style
+from testbed.topologies.drawing.style import Labels, Style
 from testbed.topologies.drawing.wording import clean, short, tie_tip
 from testbed.topologies.model import Topology
 
@@ -51,7 +52,6 @@ _LEAST_WIDTH = 460.0
 _LEAST_HEIGHT = 300.0
 _LARGEST = 1900.0
 """A larger drawing is scaled down, so that title and legend stay readable beside it."""
-_SPOKE = "#98a5b3"
 
 
 def compose(topology: Topology, style: Style | None = None) -> Picture:
@@ -60,7 +60,8 @@ def compose(topology: Topology, style: Style | None = None) -> Picture:
     parts = anatomy(topology)
     stage = set_stage(parts, chosen)
     kinds, kind_of = node_kinds(parts)
-    pen = Pen.of(parts.backbone or parts.access, chosen.colour)
+    spokes, rims = split_access(stage)
+    pen = Pen.of(parts.backbone, spokes, rims, chosen.colour)
     canvas = Canvas()
     drawn = _thinned(parts.backbone)
     ways = _courses(stage, drawn)
@@ -79,7 +80,8 @@ def compose(topology: Topology, style: Style | None = None) -> Picture:
     left_out = _draw_backbone(canvas, stage, drawn, ways, pen, chosen)
     notes = _notes(parts, len(drawn), left_out)
     roles = {shape.role for shape in canvas.shapes()}
-    return _framed(topology, parts, canvas, entries(topology, stage, kinds, pen, roles, notes), pen)
+    rows = entries(topology, stage, kinds, pen, (*drawn, *spokes), roles, notes)
+    return _framed(topology, parts, canvas, rows, pen)
 
 
 def _thinned(ties: tuple[Tie, ...]) -> tuple[Tie, ...]:
@@ -111,13 +113,13 @@ def _draw_cluster(
     """The bubble, the access links, the bridge and the nodes of one place."""
     parts = stage.anatomy
     groups = stage.groups_at(place)
-    if len(shape.spots) > (0 if parts.is_bridge(place) and shape.rings else 1):
+    if place in parts.inner or len(shape.spots) > (0 if parts.is_bridge(place) and shape.rings else 1):
         rim, width = (PLAIN, 2.2) if place in parts.inner else (FAINT, 1.0)
         canvas.bodies.append(
             Disc(centre, shape.radius, BUBBLE, rim, width, tip=_place_tip(parts, place, groups), role="bubble")
         )
     if parts.is_bridge(place):
-        _draw_access(canvas, stage, centre, shape, groups, pen)
+        draw_access(canvas, stage, centre, shape, groups, pen)
         tip = f"bridge {clean(parts.bridges[place])}"
         hollow = parts.bridges[place] in parts.eventful_bridges
         canvas.bodies.append(square(centre, stage.measure.hub * 0.8, hollow, tip))
@@ -131,44 +133,6 @@ def _place_tip(parts: Anatomy, place: int, groups: tuple[int, ...]) -> str:
     if len(groups) > 12:
         lines.append(f"and {len(groups) - 12} more")
     return "\n".join(lines)
-
-
-def _draw_access(
-    canvas: Canvas, stage: Stage, centre: Point, shape: Cluster, groups: tuple[int, ...], pen: Pen
-) -> None:
-    """Lines from a bridge to its nodes where there is room for them; one line to a bracket for a shared link."""
-    parts = stage.anatomy
-    if shape.rings != 1 and len(groups) > 1 and not any(parts.ties_of[group][0].shared_at(group) for group in groups):
-        return
-    for at, group in enumerate(groups):
-        tie = parts.ties_of[group][0]
-        colour = _SPOKE if parts.backbone else pen.colour_of(tie)
-        tip = tie_tip(parts, tie)
-        width = 1.3 if stage.measure.dot > 4 else 0.8
-        spots = [spot for spot in shape.spots if spot.group == at]
-        ends = [(spot.offset, spot.radius) for spot in spots] if shape.rings == 1 else []
-        if tie.shared_at(group) and shape.rings:
-            sector, bracket = shape.sectors[at], shape.first_ring - stage.measure.dot * 1.7
-            spread = 0.5 * stage.measure.spacing / max(shape.first_ring, 1.0)
-            start, end = sector.start - spread, sector.end + spread
-            if end - start > 2 * math.pi - 0.2:
-                end = start + 2 * math.pi
-            canvas.bodies.extend(arc(centre, bracket, start, end, INK, 2.4))
-            ends = [(polar(sector.middle, bracket), 0.0)]
-            width, colour = 2.4, INK
-        for offset, clearance in ends:
-            way = _spoke(stage, centre, offset, clearance, outward=tie.second == group)
-            canvas.bodies.extend(stroke(tie, way, colour, width, tip))
-            if worst_loss(tie) > 0 and stage.measure.dot > 4:
-                canvas.bodies.append(loss_mark(way.at(0.55), 3.6, tip))
-
-
-def _spoke(stage: Stage, centre: Point, offset: Point, clearance: float, outward: bool) -> Course:
-    length = max(math.hypot(*offset), 1e-9)
-    near, far = stage.measure.hub * 1.1 / length, 1 - (clearance + 1) / length
-    hub_end = (centre[0] + offset[0] * near, centre[1] + offset[1] * near)
-    node_end = (centre[0] + offset[0] * far, centre[1] + offset[1] * far)
-    return Course(hub_end, node_end) if outward else Course(node_end, hub_end)
 
 
 def _draw_spot(canvas: Canvas, stage: Stage, place: int, centre: Point, spot: Spot, kind: NodeKind) -> None:
@@ -210,19 +174,24 @@ def _draw_backbone(
         canvas.lines.extend(_shared_marks(stage, tie, way))
         labelled = stage.link_labels and draw_label(canvas, stage, tie, way, tip, style.labels is Labels.ALL)
         left_out += stage.link_labels and not labelled
-        if worst_loss(tie) > 0 and not labelled and style.colour is not Colour.LOSS:
-            canvas.marks.append(_loss_mark_at(way, marks, canvas.taken, 4.4 if len(ties) <= 120 else 2.6, tip))
+        hidden = worst_loss(tie) > max(lane.properties.loss for lane in tie.leading)
+        if pen.marks_loss(tie, coloured=True) and (hidden or not labelled):
+            label = canvas.taken[-1] if labelled else None
+            size = 4.4 if len(ties) <= 120 else 2.6
+            canvas.marks.append(_loss_mark_at(way, marks, canvas.taken, label, size, tip))
     return left_out
 
 
-def _loss_mark_at(way: Course, marks: list[Frame], taken: list[Frame], size: float, tip: str) -> Shape:
-    """The diamond at the middle of a line, or a little aside when another one is there."""
-    for share in (0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68):
+def _loss_mark_at(
+    way: Course, marks: list[Frame], taken: list[Frame], label: Frame | None, size: float, tip: str
+) -> Shape:
+    """The diamond at the middle of a line, or aside when something is there; above a label that covers all the line."""
+    for share in (0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68, 0.24, 0.76, 0.16, 0.84, 0.1, 0.9):
         frame = _around(way.at(share), size)
         if len(marks) > 400 or not any(frame.overlap(other) for other in (*marks, *taken)):
             marks.append(frame)
             return loss_mark(way.at(share), size, tip)
-    return loss_mark(way.at(0.5), size, tip)
+    return loss_mark(((label.left + label.right) / 2, label.top - size - 3) if label else way.at(0.5), size, tip)
 
 
 def _shared_marks(stage: Stage, tie: Tie, way: Course) -> list[Shape]:

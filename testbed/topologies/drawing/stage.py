@@ -152,7 +152,7 @@ def _facing(at: Point, middle: Point) -> float:
 
 
 def _latency_ms(tie: Tie) -> float:
-    return max(lane.properties.latency_ms for lane in tie.lanes)
+    return max(lane.properties.latency_ms for lane in tie.leading)
 
 
 def _length(latency_ms: float, longest_ms: float) -> float:

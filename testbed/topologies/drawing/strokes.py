@@ -28,17 +28,29 @@ class Pen:
     widths: Scale
     thin: float
     thick: float
+    access_coloured: bool
+    """Whether access links are on the scale of colours: when they differ. Else they are neutral."""
+    access_widened: bool
+    """Whether they are on the scale of widths: the same rule."""
 
     @classmethod
-    def of(cls, ties: Sequence[Tie], colour: Colour) -> Pen:
-        crowd = len(ties)
+    def of(cls, backbone: Sequence[Tie], spokes: Sequence[Tie], rims: Sequence[Tie], colour: Colour) -> Pen:
+        """For the links between places, the access links drawn as lines, and those shown at their nodes' rims."""
+        access = [*spokes, *rims]
+        coloured = len({_metric(tie, colour) for tie in access}) > 1
+        widened = len({_narrowest(tie) for tie in spokes}) > 1
+        crowd = len(backbone) or len(spokes)
         fine = 1.0 if crowd <= 60 else 0.7 if crowd <= 300 else 0.45 if crowd <= 2000 else 0.25
+        on_scale = [*backbone, *access] if coloured else backbone
+        wide = [*backbone, *spokes] if widened else backbone
         return cls(
             colour,
-            Scale.of((_metric(tie, colour) for tie in ties), 0.0 if colour is Colour.RATE else 0.5),
-            Scale.of((_narrowest(tie) for tie in ties), 0.0),
+            Scale.of((_metric(tie, colour) for tie in on_scale), 0.0 if colour is Colour.RATE else 0.5),
+            Scale.of((_narrowest(tie) for tie in wide), 0.0),
             1.1 * fine,
             4.2 * fine,
+            coloured,
+            widened,
         )
 
     def colour_of(self, tie: Tie) -> str:
@@ -53,10 +65,15 @@ class Pen:
             return self.thin + (self.thick - self.thin) * 0.3
         return self.thin + (self.thick - self.thin) * self.widths.share(_narrowest(tie))
 
+    def marks_loss(self, tie: Tie, coloured: bool) -> bool:
+        """Whether the tie needs a diamond: it loses packets, and its colour does not say how many."""
+        told = coloured and self.colour is Colour.LOSS and not self.scale.flat
+        return worst_loss(tie) > (_metric(tie, self.colour) if told else 0.0)
+
 
 def _metric(tie: Tie, colour: Colour) -> float:
-    """The worse of both directions."""
-    properties = [lane.properties for lane in tie.lanes]
+    """The worse of both directions; of parallel links, of those that lead."""
+    properties = [lane.properties for lane in tie.leading]
     if colour is Colour.LATENCY:
         return max(one.latency_ms for one in properties)
     if colour is Colour.RATE:
@@ -65,10 +82,11 @@ def _metric(tie: Tie, colour: Colour) -> float:
 
 
 def _narrowest(tie: Tie) -> float:
-    return min(lane.properties.rate_bps for lane in tie.lanes)
+    return min(lane.properties.rate_bps for lane in tie.leading)
 
 
 def worst_loss(tie: Tie) -> float:
+    """Of all its links, parallel ones included."""
     return max(lane.properties.loss for lane in tie.lanes)
 
 

@@ -62,7 +62,7 @@ def _dot_edges(parts: Anatomy, tie: Tie, labelled: bool) -> list[str]:
 
 
 def _dot_attributes(lanes: Sequence[Lane], labelled: bool, direction: str, dashed: bool = False) -> str:
-    latency_ms = max(lane.properties.latency_ms for lane in lanes)
+    latency_ms = lanes[0].properties.latency_ms
     found = [f"dir={direction}", f"len={1 + min(latency_ms, 200.0) / 40:.2f}"]
     if labelled:
         found.append(f"label={_dot_quoted(_edge_text(lanes))}")

@@ -121,9 +121,15 @@ def common(lanes: Sequence[Lane]) -> str:
 
 
 def lane_text(lanes: Sequence[Lane], facets: Facets = EVERYTHING) -> str:
-    """One direction of a tie; parallel links are counted after the first."""
+    """One direction of a tie; parallel links are counted after the first, and told of when they lose more than it."""
     text = describe(lanes[0].properties, facets)
-    return f"{text} (+{len(lanes) - 1} more)" if len(lanes) > 1 else text
+    if len(lanes) == 1:
+        return text
+    others = f"+{len(lanes) - 1} more"
+    most = max(lane.properties.loss for lane in lanes[1:])
+    if most > lanes[0].properties.loss:
+        others += f", {'up to ' if len(lanes) > 2 else ''}{percent(most)} loss"
+    return f"{text} ({others})" if text else others
 
 
 def tie_tip(anatomy: Anatomy, tie: Tie) -> str:

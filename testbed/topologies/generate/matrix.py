@@ -16,6 +16,7 @@ from io import StringIO
 from pathlib import Path
 
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, did_you_mean, error
+from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.sites import LEAST_LATENCY_MS
 from testbed.units import UnitError, parse_latency_ms, parse_loss, parse_rate_bps, shown
 
@@ -115,7 +116,7 @@ class _Reader:
         names = tuple(filled[0][1][1:])
         self._check_names(names, filled[0][0])
         if len(filled) - 1 != len(names):
-            message = f"{len(names)} columns but {len(filled) - 1} rows of regions"
+            message = f"{counted(len(names), 'column')} but {counted(len(filled) - 1, 'row')} of regions"
             self._say("matrix-shape", message, _SHAPE, Where(filled[-1][0], 1))
         if self.findings:
             raise InvalidInput(self._file, self.findings)
@@ -149,7 +150,10 @@ class _Reader:
             self._say("matrix-names", message, hint, Where(line, 1))
         if any(row[len(names) + 1 :]):
             self._say(
-                "matrix-shape", f"{len(row) - 1} cells for {len(names)} regions", _SHAPE, Where(line, len(names) + 2)
+                "matrix-shape",
+                f"{counted(len(row) - 1, 'cell')} for {counted(len(names), 'region')}",
+                _SHAPE,
+                Where(line, len(names) + 2),
             )
         cells = (row[1:] + [""] * len(names))[: len(names)]
         return [

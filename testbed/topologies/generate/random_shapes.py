@@ -13,6 +13,7 @@ from random import Random
 
 from testbed import seeds
 from testbed.errors import UsageProblem
+from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.sites import (
     LEAST_LATENCY_MS,
     SiteLink,
@@ -35,15 +36,16 @@ def regular(sites: int, degree: int, core: LinkProperties, seed: int) -> SiteNet
     """Every site has exactly `degree` neighbours, drawn at random; drawn again until the network is connected."""
     names = numbered_sites(sites)
     if not 0 <= degree < sites:
-        raise UsageProblem(f"{degree} neighbours each among {sites} sites", f"a degree lies between 0 and {sites - 1}")
+        among = f"{counted(degree, 'neighbour')} each among {counted(sites, 'site')}"
+        raise UsageProblem(among, f"a degree lies between 0 and {sites - 1}" if sites > 1 else "one site has none")
     if sites * degree % 2:
         raise UsageProblem(
-            f"no network of {sites} sites has {degree} neighbours at each",
+            f"no network of {counted(sites, 'site')} has {counted(degree, 'neighbour')} at each",
             "sites × degree is even: change one of the two by 1",
         )
     if degree < 2 and sites > degree + 1:
         raise UsageProblem(
-            f"{sites} sites with {degree} neighbours each cannot be connected", "give a degree of 2 or more"
+            f"{sites} sites with {counted(degree, 'neighbour')} each cannot be connected", "give a degree of 2 or more"
         )
     check_links(sites * degree)
     random = seeds.stream(seed, "generate", "regular")
@@ -95,7 +97,7 @@ def small_world(sites: int, degree: int, rewiring: float, core: LinkProperties, 
     names = numbered_sites(sites)
     if degree % 2 or not 2 <= degree < sites:
         raise UsageProblem(
-            f"a small world of {sites} sites with {degree} neighbours each",
+            f"a small world of {counted(sites, 'site')} with {counted(degree, 'neighbour')} each",
             "the degree is even (half on either side), at least 2 and less than the number of sites",
         )
     _check_fraction("rewiring", rewiring)
@@ -133,8 +135,14 @@ def barabasi_albert(sites: int, links_each: int, core: LinkProperties, seed: int
     Starts from a star of `links_each` + 1 sites.
     """
     names = numbered_sites(sites)
+    if sites < 2:
+        raise UsageProblem("a scale-free network of 1 site has no links", "ask for at least 2 sites")
     if not 1 <= links_each < sites:
-        raise UsageProblem(f"{links_each} links for each of {sites} sites", f"give between 1 and {sites - 1}")
+        most = f"between 1 and {sites - 1}" if sites > 2 else "1"
+        raise UsageProblem(
+            f"{counted(links_each, 'link')} for each new one of {sites} sites",
+            f"give {most}: a site has at most one link to each other site",
+        )
     check_links(2 * links_each * (sites - links_each))
     random = seeds.stream(seed, "generate", "barabasi-albert")
     pairs = {(0, site) for site in range(1, links_each + 1)}

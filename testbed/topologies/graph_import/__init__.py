@@ -4,11 +4,13 @@
     reference (the `topohub` package)      ─┴─> networkx graph ─ meaning ─> Imported
 
 `files` treats what it reads as hostile: sizes are bounded, document types refused, and every failure is a finding
-with its place. `meaning` knows what the collections call a latency, a distance, a rate and a place.
+with its place. `meaning` knows what the collections call a latency, a distance, a rate and a place, `quantities` what
+makes sense as one; `renames` tells which sites could not keep their names.
 """
 
 from testbed.topologies.graph_import.files import read_graph
 from testbed.topologies.graph_import.meaning import Imported, Keys, interpret
 from testbed.topologies.graph_import.reference import read_reference
+from testbed.topologies.graph_import.renames import renames
 
-__all__ = ["Imported", "Keys", "interpret", "read_graph", "read_reference"]
+__all__ = ["Imported", "Keys", "interpret", "read_graph", "read_reference", "renames"]

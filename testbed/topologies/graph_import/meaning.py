@@ -10,14 +10,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
 
 from testbed.errors import Finding, UsageProblem, note, warning
 from testbed.topologies.generate.geography import Place, fibre_latency_ms, great_circle_km
+from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.sites import LEAST_LATENCY_MS, SiteLink, SiteNetwork, connected_parts
 from testbed.topologies.graph_import.problems import Graph
+from testbed.topologies.graph_import.quantities import (
+    MOST_KM,
+    bits_per_second,
+    finite,
+    kilometres,
+    milliseconds,
+    rate_with_unit,
+    what_is_wrong,
+)
 from testbed.topologies.model import LinkProperties
-from testbed.units import MAX_LATENCY_MS, MAX_RATE_BPS, UnitError, parse_latency_ms, parse_rate_bps
+from testbed.units import MAX_LATENCY_MS, shown
 
 _NAMES = ("label", "name")
 _LATENCIES = ("latency", "latency_ms", "delay", "delay_ms")
@@ -26,8 +35,7 @@ _RATE_IN_BITS = ("LinkSpeedRaw",)
 _RATES_WITH_UNIT = ("rate", "bandwidth", "capacity", "speed", "LinkLabel")
 _LATITUDES = ("Latitude", "latitude", "lat")
 _LONGITUDES = ("Longitude", "longitude", "lon", "lng", "long")
-_MOST_KM = 100_000.0
-_LEAST_RATE_BPS = 1000.0
+_MOST_DOUBTS = 10
 _MOST_ROUTE_FACTOR = 10.0
 
 _Attributes = Mapping[str, object]
@@ -70,6 +78,7 @@ class _Reader:
         self._keys = keys
         self._route_factor = route_factor
         self._found: Counter[str] = Counter()
+        self._doubts: list[str] = []
         self._sites = list(graph.nodes)
         attributes: list[_Attributes] = [graph.nodes[site] for site in self._sites]
         self._names = [_name(site, each) for site, each in zip(self._sites, attributes, strict=True)]
@@ -127,11 +136,11 @@ class _Reader:
         )
 
     def _latency_ms(self, a: int, b: int, attributes: _Attributes) -> float:
-        latency_ms = _first(attributes, self._latency_keys, _milliseconds)
+        latency_ms = self._told(a, b, attributes, self._latency_keys, milliseconds, MAX_LATENCY_MS, "milliseconds")
         if latency_ms is not None:
             self._found["latencies"] += 1
             return max(LEAST_LATENCY_MS, round(latency_ms, 3))
-        distance_km = _first(attributes, self._distance_keys, _kilometres)
+        distance_km = self._told(a, b, attributes, self._distance_keys, kilometres, MOST_KM, "kilometres")
         if distance_km is not None:
             self._found["distances"] += 1
             return fibre_latency_ms(distance_km)
@@ -142,25 +151,50 @@ class _Reader:
         self._found["defaults"] += 1
         return self._core.latency_ms
 
+    def _told(
+        self, a: int, b: int, attributes: _Attributes, keys: Iterable[str], read: _Quantity, most: float, unit: str
+    ) -> float | None:
+        """The value of the first attribute that says something sensible; those before it that do not are remembered."""
+        for key in keys:
+            value = attributes.get(key)
+            if value is None or (isinstance(value, str) and not value.strip()):
+                continue
+            number = read(value)
+            if number is not None:
+                return number
+            self._found["doubts"] += 1
+            if len(self._doubts) < _MOST_DOUBTS:
+                ends = f"edge from {shown(self._names[a])} to {shown(self._names[b])}"
+                self._doubts.append(f"{ends}: {shown(key)} {what_is_wrong(value, most, unit)}")
+        return None
+
     def _rate_bps(self, attributes: _Attributes) -> float | None:
-        raw = _first(attributes, _RATE_IN_BITS, _bits_per_second)
-        return raw if raw is not None else _first(attributes, _RATES_WITH_UNIT, _rate_with_unit)
+        raw = _first(attributes, _RATE_IN_BITS, bits_per_second)
+        return raw if raw is not None else _first(attributes, _RATES_WITH_UNIT, rate_with_unit)
+
+    def _doubtful(self) -> Iterable[Finding]:
+        hint = "it is left out of account: put it right, or name other attributes with --latency-key and --distance-key"
+        for words in self._doubts:
+            yield warning("import-value", words, hint)
+        if (more := self._found["doubts"] - len(self._doubts)) > 0:
+            yield warning("import-value", f"{counted(more, 'more value')} of latencies and distances make no sense")
 
     def findings(self) -> Iterable[Finding]:
         count = self._found
+        yield from self._doubtful()
         for key in (self._keys.latency, self._keys.distance):
             if key and not any(key in attributes for _a, _b, attributes in self._graph.edges(data=True)):
                 yield warning("import-key", f"no edge has the attribute `{key}`", "see how the file calls it")
         if count["dropped sites"]:
-            message = (
-                f"the graph is in several parts: {count['dropped sites']} of {len(self._sites)} sites are left out"
-            )
+            left_out = f"{count['dropped sites']} of {counted(len(self._sites), 'site')} {_are(count['dropped sites'])}"
+            message = f"the graph is in several parts: {left_out} left out"
             yield warning("import-unconnected", message, "only the largest part is taken, so that every node has a way")
         if count["defaults"]:
             yield warning(
                 "import-default-latency",
-                f"{count['defaults']} of {count['edges']} links have neither a latency, a distance nor coordinates at "
-                f"both ends: they get {self._core.latency_ms:g} ms",
+                f"{count['defaults']} of {counted(count['edges'], 'link')} "
+                f"{'has' if count['defaults'] == 1 else 'have'} neither a latency, a distance nor coordinates at "
+                f"both ends: {'it gets' if count['defaults'] == 1 else 'they get'} {self._core.latency_ms:g} ms",
                 "give another default with --latency, or name the attribute with --latency-key or --distance-key",
             )
         sources = {"latencies": "as given", "distances": "from distances", "coordinates": "from coordinates"}
@@ -170,11 +204,18 @@ class _Reader:
         if count["rates"]:
             yield note("import-rate", f"rates: {count['rates']} of {count['edges']} as given, the others by default")
         if count["parallel"]:
-            yield note("import-parallel", f"{count['parallel']} parallel links are left out: the fastest of each stays")
+            parallel = f"{counted(count['parallel'], 'parallel link')} {_are(count['parallel'])}"
+            yield note("import-parallel", f"{parallel} left out: the fastest of each stays")
         if count["loops"]:
-            yield note("import-loop", f"{count['loops']} links from a site to itself are left out")
+            loops = f"{counted(count['loops'], 'link')} from a site to itself {_are(count['loops'])}"
+            yield note("import-loop", f"{loops} left out")
         if count["one-way"]:
-            yield note("import-one-way", f"{count['one-way']} links are given one way only: they are taken as two-way")
+            given = f"{counted(count['one-way'], 'link')} {_are(count['one-way'])} given one way only"
+            yield note("import-one-way", f"{given}: taken as two-way")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _first(attributes: _Attributes, keys: Iterable[str], read: _Quantity) -> float | None:
@@ -184,54 +225,6 @@ def _first(attributes: _Attributes, keys: Iterable[str], read: _Quantity) -> flo
         if value is not None and (number := read(value)) is not None:
             return number
     return None
-
-
-def _finite(value: object) -> float | None:
-    """A number, also when it is written as text."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if isfinite(number) else None
-
-
-def _number(value: object, most: float) -> float | None:
-    number = _finite(value)
-    return number if number is not None and 0 <= number <= most else None
-
-
-def _milliseconds(value: object) -> float | None:
-    number = _number(value, MAX_LATENCY_MS)
-    if number is None and isinstance(value, str):
-        try:
-            return parse_latency_ms(value.strip())
-        except UnitError:
-            return None
-    return number
-
-
-def _kilometres(value: object) -> float | None:
-    return _number(value, _MOST_KM)
-
-
-def _bits_per_second(value: object) -> float | None:
-    number = _number(value, MAX_RATE_BPS)
-    return None if number is None else _usable_rate(number)
-
-
-def _rate_with_unit(value: object) -> float | None:
-    """Without a unit these attributes mean something else in every collection: such values are left alone."""
-    try:
-        return _usable_rate(parse_rate_bps("".join(value.split()))) if isinstance(value, str) else None
-    except UnitError:
-        return None
-
-
-def _usable_rate(rate_bps: float) -> float | None:
-    """In whole kbit/s, so that Kollaps can say it too."""
-    return float(round(rate_bps / 1000) * 1000) if _LEAST_RATE_BPS <= rate_bps <= MAX_RATE_BPS else None
 
 
 def _name(site: object, attributes: _Attributes) -> str:
@@ -256,5 +249,5 @@ def _place(attributes: _Attributes, geographic: bool) -> Place | None:
 
 
 def _degrees(value: object, most: float) -> float | None:
-    number = _finite(value)
+    number = finite(value)
     return number if number is not None and abs(number) <= most else None

@@ -23,7 +23,7 @@ def read_reference(key: str) -> Graph:
     if find_spec("topohub") is None:
         raise UsageProblem(
             "the reference topologies are in the package `topohub`, which is not installed",
-            "install it with: pip install 'testbed[topohub]'",
+            "install it with `scripts/venv topohub` in the checkout, or `pip install topohub` beside testbed",
         )
     # The package makes a file name of the key.
     if not _KEY.fullmatch(key) or ".." in key:

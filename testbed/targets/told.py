@@ -1,0 +1,33 @@
+"""What the reader of a file has told already, so that no target tells it again.
+
+Takes a `Topology` and the findings so far, answers by code and element; touches nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from testbed.errors import Finding, Where
+from testbed.topologies.model import Topology
+
+
+class Told:
+    """Which codes were found at which links and events.
+
+    A finding about an attribute stands behind the place of its element, and before the next element's.
+    """
+
+    def __init__(self, topology: Topology, findings: Iterable[Finding]) -> None:
+        elements = (*topology.links, *topology.events)
+        self._places = sorted({element.where for element in elements if element.where is not None})
+        self._found = {(finding.code, self._element(finding.where)) for finding in findings}
+
+    def _element(self, where: Where) -> Where | None:
+        """The last link or event that begins at a place or before it."""
+        following = bisect_right(self._places, where)
+        return self._places[following - 1] if following else None
+
+    def of(self, code: str, where: Where | None) -> bool:
+        """Whether a code was found at the element that begins there."""
+        return where is not None and (code, where) in self._found
