@@ -50,7 +50,8 @@ def test_the_codes_are_all_told_and_all_exist() -> None:
     listed = set(re.findall(r"`([a-z-]+)`", told))
     modules = [*(ROOT / "testbed" / "topologies").glob("*.py"), *(ROOT / "testbed" / "network").glob("*.py")]
     sources = [path.read_text() for path in [*modules, ROOT / "testbed" / "errors.py"]]
-    quoted = {word for text in sources for word in re.findall(r'"([a-z]+(?:-[a-z]+)*)"', text)}
+    everything = [path.read_text() for path in (ROOT / "testbed").rglob("*.py")]
+    quoted = {word for text in everything for word in re.findall(r'"([a-z]+(?:-[a-z]+)*)"', text)}
     assert listed <= quoted
     raised = {
         code

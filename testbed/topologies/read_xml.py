@@ -7,138 +7,29 @@ common sense, the meaning here is fixed and a note (codes `kollaps-…`) says wh
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Set
 
-from testbed.errors import Findings, Where, error, note, warning
+from testbed.errors import Findings, error, note, warning
 from testbed.topologies.marked import MarkedList, MarkedMap, Value
-from testbed.topologies.model import DEFAULT_BOOT, DEFAULT_IMAGE, DEFAULT_NETWORK
+from testbed.topologies.read_xml_events import EventReader
 from testbed.topologies.read_yaml import read_yaml
 from testbed.topologies.source import Rejected, Source
+from testbed.topologies.xml_elements import LINK, ElementReader
 from testbed.topologies.xml_tree import Element, attribute_place, parse_tree
-from testbed.units import UnitError, format_number, parse_rate_bps, shown
+from testbed.units import shown
 
 _SECTIONS = ("config", "services", "bridges", "links", "dynamic")
-_CHILD = {"services": "service", "bridges": "bridge", "links": "link", "dynamic": "schedule"}
 
 _SERVICE = {name: name for name in ("image", "command", "replicas", "reuse", "supervisor", "port")}
 _SERVICE["activepaths"] = "active-paths"
 _BAREMETAL = {"ip", "machinename", "kollaps_folder", "topology_file", "controllername", "script", "controller_ip"}
 _CONFIG = {"shortest_path": "routing", "pool_period": "pool-period", "max_age": "max-age", "name": "name"}
-_LINK = {
-    "origin": "from",
-    "dest": "to",
-    "latency": "latency",
-    "upload": "up",
-    "download": "down",
-    "jitter": "jitter",
-    "drop": "loss",
-    "network": "network",
-}
-_EXAMPLES = {"boot": DEFAULT_BOOT, "image": DEFAULT_IMAGE, "network": DEFAULT_NETWORK}
-_NEVER_BLANK = {"name", "image", "boot", "network"}
-_NODE_EVENT = {"name": "node", "time": "at", "action": "do", "amount": "count"}
-_BRIDGE_EVENT = {"name": "bridge", "time": "at", "action": "state"}
-_LINK_EVENT = {"time": "at", "action": "state"} | {key: _LINK[key] for key in _LINK if key not in ("origin", "dest")}
-_STATES = {"join": "up", "leave": "down"}
 
 _ROUTING = {"hop": "hops", "latency": "latency"}
-_WITH_UNIT = re.compile(r"[0-9.]+[a-z]+")
-_BARE_NUMBER = re.compile(r"[+-]?([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})([eE][+-]?[0-9]{1,2})?")
-_COUNT = re.compile(r"\+?[0-9]{1,18}")
-_KOLLAPS_RATE = re.compile(r"0*[1-9][0-9]*[KMG]bps")
-_BARE_UNITS = {"latency": "ms", "jitter": "ms", "time": "s", "pool_period": "s", "drop": ""}
-_COUNTS = {"replicas", "amount", "port", "max_age"}
 
 
-class _Attributes(MarkedMap):
-    """A marked map over an element's attributes; looks for their offsets only when somebody asks."""
-
-    def __init__(self, source: Source, element: Element, vocabulary: Mapping[str, str]) -> None:
-        super().__init__(element.at)
-        self._source = source
-        self._element = element
-        self._vocabulary = vocabulary
-
-    def spelled(self, key: str) -> str:
-        return next((attribute for attribute, meant in self._vocabulary.items() if meant == key), key)
-
-    def place(self, key: str) -> tuple[int, int]:
-        return attribute_place(self._source, self._element, self.spelled(key))
-
-
-class _Reader:
+class _Reader(ElementReader):
     """Maps elements onto the language's keys."""
-
-    def __init__(self, source: Source, findings: Findings) -> None:
-        self.source = source
-        self.findings = findings
-
-    def where(self, element: Element, attribute: str | None = None) -> Where:
-        """The element, or the value of one of its attributes."""
-        at = element.at if attribute is None else attribute_place(self.source, element, attribute)[1]
-        return self.source.where(at)
-
-    def note(self, code: str, message: str, hint: str, element: Element, attribute: str | None = None) -> None:
-        self.findings.add(note(f"kollaps-{code}", message, hint, self.where(element, attribute)))
-
-    def attributes(self, element: Element, vocabulary: Mapping[str, str], ignored: Set[str] = frozenset()) -> MarkedMap:
-        """The element's attributes under the language's keys; a bare number gets the unit that Kollaps means."""
-        marked = _Attributes(self.source, element, vocabulary)
-        for attribute, value in element.attributes.items():
-            key = vocabulary.get(attribute)
-            if key is None:
-                if attribute not in ignored:
-                    self.unknown_attribute(element, attribute, [*vocabulary, *ignored])
-                continue
-            unit = _BARE_UNITS.get(attribute)
-            if unit is not None and _BARE_NUMBER.fullmatch(value.strip()):
-                value = format_number(float(value)) + unit
-            elif attribute in _COUNTS and _COUNT.fullmatch(value.strip()):
-                value = str(int(value))
-            elif unit is not None and _WITH_UNIT.fullmatch(value):
-                self.note(
-                    "unit", f"{attribute}: Kollaps takes a plain number here", "leave the unit out", element, attribute
-                )
-            if value.strip() or attribute not in _NEVER_BLANK:
-                marked[key] = value
-        return marked
-
-    def unknown_attribute(self, element: Element, attribute: str, known: list[str]) -> None:
-        at = self.source.where(attribute_place(self.source, element, attribute)[0])
-        message = f"<{element.tag}> has no attribute {shown(attribute)}"
-        self.findings.add(error("unknown-attribute", message, self.findings.suggest(attribute, known), at))
-
-    def unknown_element(self, element: Element, known: Iterable[str]) -> None:
-        message = f"unknown element <{element.tag}>"
-        self.findings.add(
-            error("unknown-element", message, self.findings.suggest(element.tag, known), self.where(element))
-        )
-
-    def children(self, section: Element) -> Iterator[Element]:
-        wanted = _CHILD.get(section.tag)  # None: the section is missing, and <experiment> stands in for its place
-        for child in section.children if wanted is not None else ():
-            if child.tag != wanted:
-                self.unknown_element(child, [str(wanted)])
-            else:
-                self.leaf(child)
-                yield child
-
-    def leaf(self, element: Element) -> None:
-        for child in element.children:
-            self.findings.add(
-                error("unknown-element", f"<{element.tag}> holds no elements", "remove it", self.where(child))
-            )
-
-    def require(self, element: Element, *attributes: str) -> bool:
-        """Whether the element has them all; what the language itself requires is left to the builder."""
-        missing = [attribute for attribute in attributes if not element.attributes.get(attribute, "").strip()]
-        for attribute in missing:
-            message = f"<{element.tag}> needs the attribute `{attribute}`"
-            example = _EXAMPLES.get(attribute, "…")
-            self.findings.add(error("missing", message, f'add {attribute}="{example}"', self.where(element)))
-        return not missing
 
     def read(self, root: Element) -> MarkedMap:
         if root.tag != "experiment":
@@ -159,7 +50,9 @@ class _Reader:
         document["links"] = self.links(sections.get("links", root), sections.get("services", root))
         self.joins_count(sections.get("dynamic", root), services)
         targets = {*services, *(str(name) for name in bridges)}
-        document["events"] = self.events(sections.get("dynamic", root), {str(name) for name in bridges}, targets)
+        document["events"] = EventReader(self.source, self.findings).events(
+            sections.get("dynamic", root), {str(name) for name in bridges}, targets
+        )
         return document
 
     def sections(self, root: Element) -> dict[str, Element]:
@@ -325,7 +218,7 @@ class _Reader:
         }
         links = MarkedList(section.at)
         for element in self.children(section):
-            entry = self.attributes(element, _LINK)
+            entry = self.attributes(element, LINK)
             self.require(element, "network")
             self.lexis(element)
             if "down" not in entry:
@@ -340,112 +233,6 @@ class _Reader:
             entry["shared"] = {(True, True): "both", (True, False): "from", (False, True): "to"}.get(sides, "false")
             links.put(entry, element.at)
         return links
-
-    def lexis(self, element: Element) -> None:
-        """What our language accepts in a value and Kollaps does not."""
-        for attribute in ("upload", "download"):
-            rate = element.attributes.get(attribute)
-            if rate is not None and not _KOLLAPS_RATE.fullmatch(rate) and _is_rate(rate):
-                self.note(
-                    "rate",
-                    f"{attribute}: Kollaps reads only whole numbers with Kbps, Mbps or Gbps; {shown(rate)} stops its "
-                    "generator, and its emulation core takes it for another rate",
-                    "write a whole number of Kbps, Mbps or Gbps",
-                    element,
-                    attribute,
-                )
-        if "%" in element.attributes.get("drop", ""):
-            self.note("unit", "drop: Kollaps takes a fraction here, not a percentage", "", element, "drop")
-
-    def events(self, section: Element, bridges: Set[str], targets: Set[str]) -> MarkedList:
-        events = MarkedList(section.at)
-        latest = 0.0
-        for element in self.children(section):
-            name = element.attributes.get("name")
-            if name is None and element.attributes.keys() & {"origin", "dest"}:
-                if not self.require(element, "origin", "dest"):
-                    continue
-                entry = self.link_event(element)
-            elif name in bridges:
-                entry = self.stateful(element, _BRIDGE_EVENT)
-            elif name in targets:
-                entry = self.attributes(element, _NODE_EVENT)
-                entry.setdefault("count", "1")
-            else:
-                self.no_target(element, name, targets)
-                continue
-            if "node" not in entry:
-                latest = self.ordered(element, latest)
-            events.put(entry, element.at)
-        return events
-
-    def no_target(self, element: Element, name: str | None, targets: Set[str]) -> None:
-        if name is None:
-            hint = "give `name` for a service or bridge, or `origin` and `dest` for a link"
-            self.findings.add(error("missing", "<schedule> names nothing", hint, self.where(element)))
-        else:
-            message = f"name: no service or bridge is called {shown(name)} (Kollaps would ignore the event)"
-            at = self.where(element, "name")
-            self.findings.add(error("unknown-name", message, self.findings.suggest(name, targets), at))
-
-    def ordered(self, element: Element, latest: float) -> float:
-        try:
-            time = float(element.attributes.get("time", ""))
-        except ValueError:
-            return latest
-        if time < latest:
-            self.note(
-                "event-order",
-                "out of order: Kollaps gives a link or bridge event the state of the events written before it",
-                "sort events by time (here they are applied in the order of their times)",
-                element,
-                "time",
-            )
-        return max(time, latest)
-
-    def stateful(self, element: Element, vocabulary: Mapping[str, str]) -> MarkedMap:
-        """An event whose `action` is a state."""
-        entry = self.attributes(element, vocabulary)
-        action = entry.pop("state", None)
-        if action in _STATES:
-            entry["state"] = _STATES[str(action)]
-        elif action is not None:
-            message = f"action: {shown(str(action))} is nothing that links and bridges do"
-            hint = "write join or leave (to change a link, leave `action` out)"
-            self.findings.add(error("bad-value", message, hint, self.where(element, "action")))
-            entry["state"] = "down"  # keeps the builder from reporting the same event once more
-        return entry
-
-    def link_event(self, element: Element) -> MarkedMap:
-        entry = self.stateful(element, _LINK_EVENT | {"origin": "first-end", "dest": "second-end"})
-        ends = MarkedList(element.at)
-        for key in ("first-end", "second-end"):
-            ends.put(entry.pop(key, ""), entry.place(key)[1])
-        entry["link"] = ends
-        self.lexis(element)
-        if entry.get("state") == "down":
-            for key in [key for key in entry if key in _LINK_EVENT.values() and key not in ("at", "state")]:
-                message = f"`{entry.spelled(key)}` has no meaning where a link leaves (Kollaps ignores it)"
-                self.findings.add(error("bad-event", message, "remove it", self.source.where(entry.place(key)[0])))
-                del entry[key]
-        if "down" not in entry:
-            entry["one-way"] = "true"
-            if "state" not in entry:
-                self.note(
-                    "one-way-event",
-                    "without `download` only the direction from `origin` to `dest` changes",
-                    "give `download` to change both",
-                    element,
-                )
-        return entry
-
-
-def _is_rate(text: str) -> bool:
-    try:
-        parse_rate_bps(text)
-    except UnitError:
-        return False
-    return True
 
 
 def read_xml(source: Source, findings: Findings) -> MarkedMap:

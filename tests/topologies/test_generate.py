@@ -422,8 +422,8 @@ def test_an_empty_cell_is_no_link_and_other_matrices_are_matched_by_name(tmp_pat
     ("text", "code", "line", "column"),
     [
         ("", "matrix-empty", 1, 1),
-        (",a,b\na,,x\nb,,\n", "bad-unit", 2, 3),
-        (",a,b\na,,-5\nb,,\n", "bad-unit", 2, 3),
+        (",a,b\na,,x\nb,,\n", "bad-value", 2, 3),
+        (",a,b\na,,-5\nb,,\n", "bad-value", 2, 3),
         (",a,a\na,,1\na,,\n", "matrix-names", 1, 3),
         (",a,\na,,1\nb,,\n", "matrix-names", 1, 3),
         (",a,b\na,,1\nc,,\n", "matrix-names", 3, 1),

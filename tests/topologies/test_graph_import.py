@@ -332,7 +332,7 @@ BOMB = """<?xml version="1.0"?>
         ("nodes.json", '{"nodes": 3, "edges": []}', "graph-shape", 1),
         ("empty.json", '{"nodes": [], "edges": []}', "graph-empty", 1),
         ("empty.txt", "# nothing\n", "graph-empty", 1),
-        ("unit.txt", "a b 5\n", "bad-unit", 1),
+        ("unit.txt", "a b 5\n", "bad-value", 1),
         ("word.txt", "a b\nc\n", "edge-list", 2),
     ],
 )
@@ -353,7 +353,7 @@ def test_all_mistakes_of_a_json_graph_are_reported_at_once(tmp_path: Path) -> No
 
 def test_large_files_and_graphs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MOST_BYTES", 100)
-    assert refused(write(tmp_path, "g.gml", "#" * 101))[0].code == "file-too-large"
+    assert refused(write(tmp_path, "g.gml", "#" * 101))[0].code == "too-large"
     monkeypatch.undo()
     star = "".join(f"hub n{number}\n" for number in range(20_001))
     assert refused(write(tmp_path, "g.txt", star))[0].code == "graph-too-large"

@@ -89,7 +89,7 @@ def _read(path: Path, parse: Callable[[str], float]) -> Matrix:
 def _rows(path: Path) -> list[list[str]]:
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(str(path), [error("file-too-large", f"the most is {MOST_BYTES} bytes")])
+            raise InvalidInput(str(path), [error("too-large", f"the most is {MOST_BYTES} bytes")])
         text = path.read_bytes().decode("utf-8-sig")
         return [[cell.strip() for cell in row] for row in csv.reader(StringIO(text, newline=""), strict=True)]
     except OSError as problem:
@@ -165,7 +165,7 @@ class _Reader:
         try:
             return self._parse(text)
         except UnitError as problem:
-            self._say("bad-unit", problem.message, problem.hint, where)
+            self._say("bad-value", problem.message, problem.hint, where)
             return None
 
     def _say(self, code: str, message: str, hint: str, where: Where) -> None:

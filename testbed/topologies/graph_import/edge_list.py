@@ -36,7 +36,7 @@ def edge_list_graph(file: str, text: str) -> Graph:
             try:
                 attributes.update(_quantity(word[0]))
             except UnitError as problem:
-                findings.append(error("bad-unit", problem.message, problem.hint, Where(number, word.start() + 1)))
+                findings.append(error("bad-value", problem.message, problem.hint, Where(number, word.start() + 1)))
         graph.add_edge(words[0][0], words[1][0], **attributes)
     if findings:
         raise InvalidInput(file, findings[:_MOST_FINDINGS])

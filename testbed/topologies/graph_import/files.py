@@ -39,13 +39,13 @@ def read_graph(path: Path) -> Graph:
 def _contents(path: Path) -> bytes:
     try:
         if path.stat().st_size > MOST_BYTES:
-            refuse(str(path), "file-too-large", "the file is too large", f"the most is {MOST_BYTES} bytes")
+            refuse(str(path), "too-large", "the file is too large", f"the most is {MOST_BYTES} bytes")
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as problem:
         raise UsageProblem(f"cannot read {path}: {(problem.strerror or 'it failed').lower()}") from problem
     if len(data) > MOST_BYTES:  # what is not a plain file has no size to look at first
-        refuse(str(path), "file-too-large", "the file is too large", f"the most is {MOST_BYTES} bytes")
+        refuse(str(path), "too-large", "the file is too large", f"the most is {MOST_BYTES} bytes")
     return data
 
 
