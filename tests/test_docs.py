@@ -80,3 +80,24 @@ def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 assert result.exit_code == 0, (line, result.output, result.exception)
                 ran += 1
     assert ran
+
+
+def test_every_code_of_a_target_is_told_and_exists() -> None:
+    told = set(
+        re.findall(r"`((?:kollaps|swarm|kubernetes|docker)-[a-z-]+)`", (ROOT / "docs" / "targets.md").read_text())
+    )
+    modules = [*(ROOT / "testbed" / "targets").glob("*.py"), *(ROOT / "testbed" / "topologies").glob("*xml*.py")]
+    sources = "\n".join(path.read_text() for path in modules)
+    written = set(re.findall(r'"((?:kollaps|swarm|kubernetes|docker)-[a-z-]+)"', sources))
+    assert written <= told, "these codes are not in docs/targets.md"
+    endings = set(re.findall(r'"-?([a-z]+(?:-[a-z]+)*)"|-([a-z]+(?:-[a-z]+)*)"', sources))
+    flat = {ending for pair in endings for ending in pair}
+    assert {code.split("-", 1)[1] for code in told} <= flat | {code.split("-", 1)[1] for code in written}
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]), ids=lambda path: path.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert "://" in target or (page.parent / target).exists(), target

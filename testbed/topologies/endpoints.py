@@ -9,7 +9,7 @@ from functools import cached_property
 from testbed.errors import error
 from testbed.topologies.entries import Report
 from testbed.topologies.marked import MarkedMap
-from testbed.topologies.model import Link, Topology
+from testbed.topologies.model import Link, Topology, is_pattern
 from testbed.topologies.source import Rejected
 from testbed.units import shown
 
@@ -43,8 +43,7 @@ class Endpoints:
         if name not in self._members:
             bridge = name in self.topology.bridge_names
             self._members[name] = frozenset([name]) if bridge else frozenset(self.topology.select(name))
-            is_pattern = not bridge and name not in self.topology.ranks
-            self._selected += len(self.topology.nodes) if is_pattern else 1
+            self._selected += len(self.topology.nodes) if is_pattern(name) else 1
             self._selected += len(self._members[name])
             if self._selected > MAX_SELECTED:
                 message = f"following all selectors would mean looking at more than {MAX_SELECTED} nodes"

@@ -235,6 +235,11 @@ class Node:
     replica: int
 
 
+def is_pattern(selector: str) -> bool:
+    """Whether a selector has to be held against every node; names have no such characters."""
+    return any(char in selector for char in "*?[")
+
+
 @dataclass(frozen=True)
 class Topology:
     """A whole file. Links that start down come last; everything else is in document order."""
@@ -280,7 +285,7 @@ class Topology:
             return self._ranks_by_service[selector]
         if selector in self.ranks:
             return (self.ranks[selector],)
-        if any(char in selector for char in "*?["):
+        if is_pattern(selector):
             found = self._ranks_by_pattern.get(selector)
             if found is None:
                 found = tuple(node.rank for node in self.nodes if fnmatchcase(node.name, selector))

@@ -72,6 +72,13 @@ def test_more_nodes_than_fit_by_default_are_a_warning(target: Target, code: str,
     assert codes(changed(YAML, ("replicas: 2", f"replicas: {most}")), target)[code] is Severity.WARNING
 
 
+def test_a_machine_more_is_needed_for_a_pod_too_many() -> None:
+    (finding,) = only(judged(changed(YAML, ("replicas: 2", "replicas: 220")), Target.KUBERNETES), "kubernetes-pods")
+    assert "at least 3 machines" in finding.hint
+    (finding,) = only(judged(changed(YAML, ("replicas: 2", "replicas: 219")), Target.KUBERNETES), "kubernetes-pods")
+    assert "at least 2 machines" in finding.hint
+
+
 @pytest.mark.parametrize("target", [Target.SWARM, Target.KUBERNETES])
 def test_what_shaping_at_the_sender_does_not_reproduce_is_told_once_and_only_where_there_is_some(
     target: Target,
@@ -92,6 +99,15 @@ def test_what_shaping_at_the_sender_does_not_reproduce_is_told_once_and_only_whe
 def test_a_shared_link_is_named_with_how_many_send_over_it() -> None:
     (finding,) = only(judged(YAML, Target.SWARM), "swarm-shared-links")
     assert "from `x` to `a` (2 nodes send to `a.0`)" in finding.message
+
+
+def test_nodes_that_share_nothing_do_not_hide_those_that_do() -> None:
+    alone = "  z: {replicas: 20}\n  p: {}\n  q: {}\n"
+    first = changed(YAML, ("  a: {replicas: 2}\n", alone + "  a: {replicas: 2}\n"))
+    (finding,) = only(
+        judged(first + "  - {from: p, to: q, latency: 1ms, rate: 10Mbps}\n", Target.SWARM), "swarm-shared-links"
+    )
+    assert "(2 nodes send to `a.0`)" in finding.message
 
 
 def test_senders_without_a_way_to_each_other_share_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from testbed.errors import Severity, Where, has_errors, note
+from testbed.errors import Severity, Where, has_errors, note, warning
 from testbed.targets import kollaps_links
 from testbed.targets.rules import Target
 from tests.targets.judging import XML, XML_EVENTS, YAML, changed, judged, judged_topology, loaded, only
@@ -383,6 +383,8 @@ events:
     down = "  - {at: 1s, link: [a, b], state: down}\n"
     assert not zero_latencies(longer)
     assert zero_latencies(longer + down) == [(WARNING, 0)]
+    created = "  - {at: 0s, link: [b, x], state: up}\n"
+    assert not zero_latencies(longer + created)
     assert not zero_latencies(longer.replace("x, to: b, latency: 0ms", "x, to: b, latency: 1ms") + down)
     assert zero_latencies("routing: latency\n" + longer + down) == [(ERROR, -5)]
 
@@ -427,3 +429,16 @@ def test_a_kind_is_told_twenty_times_at_most_and_the_rest_counted() -> None:
         judged(changed(YAML, ("  b: {}\n", "  b: {}\n" + services[: services.index("  s_20")]))), "kollaps-name"
     )
     assert len(twenty) == 20
+
+
+def test_kinds_of_other_severities_or_of_all_targets_and_notes_are_counted_apart_or_not_at_all() -> None:
+    near, over = ("".join(f"  {'b' * (length - 2)}{i}: {{}}\n" for i in range(10, 25)) for length in (20, 25))
+    found = only(judged(changed(YAML, ("  b: {}\n", "  b: {}\n" + near + over))), "kollaps-name-length")
+    assert [finding.severity for finding in found] == [WARNING] * 15 + [ERROR] * 15
+
+    topology = loaded(YAML).require()
+    places = [Where(1, column) for column in range(1, 26)]
+    foreign = tuple(warning("jitter", "wild", "", where) for where in places)
+    assert len(only(judged_topology(topology, Target.KOLLAPS, foreign), "jitter")) == 25
+    notes = tuple(note("kollaps-replicas", "of no effect", "", where) for where in places)
+    assert len(only(judged_topology(topology, Target.KOLLAPS, notes), "kollaps-replicas")) == 25

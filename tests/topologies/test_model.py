@@ -240,3 +240,17 @@ def test_the_places_of_settings_in_xml() -> None:
 )
 def test_a_file_of_any_name_has_a_name_that_can_be_written(name: str, meant: str) -> None:
     assert load_bytes(b"services: {a: }", Form.YAML, name + ".yaml").require().name in (meant, name)
+
+
+def test_many_services_are_not_taken_for_many_selectors() -> None:
+    count = 6000
+    services = "".join(f"  s{number}: {{}}\n" for number in range(count))
+    links = "".join(f"  - {{from: s{number}, to: hub}}\n" for number in range(count))
+    text = f"defaults: {{latency: 1ms, rate: 1Mbps}}\nservices:\n{services}bridges: [hub]\nlinks:\n{links}"
+    assert len(yaml(text).links) == 2 * count
+
+
+def test_many_patterns_over_many_nodes_are_refused() -> None:
+    links = "".join(f"  - {{from: 'a.*{number:03}', to: b, latency: 1ms, rate: 1Mbps}}\n" for number in range(300))
+    loaded = load_bytes(f"services: {{a: {{replicas: 90000}}, b: }}\nlinks:\n{links}".encode(), Form.YAML, "t.yaml")
+    assert "too-large" in {finding.code for finding in loaded.findings}
