@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import strategies as st
 
 SERVICES = ["a", "b-1", "no", "012", "a: b", 'q"x', "zürich", "<&>"]
-BRIDGES = ["r1", "r 2", "[r3", "true"]
+BRIDGES = ["r1", "r 2", "(r3, {x}", "true"]
 
 latencies = st.sampled_from(["0ms", "1ms", "0.5ms", "12.345ms", "0.2s", "150us"])
 rates = st.sampled_from(["1Mbps", "1.5Mbps", "10Gbps", "256kbps", "1234567bps", "unlimited"])
 losses = st.sampled_from(["0%", "1%", "0.05%", "0.001", "100%"])
 queues = st.sampled_from(["250ms", "10ms", "64KiB", "1500B"])
-backgrounds = st.sampled_from(["0Mbps", "200Mbps"])
+backgrounds = st.sampled_from(["0Mbps", "100kbps"])
 words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=5)
 times = st.sampled_from(["0s", "1s", "2.5s", "30s", "1m"])
 
