@@ -83,19 +83,20 @@ def note(code: str, message: str, hint: str = "", where: Where | None = None) ->
 
 
 class Findings:
-    """Collects findings: all that a person will read, and of a flood of one severity only how many more there were."""
+    """Collects findings: all that a person will read, and of a flood of one kind only how many more there were."""
 
     MOST = 1000
     MOST_SUGGESTIONS = 50
 
     def __init__(self) -> None:
         self._kept: list[Finding] = []
-        self._count: Counter[Severity] = Counter()
+        self._count: Counter[tuple[Severity, str]] = Counter()
         self._suggested = 0
 
     def add(self, finding: Finding) -> None:
-        self._count[finding.severity] += 1
-        if self._count[finding.severity] <= self.MOST:
+        kind = (finding.severity, finding.code)
+        self._count[kind] += 1
+        if self._count[kind] <= self.MOST:
             self._kept.append(finding)
 
     def extend(self, findings: Iterable[Finding]) -> None:
@@ -110,8 +111,8 @@ class Findings:
     def all(self) -> list[Finding]:
         """By place; of every flood a last finding that says how many are left out."""
         more = [
-            Finding(severity, "many-more", f"{count - self.MOST} more of severity {severity.value} are not listed")
-            for severity, count in self._count.items()
+            Finding(severity, "many-more", f"{count - self.MOST} more like those called {code}")
+            for (severity, code), count in self._count.items()
             if count > self.MOST
         ]
         return sorted(self._kept, key=lambda finding: finding.where) + more

@@ -20,18 +20,34 @@ VERBS = ("topologies", "validate", "show", "paths", "generate", "convert", "draw
 
 
 def _show(problem: TestbedError) -> None:
-    """Words for people go to stderr."""
-    if isinstance(problem, InvalidInput):
-        print_findings(problem.file, problem.findings)
-    click.echo(f"Error: {problem.message}", err=True)
-    if problem.hint:
-        click.echo(f"  {problem.hint}", err=True)
+    """Words for people go to stderr; if nobody can hear them, the exit code still speaks."""
+    with contextlib.suppress(OSError):
+        if isinstance(problem, InvalidInput):
+            print_findings(problem.file, problem.findings)
+        click.echo(f"Error: {problem.message}", err=True)
+        if problem.hint:
+            click.echo(f"  {problem.hint}", err=True)
 
 
-def _give_up_stdout() -> None:
-    """What is still buffered cannot be written either; the interpreter must not try once more at its end."""
+def _prepare_streams() -> None:
+    """Standard streams may be closed, or unable to show a name: neither is a reason to stop."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the rest of the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _unwritable(problem: OSError) -> ExitCode:
+    """Files are opened and written with errors of ours, so this is about standard output."""
     with contextlib.suppress(OSError, ValueError):
+        # What is still buffered cannot be written either; the interpreter must not try once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if problem.errno == errno.EPIPE:
+        return ExitCode.BROKEN_PIPE
+    _show(UsageProblem(f"cannot write the output: {problem.strerror or problem}"))
+    return ExitCode.USAGE
 
 
 class _Verbs(click.Group):
@@ -47,9 +63,14 @@ class _Verbs(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101 - every verb's module has one
         return command
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        _prepare_streams()
+        try:
+            return super().main(*arguments, **options)
+        except OSError as problem:  # from printing the help or the version, which happens before any verb
+            sys.exit(_unwritable(problem))
+
     def invoke(self, ctx: click.Context) -> Any:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show a name is no reason to stop
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -60,12 +81,8 @@ class _Verbs(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(ExitCode.INTERRUPTED)
-        except OSError as problem:  # files are opened and written with errors of ours: this is standard output
-            _give_up_stdout()
-            if problem.errno == errno.EPIPE:
-                ctx.exit(ExitCode.BROKEN_PIPE)
-            _show(UsageProblem(f"cannot write the output: {problem.strerror or problem}"))
-            ctx.exit(ExitCode.USAGE)
+        except OSError as problem:
+            ctx.exit(_unwritable(problem))
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -37,7 +37,7 @@ def network_at(topology: Topology, network: Network, at_s: float, seed: int) -> 
                 if change.action in _CUTS:
                     moment.cut[list(change.ranks)] = _CUTS[change.action]
             case PartitionChange(begins=True):
-                moment.partitions[change.number] = moment.group_by_rank(change.groups)
+                moment.partitions[change.number] = change.groups
             case PartitionChange():
                 del moment.partitions[change.number]
     return moment.network()
@@ -56,7 +56,11 @@ class _Moment:
         self.up = network.up.copy()
         self.cut = np.zeros(len(network.names), dtype=np.bool_)
         self.cut[list(starting_absent(topology))] = True
-        self.partitions: dict[int, Ints] = {}
+        self.cause = np.zeros(network.link_count, dtype=np.int64)
+        self.shared = [
+            (number, link) for number, link in enumerate(topology.links) if link.origin_shared or link.dest_shared
+        ]
+        self.partitions: dict[int, tuple[tuple[int, ...], ...]] = {}
         self.bridges = {bridge.name: network.node_count + place for place, bridge in enumerate(topology.bridges)}
         self._masks: dict[tuple[str, str], Flags] = {}
 
@@ -73,17 +77,14 @@ class _Moment:
         """The links between two endpoints of an event. A shared link is one link: it changes as a whole."""
         if (origin, dest) not in self._masks:
             network = self.base
-            visible = network.node_count + network.bridge_count
             origins, dests = self.vertices(origin), self.vertices(dest)
-            declared = np.array(
-                [
-                    bool((self.vertices(link.origin) & origins).any() and (self.vertices(link.dest) & dests).any())
-                    for link in self.topology.links
-                ],
-                dtype=np.bool_,
-            )[network.declared]
-            origins[visible:] = dests[visible:] = True
-            self._masks[origin, dest] = declared & origins[network.origin] & dests[network.dest]
+            links = origins[network.origin] & dests[network.dest]
+            touched = [
+                number
+                for number, link in self.shared
+                if (self.vertices(link.origin) & origins).any() and (self.vertices(link.dest) & dests).any()
+            ]
+            self._masks[origin, dest] = links | np.isin(network.declared, touched) if touched else links
         return self._masks[origin, dest]
 
     def change_links(self, event: LinksChange) -> None:
@@ -98,8 +99,11 @@ class _Moment:
             self.loss[real] = change.loss
         if change.rate_bps is not None:
             self.rate_bps[links] = change.rate_bps
-        if event.up is not None:
+        if event.is_ending:
+            self.up[links & (self.cause == event.cause)] = True
+        elif event.up is not None:
             self.up[links] = event.up
+            self.cause[links] = event.cause
 
     def group_by_rank(self, groups: tuple[tuple[int, ...], ...]) -> Ints:
         group = np.full(self.base.node_count, -1, dtype=np.int32)
@@ -115,5 +119,5 @@ class _Moment:
             loss=self.loss,
             rate_bps=self.rate_bps,
             up=self.up & ~self.cut[self.base.origin] & ~self.cut[self.base.dest],
-            partitions=tuple(self.partitions.values()),
+            partitions=tuple(self.group_by_rank(groups) for groups in dict.fromkeys(self.partitions.values())),
         )

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from heapq import heappop, heappush
 
 from testbed.seeds import stream
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import (
+    UNCHANGED,
     UNDONE_BY,
     BridgeEvent,
     Event,
@@ -45,6 +47,9 @@ class LinksChange:
     dest: str
     change: LinkChange
     up: bool | None
+    cause: int = 0
+    """Which event: an ending concerns only those of the links that its own event took down last."""
+    is_ending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,29 +202,36 @@ class _Director:
                 self.disconnected.update(ranks)
             case NodeAction.RECONNECT:
                 self.disconnected.difference_update(ranks)
-        for rank in ranks:
-            self.cause.pop((action, rank), None)
+        gone = (NodeAction.LEAVE, NodeAction.CRASH)
+        for voided in gone if action is NodeAction.JOIN or action in gone else (action,):
+            for rank in ranks:
+                self.cause.pop((voided, rank), None)
         return NodesChange(at_s, action, ranks)
 
     def links(self, event: LinkEvent, at_s: float) -> Iterator[Change]:
-        change = LinksChange(at_s, event.origin, event.dest, event.change, event.up)
-        raised = LinksChange(later(at_s, event.for_s or 0.0), event.origin, event.dest, LinkChange(), True)
-        yield from self.switch(event, (event.origin, event.dest), change, raised)
+        ends = (event.origin, event.dest)
+        self.order += 1
+        yield LinksChange(at_s, *ends, event.change, event.up, self.order)
+        raised = LinksChange(
+            later(at_s, event.for_s or 0.0), *ends, UNCHANGED, up=True, cause=self.order, is_ending=True
+        )
+        self.switch(event, ends, raised, is_new=event.change != UNCHANGED or ends in self.ambiguous)
 
     def bridge(self, event: BridgeEvent, at_s: float) -> Iterator[Change]:
-        change = BridgeChange(at_s, event.bridge, event.up)
+        self.order += 1
+        yield BridgeChange(at_s, event.bridge, event.up)
         raised = BridgeChange(later(at_s, event.for_s or 0.0), event.bridge, up=True)
-        yield from self.switch(event, event.bridge, change, raised)
+        self.switch(event, event.bridge, raised, is_new=False)
 
-    def switch(self, event: LinkEvent | BridgeEvent, what: object, change: Change, raised: Change) -> Iterator[Change]:
-        """Something changes, goes up or down; `raised` is how it comes up again after a while."""
-        yield change
+    def switch(
+        self, event: LinkEvent | BridgeEvent, what: object, raised: LinksChange | BridgeChange, *, is_new: bool
+    ) -> None:
+        """Something goes up or down; `raised` is how it comes up again after a while."""
         if event.up is None:
             return
-        if self.is_up.get(what, True) is event.up:
+        if self.is_up.get(what, True) is event.up and not is_new:
             self.idle.append(event)
         self.is_up[what] = event.up
-        self.order += 1
         self.cause[what] = cause = self.order
         if not event.up and event.for_s is not None:
             self.schedule(raised.at_s, -1, lambda: self.raise_again(what, cause, raised))
@@ -228,6 +240,16 @@ class _Director:
         if self.cause[what] == cause:
             self.is_up[what] = True
             yield raised
+
+    @cached_property
+    def ambiguous(self) -> frozenset[tuple[str, str]]:
+        """Ends of link events that name links which other events name by other ends."""
+        topology = self.topology
+        events = {(event.origin, event.dest) for event in topology.events if isinstance(event, LinkEvent)}
+        whole = {service.name for service in topology.services} | topology.bridge_names
+        if all(origin in whole and dest in whole for origin, dest in events):
+            return frozenset()
+        return frozenset(events)
 
     def partition(self, event: PartitionEvent, at_s: float) -> Iterator[Change]:
         self.order += 1

@@ -13,7 +13,7 @@ from testbed.errors import Finding, error, warning
 from testbed.network.graph import Network
 from testbed.targets.names import learners, not_a_label, too_long_a_label
 from testbed.targets.sharing import crowded_downlink
-from testbed.topologies.model import DEFAULT_QUEUE, LinkEvent, Topology
+from testbed.topologies.model import DEFAULT_QUEUE, Link, LinkEvent, Topology
 from testbed.units import format_rate, shown
 
 _OVERLAY_ENDPOINTS = 250
@@ -78,17 +78,21 @@ def _sender_side(target: str, topology: Topology, network: Network) -> Iterator[
             "do not trust rates where several nodes send at once, or use a runtime with the fabric (docker, local)",
             link.where,
         )
-    loaded = next((link for link in topology.links if link.properties.background_bps), None)
-    if loaded is not None:
+    events = [event for event in topology.events if isinstance(event, LinkEvent)]
+    loaded: list[tuple[Link | LinkEvent, float]] = [
+        (link, link.properties.background_bps) for link in topology.links if link.properties.background_bps
+    ]
+    loaded += [(event, event.change.background_bps) for event in events if event.change.background_bps]
+    for what, background_bps in loaded[:1]:
         yield warning(
             f"{target}-background",
-            f"background traffic is not reproduced, such as {format_rate(loaded.properties.background_bps)} from "
-            f"{shown(loaded.origin)} to {shown(loaded.dest)}: nothing but the nodes' own traffic is on the links",
+            f"background traffic is not reproduced, such as {format_rate(background_bps)} from "
+            f"{shown(what.origin)} to {shown(what.dest)}: nothing but the nodes' own traffic is on the links",
             "lower the link's rate by as much instead",
-            loaded.where,
+            what.where,
         )
     queued = next((link.where for link in topology.links if link.properties.queue != DEFAULT_QUEUE), None) or next(
-        (event.where for event in topology.events if isinstance(event, LinkEvent) and event.change.queue is not None),
+        (event.where for event in events if event.change.queue not in (None, DEFAULT_QUEUE)),
         None,
     )
     if queued is not None:

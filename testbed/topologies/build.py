@@ -30,7 +30,7 @@ from testbed.topologies.model import (
     Topology,
 )
 from testbed.topologies.source import Source
-from testbed.units import format_rate, shown
+from testbed.units import shown
 
 
 def build(document: MarkedMap, source: Source, default_name: str, findings: Findings) -> Topology | None:
@@ -72,13 +72,21 @@ class _Builder:
         topology = Topology(name, services, (), bridges, (), routing, self.kollaps())
         endpoints = Endpoints(topology, self.report)
         links = self.links(endpoints)
+        if self.too_many(endpoints, links):
+            return None
         events.resolve(endpoints, links, self.defaults.network or DEFAULT_NETWORK)
-        if sum(endpoints.size(link.origin) * endpoints.size(link.dest) for link in links) > MAX_DIRECTED_LINKS:
-            at = self.at("links")[1]
-            self.report.error("too-many-links", f"more than {MAX_DIRECTED_LINKS} links", "use bridges", at)
+        if self.too_many(endpoints, [*links, *events.created]):
+            return None
         topology = replace(topology, links=(*links, *events.created), events=tuple(events.events))
         check_events(topology, self.report)
         return topology
+
+    def too_many(self, endpoints: Endpoints, links: list[Link]) -> bool:
+        if sum(endpoints.size(link.origin) * endpoints.size(link.dest) for link in links) <= MAX_DIRECTED_LINKS:
+            return False
+        message = f"more than {MAX_DIRECTED_LINKS} links"
+        self.report.error("too-many-links", message, "put a bridge between large services", self.at("links")[1])
+        return True
 
     def at(self, key: str) -> tuple[Value, int]:
         return self.document.get(key), self.document.place(key)[1]
@@ -247,10 +255,7 @@ class _Builder:
             self.report.error("missing", message, hint, marked.at)
             return None
         background = next((layer.background for layer in layers if layer.background is not None), 0.0)
-        if background >= rate:
-            message = f"background traffic of {format_rate(background)} fills a link of {format_rate(rate)}"
-            at = marked.place("background")[1]
-            self.report.error("background", message, "make it less than the rate", at)
+        if self.report.too_busy(marked, background, rate):
             return None
         return LinkProperties(
             latency,

@@ -32,7 +32,8 @@ from testbed.topologies.model import (
     PartitionEvent,
     When,
 )
-from testbed.units import shown
+from testbed.topologies.pairs import whole_change
+from testbed.units import format_duration, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class EventBuilder:
         self.created: list[Link] = []
         self._network = DEFAULT_NETWORK
         self._occurrences = 0
+        self._creation_s: dict[tuple[str, str], float] = {}
         self._parsed = [
             parsed
             for value, at in zip(section, section.item_at, strict=True)
@@ -122,6 +124,7 @@ class EventBuilder:
     def resolve(self, endpoints: Endpoints, links: list[Link], network: str) -> None:
         """Fill `events` and `created`; `network` is what a created link has unless its event says otherwise."""
         self._network = network
+        declared = LinkIndex(endpoints, links)
         index = LinkIndex(endpoints, links)
         creating = self._create_links(endpoints, index)
         for parsed in self._parsed:
@@ -130,11 +133,13 @@ class EventBuilder:
                 self._node_event(parsed, entry, endpoints)
             elif id(parsed) in creating:
                 self.events.extend(
-                    LinkEvent(parsed.when, link.origin, link.dest, UNCHANGED, True, None, link.where)
+                    LinkEvent(
+                        parsed.when, link.origin, link.dest, whole_change(link.properties), True, None, link.where
+                    )
                     for link in creating[id(parsed)]
                 )
             elif isinstance(entry, LinkEventEntry):
-                self._link_event(parsed, entry, endpoints, index)
+                self._link_event(parsed, entry, endpoints, index, declared)
             elif isinstance(entry, BridgeEventEntry):
                 self._bridge_event(parsed, entry, endpoints)
             elif isinstance(entry, PartitionEventEntry):
@@ -166,11 +171,24 @@ class EventBuilder:
         ):
             if given is not None and not self._undo(marked, key, fits, after):
                 return
+        if entry.rejoin is not None and self._never_reused(entry, endpoints):
+            message = "none of these nodes can rejoin: their services have `reuse: false`"
+            self.report.error("bad-event", message, "remove `rejoin`", marked.place("rejoin")[0])
+            return
         count = None if entry.count == matched else entry.count
         for_s = entry.rejoin if entry.rejoin is not None else entry.for_
         self.events.append(NodeEvent(parsed.when, entry.do, entry.node, count, for_s, self.report.where(marked.at)))
 
-    def _link_event(self, parsed: _Parsed, entry: LinkEventEntry, endpoints: Endpoints, index: LinkIndex) -> None:
+    def _never_reused(self, entry: NodeEventEntry, endpoints: Endpoints) -> bool:
+        topology = endpoints.topology
+        fresh = {service.name for service in topology.services if not service.reuse}
+        return bool(fresh) and all(
+            topology.nodes[rank].service.name in fresh for rank in topology.select_all(entry.node)
+        )
+
+    def _link_event(
+        self, parsed: _Parsed, entry: LinkEventEntry, endpoints: Endpoints, index: LinkIndex, at_start: LinkIndex
+    ) -> None:
         marked = parsed.marked
         at = marked.place("link")[1]
         ends = entry.link
@@ -206,6 +224,16 @@ class EventBuilder:
         if missing or not declared:
             self._no_link(entry, (missing or directions)[0], index, at)
             return
+        for origin, dest, change in declared:
+            created_s = None if at_start.covers(origin, dest) else self._created_at(endpoints, origin, dest)
+            if created_s is not None and parsed.when.at_s < created_s:
+                message = (
+                    f"the link from {shown(origin)} to {shown(dest)} is created only at {format_duration(created_s)}"
+                )
+                self.report.error("unknown-link", message, "let this event come later", at)
+                return
+            if self.report.too_busy(marked, change.background_bps, change.rate_bps):
+                return
         up = None if entry.state is None else entry.state == "up"
         where = self.report.where(marked.at)
         self.events.extend(
@@ -213,6 +241,18 @@ class EventBuilder:
             for origin, dest, change in declared
             if up is not None or change != UNCHANGED
         )
+
+    def _created_at(self, endpoints: Endpoints, origin: str, dest: str) -> float | None:
+        """When the first of the links that events create between the two ends comes up."""
+        if (origin, dest) in self._creation_s:
+            return self._creation_s[origin, dest]
+        origins, dests = endpoints.members(origin), endpoints.members(dest)
+        times = (
+            at_s
+            for (start, end), at_s in self._creation_s.items()
+            if not origins.isdisjoint(endpoints.members(start)) and not dests.isdisjoint(endpoints.members(end))
+        )
+        return min(times, default=None)
 
     def _no_link(
         self, entry: LinkEventEntry, direction: tuple[str, str, LinkChange], index: LinkIndex, at: int
@@ -249,12 +289,15 @@ class EventBuilder:
                 self.created.extend(made)
                 for link in made:
                     index.add(link)
+                    self._creation_s[link.origin, link.dest] = parsed.when.at_s
         return creating
 
     def _created_link(
         self, parsed: _Parsed, entry: LinkEventEntry, origin: str, dest: str, change: LinkChange
     ) -> Link | None:
         if change.latency_ms is None or change.rate_bps is None:
+            return None
+        if self.report.too_busy(parsed.marked, change.background_bps, change.rate_bps):
             return None
         properties = LinkProperties(
             change.latency_ms,

@@ -111,32 +111,38 @@ class LinkIndex:
     def __init__(self, endpoints: Endpoints, links: Iterable[Link]) -> None:
         self._endpoints = endpoints
         self._exact: set[tuple[str, str]] = set()
-        self._in_part: dict[tuple[str, str], bool] = {}
-        self._dests_by_origin: dict[Member, set[str]] | None = None
+        self._single_dests: dict[Member, set[Member]] = defaultdict(set)
+        self._group_dests: dict[Member, set[str]] = defaultdict(set)
+        self._waiting: list[tuple[str, str]] = []
         for link in links:
             self.add(link)
 
     def add(self, link: Link) -> None:
-        self._exact.add((link.origin, link.dest))
-        self._in_part.clear()
-        if self._dests_by_origin is not None:
-            for member in self._endpoints.members(link.origin):
-                self._dests_by_origin[member].add(link.dest)
+        ends = (link.origin, link.dest)
+        if ends not in self._exact:
+            self._exact.add(ends)
+            self._waiting.append(ends)
 
     def covers(self, origin: str, dest: str) -> bool:
         """Whether any link leads from one of the first to one of the second."""
         if (origin, dest) in self._exact:
             return True
-        if (origin, dest) not in self._in_part:
-            self._in_part[origin, dest] = self._overlaps(origin, dest)
-        return self._in_part[origin, dest]
-
-    def _overlaps(self, origin: str, dest: str) -> bool:
-        if self._dests_by_origin is None:
-            self._dests_by_origin = defaultdict(set)
-            for start, end in self._exact:
-                for member in self._endpoints.members(start):
-                    self._dests_by_origin[member].add(end)
+        self._sort_in()
         wanted = self._endpoints.members(dest)
-        dests = {end for member in self._endpoints.members(origin) for end in self._dests_by_origin.get(member, ())}
-        return any(not wanted.isdisjoint(self._endpoints.members(end)) for end in dests)
+        for member in self._endpoints.members(origin):
+            if not wanted.isdisjoint(self._single_dests.get(member, ())):
+                return True
+            if any(not wanted.isdisjoint(self._endpoints.members(end)) for end in self._group_dests.get(member, ())):
+                return True
+        return False
+
+    def _sort_in(self) -> None:
+        """By member, and only once somebody asks for a part of a link."""
+        for origin, dest in self._waiting:
+            dests = self._endpoints.members(dest)
+            for member in self._endpoints.members(origin):
+                if len(dests) == 1:
+                    self._single_dests[member].update(dests)
+                else:
+                    self._group_dests[member].add(dest)
+        self._waiting.clear()

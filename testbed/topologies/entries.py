@@ -11,7 +11,7 @@ from testbed.errors import Findings, Where, error
 from testbed.topologies.language import Entry, Problem, Properties, check_name
 from testbed.topologies.marked import MarkedList, MarkedMap, Value
 from testbed.topologies.source import Source
-from testbed.units import shown
+from testbed.units import format_rate, shown
 
 _Entry = TypeVar("_Entry", bound=Entry)
 _SHAPES = {"model_type": "a mapping", "dict_type": "a mapping", "tuple_type": "a list"}
@@ -38,6 +38,14 @@ class Report:
         except Problem as problem:
             self.error(problem.code, problem.message, problem.hint, at)
             return False
+        return True
+
+    def too_busy(self, entry: MarkedMap, background_bps: float | None, rate_bps: float | None) -> bool:
+        """Whether other people's traffic leaves nothing of the rate that is said with it; a finding if so."""
+        if background_bps is None or rate_bps is None or background_bps < rate_bps:
+            return False
+        message = f"background traffic of {format_rate(background_bps)} fills a link of {format_rate(rate_bps)}"
+        self.error("background", message, "make it less than the rate", entry.place("background")[1])
         return True
 
     def entry(self, kind: type[_Entry], value: Value, at: int, label: str) -> _Entry | None:

@@ -17,6 +17,7 @@ from testbed.topologies.model import UNDONE_BY, NodeAction, NodeEvent, Service, 
 from testbed.units import format_duration, shown
 
 _MOST_STEPS = 1_000_000
+_MOST_WALKED = 50_000_000
 _GOES = (NodeAction.LEAVE, NodeAction.CRASH)
 
 
@@ -115,7 +116,8 @@ def check_events(topology: Topology, report: Report) -> None:
     if not events:
         return
     absent = starting_absent(topology)
-    if _work(topology, events) > _MOST_STEPS:
+    walked = sum(event.when.count() * len(topology.select_all(event.targets)) for event in events)
+    if _work(topology, events) > _MOST_STEPS or walked > _MOST_WALKED:
         hint = "name fewer nodes in repeated events, or let them happen less often"
         report.findings.add(error("too-many-events", "the events concern too many services too often", hint, None))
         return
@@ -124,7 +126,7 @@ def check_events(topology: Topology, report: Report) -> None:
         present = service.replicas - sum(1 for rank in topology.select(service.name) if rank in absent)
         tallies[service.name] = _Tally(service.replicas, service.reuse, present, present)
     told: set[str] = set()
-    for step in sorted(_steps(topology, events), key=lambda step: step.at_s):
+    for step in sorted(_steps(topology, events), key=lambda step: (step.at_s, step.needed > 0)):  # endings first
         problem = tallies[step.service].apply(step)
         if problem is not None and step.service not in told:
             told.add(step.service)

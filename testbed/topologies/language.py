@@ -92,7 +92,7 @@ def _replicas(text: str) -> int:
 def _lasting(text: str) -> float:
     duration_s = parse_duration_s(text)
     if duration_s < SHORTEST_S:
-        raise Problem("bad-value", f"{shown(text)} is too short", "write at least 1us, such as 10s")
+        raise Problem("bad-value", f"{shown(text)} is too short", "write at least 0.001ms, such as 10s")
     return duration_s
 
 
@@ -187,7 +187,7 @@ Latency = Annotated[
 Duration = Annotated[
     float, _from_text(parse_duration_s), _schema("string", pattern=_NUMBER + "(ms|s|m|min|h)$", examples=["30s"])
 ]
-Lasting = Annotated[float, _from_text(_lasting), _schema("string", pattern=_NUMBER + "(us|ms|s|m|min|h)$")]
+Lasting = Annotated[float, _from_text(_lasting), _schema("string", pattern=_NUMBER + "(ms|s|m|min|h)$")]
 """A duration above 0: what takes no time would be undone before it happens."""
 Rate = Annotated[
     float,

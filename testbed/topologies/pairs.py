@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from testbed.topologies.model import UNCHANGED, Event, Link, LinkChange, LinkEvent, Topology
+from testbed.topologies.model import UNCHANGED, Event, Link, LinkChange, LinkEvent, LinkProperties, Topology
 
 _Item = TypeVar("_Item")
 
@@ -41,8 +41,20 @@ class WrittenEvent:
     network: str | None = None
 
 
+def whole_change(properties: LinkProperties) -> LinkChange:
+    """The change that gives a link all these properties."""
+    return LinkChange(
+        properties.latency_ms,
+        properties.rate_bps,
+        properties.jitter_ms,
+        properties.loss,
+        properties.queue,
+        properties.background_bps,
+    )
+
+
 def written_events(topology: Topology) -> list[WrittenEvent]:
-    """Every event; the properties of each link that starts down go with the earliest event that brings it up."""
+    """Every event; the earliest that brings up a link that starts down also says the network of this new link."""
     created = {(link.origin, link.dest): link for link in topology.links if link.starts_down}
     creating: dict[int, Link] = {}
     for event in sorted(topology.events, key=lambda event: event.when.at_s):
@@ -50,23 +62,9 @@ def written_events(topology: Topology) -> list[WrittenEvent]:
             creating[id(event)] = created.pop((event.origin, event.dest))
     written: list[WrittenEvent] = []
     for event in topology.events:
-        if not isinstance(event, LinkEvent):
-            written.append(WrittenEvent(event))
-            continue
         link = creating.get(id(event))
-        if link is None:
-            written.append(WrittenEvent(event, event.change))
-            continue
-        properties = link.properties
-        change = LinkChange(
-            properties.latency_ms,
-            properties.rate_bps,
-            properties.jitter_ms,
-            properties.loss,
-            properties.queue,
-            properties.background_bps,
-        )
-        written.append(WrittenEvent(event, change, link.network))
+        change = event.change if isinstance(event, LinkEvent) else UNCHANGED
+        written.append(WrittenEvent(event, change, link.network if link is not None else None))
     return written
 
 

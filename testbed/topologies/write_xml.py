@@ -175,6 +175,8 @@ def _sharing(topology: Topology) -> dict[str, bool | None]:
     """For each service whether its links are shared; None where some are and some are not."""
     sides: dict[str, set[bool]] = {}
     for link in topology.links:
+        if link.starts_down:
+            continue  # what an event creates is never shared
         sides.setdefault(link.origin, set()).add(link.origin_shared)
         sides.setdefault(link.dest, set()).add(link.dest_shared)
     return {name: next(iter(values)) if len(values) == 1 else None for name, values in sides.items()}

@@ -27,7 +27,7 @@ _CHILD = {"services": "service", "bridges": "bridge", "links": "link", "dynamic"
 _EXAMPLES = {"boot": DEFAULT_BOOT, "image": DEFAULT_IMAGE, "network": DEFAULT_NETWORK}
 _NEVER_BLANK = {"name", "image", "boot", "network"}
 _WITH_UNIT = re.compile(r"[0-9.]+[a-z]+")
-_BARE_NUMBER = re.compile(r"[+-]?([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})([eE][+-]?[0-9]{1,2})?")
+_BARE_NUMBER = re.compile(r"[+-]?([0-9]{1,18}\.?[0-9]{0,40}|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?")
 _COUNT = re.compile(r"\+?[0-9]{1,18}")
 _KOLLAPS_RATE = re.compile(r"0*[1-9][0-9]*[KMG]bps")
 _BARE_UNITS = {"latency": "ms", "jitter": "ms", "time": "s", "pool_period": "s", "drop": ""}
@@ -76,7 +76,7 @@ class ElementReader:
                 continue
             unit = _BARE_UNITS.get(attribute)
             if unit is not None and _BARE_NUMBER.fullmatch(value.strip()):
-                value = format_number(float(value)) + unit
+                value = format_number(round(float(value), 12) + 0.0) + unit
             elif attribute in _COUNTS and _COUNT.fullmatch(value.strip()):
                 value = str(int(value))
             elif unit is not None and _WITH_UNIT.fullmatch(value):

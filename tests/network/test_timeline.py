@@ -183,6 +183,8 @@ def test_partitions_are_numbered_apart() -> None:
         (("at: 3s, bridge: ra, state: down, for: 1s", "at: 5s, bridge: ra, state: up"), [1]),
         (("at: 3s, link: [ra, rb], state: down, for: 1s", "at: 5s, link: [ra, rb], state: down"), []),
         (("at: 3s, link: [a, b], state: up, latency: 1ms, rate: 1Mbps",), []),
+        (("at: 1s, link: [a.0, ra], state: down", "at: 2s, link: [a, ra], state: up"), []),
+        (("at: 1s, link: [a, ra], state: up, latency: 9ms",), []),
         (
             ("at: 3s, node: a.0, do: crash", "at: 4s, node: '*', do: crash, count: 1", "at: 5s, node: a.0, do: pause"),
             [],
@@ -194,3 +196,39 @@ def test_events_that_find_nothing_to_do_are_told(events: tuple[str, ...], idle: 
     told = [finding for finding in path_findings(given, expand(given)) if finding.code == "no-effect"]
     first_event_line = SITES.count("\n") + 1
     assert [finding.where.line - first_event_line for finding in told] == idle
+
+
+def test_a_created_link_is_as_its_events_say() -> None:
+    create = "every: 20s, from: 0s, until: 50s, link: [a, b], state: up, latency: 3ms, rate: 1Mbps"
+    change = "at: 10s, link: [a, b], latency: 39ms"
+    assert [paths(at, create, change).latency_ms[0, 4] for at in (0, 10, 25)] == [3.0, 39.0, 3.0]
+
+
+def test_a_rejoin_does_not_bring_back_who_left_later() -> None:
+    events = (
+        "at: 1s, node: a.0, do: crash, rejoin: 10s",
+        "at: 5s, node: a.0, do: join",
+        "at: 8s, node: a.0, do: leave",
+    )
+    assert story(*events) == ["1 crash 0", "5 join 0", "8 leave 0"]
+
+
+def test_an_ending_leaves_alone_what_another_event_took_down_later() -> None:
+    events = ("at: 10s, link: [a, ra], state: down, for: 20s", "at: 15s, link: [a.0, ra], state: down, for: 100s")
+    at_40 = paths(40, *events)
+    assert not at_40.reachable[0, 4]
+    assert at_40.reachable[1, 4]
+    assert paths(115, *events).reachable[0, 4]
+
+
+def test_one_replicas_share_of_a_link_is_the_whole_link() -> None:
+    after = paths(1, "at: 1s, link: [b.0, rb], rate: 1Mbps")
+    assert {after.bandwidth_bps[rank, 0] for rank in range(4, 8)} == {1e6}
+    down = paths(1, "at: 1s, link: [b.0, rb], state: down")
+    assert not down.reachable[4:, 0].any()
+    assert not down.reachable[4:, 4:].any()
+
+
+def test_many_like_partitions_are_one() -> None:
+    given = topology("every: 1s, until: 500s, partition: [a, b]")
+    assert len(network_at(given, expand(given), 499, seed=1).partitions) == 1

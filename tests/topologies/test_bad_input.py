@@ -146,6 +146,11 @@ def test_yaml_links(link: str, expected: set[tuple[str, int, int]]) -> None:
         ("{at: 5s, link: [a], loss: 1%}", {("bad-shape", 3, 25)}),
         ("{at: 5s, link: [a, r]}", {("bad-event", 3, 10)}),
         ("{at: 5s, link: [a, r], state: down, loss: 2}", {("bad-value", 3, 52)}),
+        (
+            "{at: 1s, link: [a, b], latency: 9ms}, {at: 5s, link: [a, b], state: up, latency: 3ms, rate: 1Mbps}",
+            {("unknown-link", 3, 25)},
+        ),
+        ("{at: 5s, link: [a, r], rate: 5Mbps, background: 5Mbps}", {("background", 3, 58)}),
         ("{at: 5s, bridge: a, state: down}", {("unknown-name", 3, 27)}),
         ("{at: 5s, bridge: r}", {("missing", 3, 10)}),
         ("{at: 5s, partition: [[a]]}", {("bad-value", 3, 30)}),
@@ -175,6 +180,7 @@ def test_yaml_events(event: str, expected: set[tuple[str, int, int]]) -> None:
         "{at: 5s, link: [r, a], state: down, for: 2s}",
         "{at: 5s, link: [a, b], state: up, latency: 1ms, rate: 1Mbps}, {at: 6s, link: [a, b], loss: 1%}",
         "{every: 1s, until: 10s, node: '*', do: crash, count: 1, rejoin: 0.5s}",
+        "{at: 10s, node: b, do: crash}, {at: 1s, node: b, do: crash, rejoin: 9s}",
         "{every: 0.3s, from: 0.1s, until: 60s, node: b, do: crash, rejoin: 0.3s}",
         "{at: 6s, link: [a, b], loss: 1%}, {at: 5s, link: [a, b], state: up, latency: 1ms, rate: 1Mbps}",
         "{at: 5s, link: [a, b], state: up, latency: 1ms, rate: 1Mbps}, {at: 6s, link: [a.0, b], loss: 1%}",
@@ -321,6 +327,25 @@ def test_links_that_multiply_are_refused() -> None:
         "services: {a: {replicas: 40000}, b: {replicas: 40000}}\nlinks: [{from: a, to: b, latency: 1ms, rate: 1kbps}]"
     )
     assert {code for code, *_ in errors(text)} == {"too-many-links"}
+
+
+def test_links_that_events_create_count_too() -> None:
+    event = "{at: 1s, link: [a, b], state: up, latency: 1ms, rate: 1Gbps}"
+    text = f"services: {{a: {{replicas: 9000}}, b: {{replicas: 9000}}}}\nevents: [{event}]"
+    assert {code for code, *_ in errors(text)} == {"too-many-links"}
+
+
+def test_a_rejoin_that_can_never_happen() -> None:
+    text = "services: {a: {reuse: false}}\nevents: [{at: 1s, node: a, do: crash, rejoin: 2s}]"
+    assert errors(text) == {("bad-event", 2, 39)}
+
+
+def test_a_flood_of_one_kind_does_not_hide_another() -> None:
+    loaded = load_bytes(xml(links=GOOD.replace(" download='1Mbps'", "") * 1500 + "<l/>").encode(), Form.XML, "f")
+    codes = [each.code for each in loaded.findings]
+    assert codes.count("kollaps-one-way") == 1000
+    assert "unknown-element" in codes
+    assert codes[-1] == "many-more"
 
 
 def test_require_raises_with_all_findings() -> None:

@@ -207,7 +207,17 @@ def xml_link(**attributes: str) -> Link:
 
 @pytest.mark.parametrize(
     ("text", "latency_ms"),
-    [("14", 14.0), ("1e1", 10.0), ("+5", 5.0), (" 5 ", 5.0), ("5.", 5.0), (".5", 0.5), ("2s", 2000.0)],
+    [
+        ("14", 14.0),
+        ("1e1", 10.0),
+        ("+5", 5.0),
+        (" 5 ", 5.0),
+        ("5.", 5.0),
+        (".5", 0.5),
+        ("2s", 2000.0),
+        ("0.00012345678901234567", 0.000123456789),
+        ("-0", 0.0),
+    ],
 )
 def test_numbers_in_xml_are_read_as_kollaps_reads_them(text: str, latency_ms: float) -> None:
     assert xml_link(latency=text).properties.latency_ms == latency_ms
