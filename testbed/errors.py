@@ -115,7 +115,8 @@ class Findings:
             for (severity, code), count in self._count.items()
             if count > self.MOST
         ]
-        return sorted(self._kept, key=lambda finding: finding.where) + more
+        once = dict.fromkeys(self._kept)  # the two directions of a link have the same things wrong with them
+        return sorted(once, key=lambda finding: finding.where) + more
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:

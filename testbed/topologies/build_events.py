@@ -41,6 +41,8 @@ class _Parsed:
     marked: MarkedMap
     entry: TimedEntry
     when: When
+    place: int
+    """In the file."""
 
 
 class EventBuilder:
@@ -52,11 +54,12 @@ class EventBuilder:
         self.created: list[Link] = []
         self._network = DEFAULT_NETWORK
         self._occurrences = 0
-        self._creation_s: dict[tuple[str, str], float] = {}
+        self._creation: dict[tuple[str, str], tuple[float, int]] = {}
+        """When, and by which event, the links come up that nothing declares."""
         self._parsed = [
             parsed
-            for value, at in zip(section, section.item_at, strict=True)
-            if (parsed := self._parse(value, at)) is not None
+            for place, (value, at) in enumerate(zip(section, section.item_at, strict=True))
+            if (parsed := self._parse(value, at, place)) is not None
         ]
         self.node_events = [
             NodeEvent(parsed.when, parsed.entry.do, parsed.entry.node, parsed.entry.count)
@@ -64,7 +67,7 @@ class EventBuilder:
             if isinstance(parsed.entry, NodeEventEntry)
         ]
 
-    def _parse(self, value: object, at: int) -> _Parsed | None:
+    def _parse(self, value: object, at: int, place: int) -> _Parsed | None:
         if not isinstance(value, MarkedMap):
             self.report.error("bad-shape", "an event is a mapping of keys to values", "write {at: 5s, …}", at)
             return None
@@ -83,7 +86,7 @@ class EventBuilder:
             return None
         entry = self.report.entry(EVENT_ENTRIES[kinds[0]], value, at, f"a {kinds[0]} event")
         when = self._when(value, entry) if entry is not None else None
-        return _Parsed(value, entry, when) if entry is not None and when is not None else None
+        return _Parsed(value, entry, when, place) if entry is not None and when is not None else None
 
     def _when(self, marked: MarkedMap, entry: TimedEntry) -> When | None:
         if entry.every is None:
@@ -225,10 +228,10 @@ class EventBuilder:
             self._no_link(entry, (missing or directions)[0], index, at)
             return
         for origin, dest, change in declared:
-            created_s = None if at_start.covers(origin, dest) else self._created_at(endpoints, origin, dest)
-            if created_s is not None and parsed.when.at_s < created_s:
+            created = None if at_start.covers(origin, dest) else self._created_at(endpoints, origin, dest)
+            if created is not None and self._moment(parsed) < created:
                 message = (
-                    f"the link from {shown(origin)} to {shown(dest)} is created only at {format_duration(created_s)}"
+                    f"the link from {shown(origin)} to {shown(dest)} is created only at {format_duration(created[0])}"
                 )
                 self.report.error("unknown-link", message, "let this event come later", at)
                 return
@@ -242,17 +245,21 @@ class EventBuilder:
             if up is not None or change != UNCHANGED
         )
 
-    def _created_at(self, endpoints: Endpoints, origin: str, dest: str) -> float | None:
+    def _moment(self, parsed: _Parsed) -> tuple[float, int]:
+        """At the same time, events happen in the order of the file."""
+        return parsed.when.at_s, parsed.place
+
+    def _created_at(self, endpoints: Endpoints, origin: str, dest: str) -> tuple[float, int] | None:
         """When the first of the links that events create between the two ends comes up."""
-        if (origin, dest) in self._creation_s:
-            return self._creation_s[origin, dest]
+        if (origin, dest) in self._creation:
+            return self._creation[origin, dest]
         origins, dests = endpoints.members(origin), endpoints.members(dest)
-        times = (
-            at_s
-            for (start, end), at_s in self._creation_s.items()
+        moments = (
+            moment
+            for (start, end), moment in self._creation.items()
             if not origins.isdisjoint(endpoints.members(start)) and not dests.isdisjoint(endpoints.members(end))
         )
-        return min(times, default=None)
+        return min(moments, default=None)
 
     def _no_link(
         self, entry: LinkEventEntry, direction: tuple[str, str, LinkChange], index: LinkIndex, at: int
@@ -289,7 +296,7 @@ class EventBuilder:
                 self.created.extend(made)
                 for link in made:
                     index.add(link)
-                    self._creation_s[link.origin, link.dest] = parsed.when.at_s
+                    self._creation[link.origin, link.dest] = self._moment(parsed)
         return creating
 
     def _created_link(
@@ -297,8 +304,7 @@ class EventBuilder:
     ) -> Link | None:
         if change.latency_ms is None or change.rate_bps is None:
             return None
-        if self.report.too_busy(parsed.marked, change.background_bps, change.rate_bps):
-            return None
+        self.report.too_busy(parsed.marked, change.background_bps, change.rate_bps)
         properties = LinkProperties(
             change.latency_ms,
             change.rate_bps,
