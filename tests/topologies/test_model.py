@@ -131,6 +131,7 @@ def test_repetition_does_not_accumulate_errors() -> None:
     assert len(times) == 9999
     assert times[-1] == 999.9
     assert list(When(0.0, 0.3, 0.9).times()) == [0.0, 0.3, 0.6]
+    assert list(When(2.01, 2.01, 8.05).times()) == [2.01, 4.02, 6.03, 8.04]
     assert [When(0.0, 0.1, tenths / 10).count() for tenths in range(1, 50)] == list(range(1, 50))
 
 
