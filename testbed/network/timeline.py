@@ -13,7 +13,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 
 from testbed.seeds import stream
-from testbed.topologies.event_checks import starting_absent
+from testbed.topologies.event_checks import nodes_followed, starting_absent
 from testbed.topologies.model import (
     UNCHANGED,
     UNDONE_BY,
@@ -69,7 +69,8 @@ class PartitionChange:
     begins: bool
 
 
-_MOST_WORK = 200_000
+_MOST_FOLLOWED = 200_000
+"""Nodes that are looked at to find events without effect."""
 
 Change = NodesChange | LinksChange | BridgeChange | PartitionChange
 
@@ -87,8 +88,7 @@ def events_without_effect(topology: Topology) -> list[Event]:
     Nothing where that depends on what the seed draws, or where finding out would take long.
     """
     nodes = [event for event in topology.events if isinstance(event, NodeEvent)]
-    work = sum(event.when.count() * len(topology.select_all(event.targets)) for event in nodes)
-    if any(event.count is not None for event in nodes) or work > _MOST_WORK:
+    if any(event.count is not None for event in nodes) or nodes_followed(topology, nodes) > _MOST_FOLLOWED:
         return []
     director = _Director(topology, seed=0)
     while director.agenda:
@@ -243,7 +243,7 @@ class _Director:
 
     @cached_property
     def ambiguous(self) -> frozenset[tuple[str, str]]:
-        """Ends of link events that name links which other events name by other ends."""
+        """Ends of link events that may share links with others under other names: all, once any names single nodes."""
         topology = self.topology
         events = {(event.origin, event.dest) for event in topology.events if isinstance(event, LinkEvent)}
         whole = {service.name for service in topology.services} | topology.bridge_names

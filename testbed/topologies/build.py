@@ -14,7 +14,7 @@ from testbed.topologies.endpoints import Endpoints
 from testbed.topologies.entries import Report
 from testbed.topologies.event_checks import check_events, replicas_needed
 from testbed.topologies.language import Defaults, Document, KollapsEntry, LinkEntry, Properties, ServiceEntry
-from testbed.topologies.marked import MarkedList, MarkedMap, Value, rate_word
+from testbed.topologies.marked import MarkedList, MarkedMap, Value
 from testbed.topologies.model import (
     DEFAULT_IMAGE,
     DEFAULT_NETWORK,
@@ -247,7 +247,7 @@ class _Builder:
         layers = (own, entry, self.defaults)
         latency = next((layer.latency for layer in layers if layer.latency is not None), None)
         if latency is None or rate is None:
-            word = "latency" if latency is None else rate_word(marked)
+            word = "latency" if latency is None else marked.spelled("up", "rate")
             hint = f"add `{word}`"
             if latency is not None and entry.up is not None:
                 word, hint = "down", "add `down`, or `one-way: true`"

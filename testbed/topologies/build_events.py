@@ -44,6 +44,11 @@ class _Parsed:
     place: int
     """In the file."""
 
+    @property
+    def moment(self) -> tuple[float, int]:
+        """At the same time, events happen in the order of the file."""
+        return self.when.at_s, self.place
+
 
 class EventBuilder:
     """First reads the entries (replica counts depend on them), then resolves what they name."""
@@ -75,13 +80,8 @@ class EventBuilder:
         if len(kinds) != 1:
             words = ", ".join(f"`{key}`" for key in EVENT_ENTRIES)
             message = f"an event happens to one of {words}" + (": here are several" if kinds else "")
-            hint = (
-                ""
-                if kinds
-                else next(
-                    (hint for key in value if "mean" in (hint := self.report.findings.suggest(key, EVENT_ENTRIES))), ""
-                )
-            )
+            suggestions = () if kinds else [self.report.findings.suggest(key, EVENT_ENTRIES) for key in value]
+            hint = next((suggestion for suggestion in suggestions if "mean" in suggestion), "")
             self.report.error("bad-event", message, hint or "name exactly one of them", at)
             return None
         entry = self.report.entry(EVENT_ENTRIES[kinds[0]], value, at, f"a {kinds[0]} event")
@@ -134,12 +134,12 @@ class EventBuilder:
             entry = parsed.entry
             if isinstance(entry, NodeEventEntry):
                 self._node_event(parsed, entry, endpoints)
-            elif id(parsed) in creating:
+            elif parsed.place in creating:
                 self.events.extend(
                     LinkEvent(
                         parsed.when, link.origin, link.dest, whole_change(link.properties), True, None, link.where
                     )
-                    for link in creating[id(parsed)]
+                    for link in creating[parsed.place]
                 )
             elif isinstance(entry, LinkEventEntry):
                 self._link_event(parsed, entry, endpoints, index, declared)
@@ -148,7 +148,8 @@ class EventBuilder:
             elif isinstance(entry, PartitionEventEntry):
                 self._partition(parsed, entry, endpoints)
 
-    def _undo(self, marked: MarkedMap, key: str, allowed: bool, after: str) -> bool:
+    def _fits(self, marked: MarkedMap, key: str, allowed: bool, after: str) -> bool:
+        """Whether a key that undoes an event goes with this event; a finding if not."""
         if not allowed:
             self.report.error("bad-event", f"`{key}` goes with {after} only", f"remove `{key}`", marked.place(key)[0])
         return allowed
@@ -172,7 +173,7 @@ class EventBuilder:
             ("rejoin", entry.rejoin, undone is NodeAction.JOIN, "crash and leave"),
             ("for", entry.for_, undone in (NodeAction.RESUME, NodeAction.RECONNECT), "pause and disconnect"),
         ):
-            if given is not None and not self._undo(marked, key, fits, after):
+            if given is not None and not self._fits(marked, key, fits, after):
                 return
         if entry.rejoin is not None and self._never_reused(entry, endpoints):
             message = "none of these nodes can rejoin: their services have `reuse: false`"
@@ -197,17 +198,16 @@ class EventBuilder:
         ends = entry.link
         listed = marked["link"]
         places = listed.item_at if isinstance(listed, MarkedList) else [at, at]
-        words = [_end_word(marked, "first-end"), _end_word(marked, "second-end")]
+        words = [marked.spelled(end, "link") for end in ("first-end", "second-end")]
         known = [
             endpoints.known(end, word, place, bridges=True)
             for end, word, place in zip(ends, words, places, strict=True)
         ]
         if not all(known):
             return
-        if entry.for_ is not None and not self._undo(marked, "for", entry.state == "down", "`state: down`"):
+        if entry.for_ is not None and not self._fits(marked, "for", entry.state == "down", "`state: down`"):
             return
-        changes = (_change(entry, entry.up), _change(entry, entry.down))
-        if entry.state is None and changes == (UNCHANGED, UNCHANGED):
+        if entry.state is None and _change(entry, entry.up) == _change(entry, entry.down) == UNCHANGED:
             self.report.error(
                 "bad-event", "the event changes nothing", "add `state`, or a property such as `latency`", marked.at
             )
@@ -218,7 +218,7 @@ class EventBuilder:
                 "bad-event", f"a one-way event has no `{word}`", f"remove `{word}`", marked.place("down")[0]
             )
             return
-        directions = [(ends[0], ends[1], changes[0]), (ends[1], ends[0], changes[1])][: 1 if entry.one_way else 2]
+        directions = _directions(entry)
         declared = [direction for direction in directions if index.covers(*direction[:2])]
         meant = [entry.up is not None, entry.down is not None]
         missing = [
@@ -229,7 +229,7 @@ class EventBuilder:
             return
         for origin, dest, change in declared:
             created = None if at_start.covers(origin, dest) else self._created_at(endpoints, origin, dest)
-            if created is not None and self._moment(parsed) < created:
+            if created is not None and parsed.moment < created:
                 message = (
                     f"the link from {shown(origin)} to {shown(dest)} is created only at {format_duration(created[0])}"
                 )
@@ -244,10 +244,6 @@ class EventBuilder:
             for origin, dest, change in declared
             if up is not None or change != UNCHANGED
         )
-
-    def _moment(self, parsed: _Parsed) -> tuple[float, int]:
-        """At the same time, events happen in the order of the file."""
-        return parsed.when.at_s, parsed.place
 
     def _created_at(self, endpoints: Endpoints, origin: str, dest: str) -> tuple[float, int] | None:
         """When the first of the links that events create between the two ends comes up."""
@@ -276,7 +272,7 @@ class EventBuilder:
     def _create_links(self, endpoints: Endpoints, index: LinkIndex) -> dict[int, list[Link]]:
         """The links that events bring up though nothing declares them; the earliest such event says what they are."""
         creating: dict[int, list[Link]] = {}
-        for parsed in sorted(self._parsed, key=lambda parsed: parsed.when.at_s):
+        for parsed in sorted(self._parsed, key=lambda parsed: parsed.moment):
             entry = parsed.entry
             if not isinstance(entry, LinkEventEntry) or entry.state != "up":
                 continue
@@ -285,18 +281,17 @@ class EventBuilder:
                 continue  # `resolve` reports it
             if not endpoints.members(first).isdisjoint(endpoints.members(second)):
                 continue
-            directions = [(first, second, _change(entry, entry.up)), (second, first, _change(entry, entry.down))]
-            wanted = directions[: 1 if entry.one_way else 2]
+            wanted = _directions(entry)
             if any(index.covers(origin, dest) for origin, dest, _change_ in wanted):
                 continue
             links = [self._created_link(parsed, entry, *direction) for direction in wanted]
             made = [link for link in links if link is not None]
             if len(made) == len(links):
-                creating[id(parsed)] = made
+                creating[parsed.place] = made
                 self.created.extend(made)
                 for link in made:
                     index.add(link)
-                    self._creation[link.origin, link.dest] = self._moment(parsed)
+                    self._creation[link.origin, link.dest] = parsed.moment
         return creating
 
     def _created_link(
@@ -325,7 +320,7 @@ class EventBuilder:
                 "unknown-name", f"there is no bridge {shown(entry.bridge)}", hint, marked.place("bridge")[1]
             )
             return
-        if entry.for_ is not None and not self._undo(marked, "for", entry.state == "down", "`state: down`"):
+        if entry.for_ is not None and not self._fits(marked, "for", entry.state == "down", "`state: down`"):
             return
         where = self.report.where(marked.at)
         self.events.append(BridgeEvent(parsed.when, entry.bridge, entry.state == "up", entry.for_, where))
@@ -349,12 +344,13 @@ class EventBuilder:
         self.events.append(PartitionEvent(parsed.when, entry.partition, entry.for_, where))
 
 
+def _directions(entry: LinkEventEntry) -> list[tuple[str, str, LinkChange]]:
+    """What the event says of each direction that it speaks of."""
+    first, second = entry.link
+    there = (first, second, _change(entry, entry.up))
+    return [there] if entry.one_way else [there, (second, first, _change(entry, entry.down))]
+
+
 def _change(entry: LinkEventEntry, directed_rate: float | None) -> LinkChange:
     rate = directed_rate if directed_rate is not None else entry.rate
     return LinkChange(entry.latency, rate, entry.jitter, entry.loss, entry.queue, entry.background)
-
-
-def _end_word(marked: MarkedMap, end: str) -> str:
-    """XML has a word for each end of a link, YAML one for both."""
-    word = marked.spelled(end)
-    return word if word != end else "link"

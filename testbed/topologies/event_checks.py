@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from testbed.errors import Where, error
 from testbed.topologies.entries import Report
-from testbed.topologies.model import UNDONE_BY, NodeAction, NodeEvent, Service, Topology, later
+from testbed.topologies.model import MAX_NODES, UNDONE_BY, NodeAction, NodeEvent, Service, Topology, later
 from testbed.units import format_duration, shown
 
 _MOST_STEPS = 1_000_000
-_MOST_WALKED = 50_000_000
+_MOST_FOLLOWED = 50_000_000
 _GOES = (NodeAction.LEAVE, NodeAction.CRASH)
 
 
@@ -116,8 +116,8 @@ def check_events(topology: Topology, report: Report) -> None:
     if not events:
         return
     absent = starting_absent(topology)
-    walked = sum(event.when.count() * len(topology.select_all(event.targets)) for event in events)
-    if _work(topology, events) > _MOST_STEPS or walked > _MOST_WALKED:
+    services = len(topology.services)
+    if nodes_followed(topology, events) > _MOST_FOLLOWED or nodes_followed(topology, events, services) > _MOST_STEPS:
         hint = "name fewer nodes in repeated events, or let them happen less often"
         report.findings.add(error("too-many-events", "the events concern too many services too often", hint, None))
         return
@@ -136,10 +136,9 @@ def check_events(topology: Topology, report: Report) -> None:
             report.findings.add(error(code, message, hint, step.where))
 
 
-def _work(topology: Topology, events: Sequence[NodeEvent]) -> int:
-    """At most how many steps there will be."""
-    services = len(topology.services)
-    return sum(event.when.count() * min(services, len(topology.select_all(event.targets))) for event in events)
+def nodes_followed(topology: Topology, events: Iterable[NodeEvent], at_most: int = MAX_NODES) -> int:
+    """How many nodes all occurrences of the events name, counting at most so many for each."""
+    return sum(event.when.count() * min(at_most, len(topology.select_all(event.targets))) for event in events)
 
 
 def starting_absent(topology: Topology) -> frozenset[int]:

@@ -31,9 +31,9 @@ class MarkedMap(dict[str, Value]):
         """Where the key stands, and where its value; the map's own place for a key that is not written out."""
         return self._places.get(key, (self.at, self.at))
 
-    def spelled(self, key: str) -> str:
-        """The source's own word for a key (XML says `upload` where YAML says `up`)."""
-        return self._words.get(key, key)
+    def spelled(self, key: str, otherwise: str | None = None) -> str:
+        """The source's own word for a key (XML says `upload` for `up`); where it has none, `otherwise` or the key."""
+        return self._words.get(key, otherwise or key)
 
 
 class MarkedList(list[Value]):
@@ -47,9 +47,3 @@ class MarkedList(list[Value]):
     def put(self, value: Value, at: int) -> None:
         self.append(value)
         self.item_at.append(at)
-
-
-def rate_word(marked: MarkedMap) -> str:
-    """What the source calls the rate of a link: XML has only `upload`."""
-    upload = marked.spelled("up")
-    return upload if upload != "up" else "rate"

@@ -15,7 +15,7 @@ from testbed.topologies.read_xml_events import EventReader
 from testbed.topologies.read_yaml import read_yaml
 from testbed.topologies.source import Rejected, Source
 from testbed.topologies.xml_elements import LINK, ElementReader
-from testbed.topologies.xml_tree import Element, attribute_place, parse_tree
+from testbed.topologies.xml_tree import Element, parse_tree
 from testbed.units import shown
 
 _SECTIONS = ("config", "services", "bridges", "links", "dynamic")
@@ -36,8 +36,9 @@ class _Reader(ElementReader):
             hint = "a topology begins with <experiment boot=…>"
             raise Rejected(error("root", f"the root element is <{root.tag}>", hint, self.where(root)))
         kollaps = MarkedMap(root.at)
-        for key, value in self.attributes(root, {"boot": "boot"}).items():
-            kollaps.put(key, value, *attribute_place(self.source, root, key))
+        own = self.attributes(root, {"boot": "boot"})
+        for key, value in own.items():
+            kollaps.put(key, value, *own.place(key))
         self.require(root, "boot")
         sections = self.sections(root)
         document = MarkedMap(root.at)

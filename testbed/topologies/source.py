@@ -85,19 +85,25 @@ class Source:
         return Where(line, self._characters_before(offset) - self._characters_before(start) + 1)
 
 
+def read_at_most(path: Path, size_bytes: int) -> bytes | None:
+    """The whole file, or None when it has more; never reads further, even from what has no size of its own."""
+    with path.open("rb") as file:
+        data = file.read(size_bytes + 1)
+    return data if len(data) <= size_bytes else None
+
+
 def read_bytes(path: Path) -> bytes:
     """The whole file, or a sentence why not; never more than the limit."""
     try:
         if not path.is_file():
             what = "is a directory" if path.is_dir() else "is not a file" if path.exists() else "does not exist"
             raise UsageProblem(f"{path}: {what}")
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        data = read_at_most(path, MAX_FILE_BYTES)
     except OSError as problem:
         raise UsageProblem(f"{path}: {problem.strerror or problem}") from problem
     except ValueError as problem:  # a NUL in the name
         raise UsageProblem(f"{shown(str(path))} is not a file name") from problem
-    if len(data) > MAX_FILE_BYTES:
+    if data is None:
         raise Rejected(
             error(
                 "too-large",

@@ -43,8 +43,9 @@ class _Attributes(MarkedMap):
         self._element = element
         self._vocabulary = vocabulary
 
-    def spelled(self, key: str) -> str:
-        return next((attribute for attribute, meant in self._vocabulary.items() if meant == key), key)
+    def spelled(self, key: str, otherwise: str | None = None) -> str:
+        words = (attribute for attribute, meant in self._vocabulary.items() if meant == key)
+        return next(words, otherwise or key)
 
     def place(self, key: str) -> tuple[int, int]:
         return attribute_place(self._source, self._element, self.spelled(key))

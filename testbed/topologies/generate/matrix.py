@@ -18,6 +18,7 @@ from pathlib import Path
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, did_you_mean, error
 from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.sites import LEAST_LATENCY_MS
+from testbed.topologies.source import read_at_most
 from testbed.units import UnitError, parse_latency_ms, parse_loss, parse_rate_bps, shown
 
 MATRICES = Path(__file__).parent.parent / "matrices"
@@ -88,9 +89,10 @@ def _read(path: Path, parse: Callable[[str], float]) -> Matrix:
 
 def _rows(path: Path) -> list[list[str]]:
     try:
-        if path.stat().st_size > MOST_BYTES:
+        data = read_at_most(path, MOST_BYTES)
+        if data is None:
             raise InvalidInput(str(path), [error("too-large", f"the most is {MOST_BYTES} bytes")])
-        text = path.read_bytes().decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
         return [[cell.strip() for cell in row] for row in csv.reader(StringIO(text, newline=""), strict=True)]
     except OSError as problem:
         raise UsageProblem(f"cannot read {path}: {(problem.strerror or 'it failed').lower()}") from problem

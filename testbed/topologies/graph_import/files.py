@@ -19,6 +19,7 @@ from testbed.errors import InvalidInput, UsageProblem, Where, error
 from testbed.topologies.graph_import.edge_list import edge_list_graph
 from testbed.topologies.graph_import.node_link import json_graph
 from testbed.topologies.graph_import.problems import Graph, check_size, refuse
+from testbed.topologies.source import read_at_most
 
 MOST_BYTES = 16_000_000
 _MOST_XML_DEPTH = 50
@@ -38,13 +39,10 @@ def read_graph(path: Path) -> Graph:
 
 def _contents(path: Path) -> bytes:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            refuse(str(path), "too-large", "the file is too large", f"the most is {MOST_BYTES} bytes")
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_at_most(path, MOST_BYTES)
     except OSError as problem:
         raise UsageProblem(f"cannot read {path}: {(problem.strerror or 'it failed').lower()}") from problem
-    if len(data) > MOST_BYTES:  # what is not a plain file has no size to look at first
+    if data is None:
         refuse(str(path), "too-large", "the file is too large", f"the most is {MOST_BYTES} bytes")
     return data
 
