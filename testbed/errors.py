@@ -4,7 +4,9 @@ Takes nothing, gives types, touches nothing.
 
     TestbedError                1  a bug of ours
     ├── UsageProblem            2  the command line asks for something that is not there
-    └── InvalidInput            3  a topology with errors; carries its findings
+    ├── InvalidInput            3  a topology with errors; carries its findings
+    ├── PreflightRefused        4  this machine, as it is now, cannot do what was asked
+    └── IncompleteResults       8  a run left less than its plan promised; what there is was printed
 """
 
 from __future__ import annotations
@@ -24,6 +26,12 @@ class ExitCode(IntEnum):
     BUG = 1
     USAGE = 2
     INVALID_INPUT = 3
+    REFUSED = 4
+    """The preflight refused: nothing was started."""
+    NODE_FAILED = 6
+    """A node could not go on, and nobody had planned that."""
+    INCOMPLETE = 8
+    """Results are printed, but some are missing."""
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     """Whoever read the output stopped reading; as for any Unix command."""
@@ -152,6 +160,12 @@ class UsageProblem(TestbedError):
     exit_code = ExitCode.USAGE
 
 
+class IncompleteResults(TestbedError):
+    """Results were printed; some of what should be in them is missing."""
+
+    exit_code = ExitCode.INCOMPLETE
+
+
 class InvalidInput(TestbedError):
     """An input file has errors; all of them are in `findings`."""
 
@@ -162,3 +176,9 @@ class InvalidInput(TestbedError):
         super().__init__(f"{file}: {errors} error{'s' if errors != 1 else ''}")
         self.file = file
         self.findings = tuple(findings)
+
+
+class PreflightRefused(TestbedError):
+    """Nothing is wrong with the input, but this machine, as it is now, cannot do what was asked; nothing was started."""
+
+    exit_code = ExitCode.REFUSED

@@ -11,20 +11,31 @@ import pytest
 import testbed
 
 PACKAGE = Path(testbed.__file__).parent
-LEAVES = {"errors", "units", "seeds"}
+LEAVES = {"code", "errors", "records", "rundir", "seeds", "units"}
+PURE = LEAVES | {"topologies", "network"}
 MAY_IMPORT = {
+    "code": {"errors"},
     "errors": set[str](),
-    "units": set[str](),
+    "records": set[str](),
+    "rundir": {"errors"},
     "seeds": set[str](),
+    "units": set[str](),
     "topologies": LEAVES,
     "network": LEAVES | {"topologies"},
-    "targets": LEAVES | {"topologies", "network"},
-    "cli": LEAVES | {"topologies", "network", "targets"},
+    "targets": PURE,
+    "experiment": PURE,
+    "plan": PURE | {"experiment"},
+    "node": LEAVES | {"experiment", "plan"},
+    "runtimes": PURE | {"experiment", "plan", "node"},
+    "collect": LEAVES | {"experiment", "plan"},
+    "cli": PURE | {"targets", "experiment", "plan", "node", "runtimes", "collect"},
     "__init__": set[str](),
     "__main__": {"cli"},
 }
 ONLY_IN_CLI = {"click", "rich"}
-NEVER = {"pickle", "shelve", "marshal"}
+NEVER = {"pickle", "shelve", "marshal", "multiprocessing", "concurrent"}
+TRAINS = {"node", "runtimes"}
+"""The rooms that may import torch; the command line must start fast."""
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -56,6 +67,7 @@ def test_a_room_imports_only_what_it_may(path: Path) -> None:
         if parts[0] == "testbed" and len(parts) > 1 and parts[1] != "__version__":
             assert parts[1] in allowed, f"{room} may not import {name}"
         assert parts[0] not in NEVER, f"{name} has no business here"
+        assert parts[0] != "torch" or room in TRAINS, f"{room} may not import {name}"
         if room != "cli":
             assert parts[0] not in ONLY_IN_CLI, f"{room} may not import {name}"
 

@@ -1,16 +1,20 @@
 """A moment: the network as it is at some time, after everything on the timeline up to then.
 
-Takes a `Topology` with its `Network` and a time, gives a `Network`; touches nothing.
+Takes a `Topology` with its `Network` and a time, gives a `Network`, or one for every instant of the timeline; touches
+nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
 from testbed.network.graph import Flags, Ints, Network
-from testbed.network.timeline import BridgeChange, LinksChange, NodesChange, PartitionChange, timeline
+from testbed.network.timeline import BridgeChange, Change, LinksChange, NodesChange, PartitionChange, timeline
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import NodeAction, Topology
 
@@ -28,19 +32,34 @@ def network_at(topology: Topology, network: Network, at_s: float, seed: int) -> 
     """The network at a time; events with a count draw their nodes from the seed."""
     moment = _Moment(topology, network)
     for change in timeline(topology, seed, at_s):
-        match change:
-            case LinksChange():
-                moment.change_links(change)
-            case BridgeChange():
-                moment.cut[moment.bridges[change.bridge]] = not change.up
-            case NodesChange():
-                if change.action in _CUTS:
-                    moment.cut[list(change.ranks)] = _CUTS[change.action]
-            case PartitionChange(begins=True):
-                moment.partitions[change.number] = change.groups
-            case PartitionChange():
-                del moment.partitions[change.number]
+        moment.apply(change)
     return moment.network()
+
+
+def moments(
+    topology: Topology, network: Network, seed: int, until_s: float = float("inf"), *, leavers_keep_links: bool = False
+) -> Iterator[tuple[float, tuple[Change, ...], Network]]:
+    """Every instant of the timeline up to and including a time: what changes then, and the network afterwards.
+
+    The network before the first of them is `network_before`. Where no change of an instant concerns the network (a
+    node pauses), it is the same object as at the instant before. A node that leaves may keep its links: it has
+    something to send still, and whoever runs it knows when it is gone.
+    """
+    moment = _Moment(topology, network)
+    if leavers_keep_links:
+        moment.cuts = {action: cut for action, cut in _CUTS.items() if action is not NodeAction.LEAVE}
+    latest = moment.network()
+    for at_s, together in groupby(timeline(topology, seed, until_s), key=attrgetter("at_s")):
+        changes = tuple(together)
+        concerned = [moment.apply(change) for change in changes]
+        if any(concerned):
+            latest = moment.network()
+        yield at_s, changes, latest
+
+
+def network_before(topology: Topology, network: Network) -> Network:
+    """The network before anything happens: nodes that join later have no links yet."""
+    return _Moment(topology, network).network()
 
 
 class _Moment:
@@ -49,6 +68,7 @@ class _Moment:
     def __init__(self, topology: Topology, network: Network) -> None:
         self.topology = topology
         self.base = network
+        self.cuts = _CUTS
         self.latency_ms = network.latency_ms.copy()
         self.jitter_ms = network.jitter_ms.copy()
         self.loss = network.loss.copy()
@@ -63,6 +83,23 @@ class _Moment:
         self.partitions: dict[int, tuple[tuple[int, ...], ...]] = {}
         self.bridges = {bridge.name: network.node_count + place for place, bridge in enumerate(topology.bridges)}
         self._masks: dict[tuple[str, str], Flags] = {}
+
+    def apply(self, change: Change) -> bool:
+        """Makes it so; False when the change concerns nothing in the network."""
+        match change:
+            case LinksChange():
+                self.change_links(change)
+            case BridgeChange():
+                self.cut[self.bridges[change.bridge]] = not change.up
+            case NodesChange():
+                if change.action not in self.cuts:
+                    return False
+                self.cut[list(change.ranks)] = self.cuts[change.action]
+            case PartitionChange(begins=True):
+                self.partitions[change.number] = change.groups
+            case PartitionChange():
+                del self.partitions[change.number]
+        return True
 
     def vertices(self, endpoint: str) -> Flags:
         """Which vertices an endpoint names."""
@@ -112,12 +149,13 @@ class _Moment:
         return group
 
     def network(self) -> Network:
+        """As it is now; later changes leave it alone."""
         return replace(
             self.base,
-            latency_ms=self.latency_ms,
-            jitter_ms=self.jitter_ms,
-            loss=self.loss,
-            rate_bps=self.rate_bps,
+            latency_ms=self.latency_ms.copy(),
+            jitter_ms=self.jitter_ms.copy(),
+            loss=self.loss.copy(),
+            rate_bps=self.rate_bps.copy(),
             up=self.up & ~self.cut[self.base.origin] & ~self.cut[self.base.dest],
             partitions=tuple(self.group_by_rank(groups) for groups in dict.fromkeys(self.partitions.values())),
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from testbed.errors import Findings, Where, error
-from testbed.topologies.language import Entry, Problem, Properties, check_name
+from testbed.topologies.language import Entry, Problem, check_name
 from testbed.topologies.marked import MarkedList, MarkedMap, Value
 from testbed.topologies.source import Source
 from testbed.units import format_rate, shown
@@ -55,7 +56,7 @@ class Report:
             return None
         complete = self._without_blanks(value)
         try:
-            entry = kind.model_validate(complete)
+            entry = kind.model_validate(complete, by_alias=True, by_name=False)
         except ValidationError as problems:
             for problem in problems.errors(include_url=False):
                 self._explain(kind, value, label, problem)
@@ -79,7 +80,7 @@ class Report:
 
     def _explain(self, kind: type[Entry], entry: MarkedMap, label: str, problem: Any) -> None:
         location: tuple[str | int, ...] = problem["loc"]
-        holder, word, at = _find(entry, location)
+        holder, word, at = find_place(entry, location)
         what = problem["type"]
         prefix = f"{word}: " if word else ""
         if what == "missing" and isinstance(location[-1], str):
@@ -88,11 +89,13 @@ class Report:
         elif what == "missing" or what == "too_long":
             self.error("bad-shape", f"{prefix}exactly two ends are expected", "write [one end, other end]", at)
         elif what == "extra_forbidden":
-            model: type[BaseModel] = kind if len(location) == 1 else Properties
+            model = _kind_at(kind, location[:-1])
             key = str(location[-1])
-            known = [field.alias or name for name, field in model.model_fields.items()]
+            holder, _, at = find_place(entry, location[:-1])
+            keys: Mapping[str, object] = holder if isinstance(holder, MarkedMap) else {}
             key_at = holder.place(key)[0] if isinstance(holder, MarkedMap) else at
-            self.error("unknown-key", f"{label} has no key {shown(key)}", self.findings.suggest(key, known), key_at)
+            hint = self.findings.suggest(key, model.known_keys(keys))
+            self.error("unknown-key", f"{model.called or label} has no key {shown(key)}", hint, key_at)
         elif what == "value_error":
             refused: Problem = problem["ctx"]["error"]
             self.error(refused.code, prefix + refused.message, refused.hint, at)
@@ -112,12 +115,29 @@ class Report:
             self.error("bad-value", prefix + str(problem["msg"])[:1].lower() + str(problem["msg"])[1:], "", at)
 
 
-def _find(entry: MarkedMap, location: tuple[str | int, ...]) -> tuple[MarkedMap | MarkedList, str, int]:
+def _kind_at(kind: type[Entry], location: tuple[str | int, ...]) -> type[Entry]:
+    """The innermost kind of entry that holds a place."""
+    for part in location:
+        field = next((field for name, field in kind.model_fields.items() if part in (name, field.alias)), None)
+        kind = (field and _entry_in(field.annotation)) or kind
+    return kind
+
+
+def _entry_in(annotation: object) -> type[Entry] | None:
+    """The kind of entry in an annotation such as `tuple[Kind, ...] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, Entry):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _entry_in(part))), None)
+
+
+def find_place(entry: MarkedMap, location: tuple[str | int, ...]) -> tuple[MarkedMap | MarkedList, str, int]:
     """The innermost map or list that holds the place, the source's word for it, and its offset."""
     holder: MarkedMap | MarkedList = entry
     word, at = "", entry.at
     for part in location:
         value: Value = None
+        if isinstance(holder, MarkedMap) and isinstance(part, int):
+            continue  # one entry where a list of them may stand
         if isinstance(holder, MarkedMap) and isinstance(part, str) and part in holder:
             word, at, value = holder.spelled(part), holder.place(part)[1], holder[part]
         elif isinstance(holder, MarkedList) and isinstance(part, int) and part < len(holder):

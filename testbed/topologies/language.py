@@ -7,8 +7,8 @@ them. XML is mapped onto the same keys (`read_xml`), so that there is one meanin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -45,14 +45,18 @@ class Problem(ValueError):
         self.hint = hint
 
 
-def _from_text(parse: Callable[[str], object]) -> BeforeValidator:
+def from_text(parse: Callable[[str], object], native: Callable[[int | float], object] | None = None) -> BeforeValidator:
+    """Reads the text of a file; `native` checks a number or truth value of JSON, where the language has such a form."""
+
     def convert(value: object) -> object:
-        if not isinstance(value, str):
-            raise Problem("bad-shape", "a simple value is expected here, not a list or mapping")
         try:
-            return parse(value)
+            if isinstance(value, str):
+                return parse(value)
+            if native is not None and isinstance(value, int | float):
+                return native(value)
         except UnitError as problem:
             raise Problem("bad-value", problem.message, problem.hint) from problem
+        raise Problem("bad-shape", "a simple value is expected here, not a list or mapping")
 
     return BeforeValidator(convert)
 
@@ -113,7 +117,8 @@ def _decimal(text: str) -> float:
     return float(text)
 
 
-def _boolean(text: str) -> bool:
+def parse_boolean(text: str) -> bool:
+    """`true` or `false`; what only some readers of YAML take for them is refused."""
     if text not in ("true", "false"):
         better = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text.lower(), text.lower())
         hint = f"write `{better}`" if better in ("true", "false") else "write true or false"
@@ -166,12 +171,12 @@ def _printable(text: str) -> str:
     return text
 
 
-def _words(value: object) -> object:
+def one_or_several(value: object) -> object:
     """One text, or a list of texts."""
     return [value] if isinstance(value, str) else value
 
 
-def _schema(*kinds: str, pattern: str | None = None, examples: list[object] | None = None) -> WithJsonSchema:
+def text_schema(*kinds: str, pattern: str | None = None, examples: list[object] | None = None) -> WithJsonSchema:
     schema: dict[str, Any] = {"type": list(kinds) if len(kinds) > 1 else kinds[0]}
     if pattern is not None:
         schema["pattern"] = pattern
@@ -180,47 +185,55 @@ def _schema(*kinds: str, pattern: str | None = None, examples: list[object] | No
     return WithJsonSchema(schema)
 
 
-_NUMBER = r"^([0-9]+(\.[0-9]+)?|\.[0-9]+)"
+NUMBER_PATTERN = r"^([0-9]+(\.[0-9]+)?|\.[0-9]+)"
 Latency = Annotated[
-    float, _from_text(parse_latency_ms), _schema("string", pattern=_NUMBER + "(us|µs|ms|s)$", examples=["5ms"])
+    float,
+    from_text(parse_latency_ms),
+    text_schema("string", pattern=NUMBER_PATTERN + "(us|µs|ms|s)$", examples=["5ms"]),
 ]
 Duration = Annotated[
-    float, _from_text(parse_duration_s), _schema("string", pattern=_NUMBER + "(ms|s|m|min|h)$", examples=["30s"])
+    float,
+    from_text(parse_duration_s),
+    text_schema("string", pattern=NUMBER_PATTERN + "(ms|s|m|min|h)$", examples=["30s"]),
 ]
-Lasting = Annotated[float, _from_text(_lasting), _schema("string", pattern=_NUMBER + "(ms|s|m|min|h)$")]
+Lasting = Annotated[float, from_text(_lasting), text_schema("string", pattern=NUMBER_PATTERN + "(ms|s|m|min|h)$")]
 """A duration above 0: what takes no time would be undone before it happens."""
 Rate = Annotated[
     float,
-    _from_text(parse_rate_bps),
-    _schema("string", pattern=_NUMBER + "[kKMGT]?bps$|^unlimited$", examples=["100Mbps", "unlimited"]),
+    from_text(parse_rate_bps),
+    text_schema("string", pattern=NUMBER_PATTERN + "[kKMGT]?bps$|^unlimited$", examples=["100Mbps", "unlimited"]),
 ]
 Background = Annotated[
-    float, _from_text(parse_background_bps), _schema("string", pattern=_NUMBER + "[kKMGT]?bps$", examples=["200Mbps"])
+    float,
+    from_text(parse_background_bps),
+    text_schema("string", pattern=NUMBER_PATTERN + "[kKMGT]?bps$", examples=["200Mbps"]),
 ]
 Loss = Annotated[
-    float, _from_text(parse_loss), _schema("string", "number", pattern=_NUMBER + "%?$", examples=["1%", 0.01])
+    float, from_text(parse_loss), text_schema("string", "number", pattern=NUMBER_PATTERN + "%?$", examples=["1%", 0.01])
 ]
 Queue = Annotated[
     QueueLimit,
-    _from_text(_queue),
-    _schema("string", pattern=_NUMBER + "(us|µs|ms|s|B|kB|KB|MB|GB|KiB|MiB|GiB)$", examples=["250ms", "64KiB"]),
+    from_text(_queue),
+    text_schema(
+        "string", pattern=NUMBER_PATTERN + "(us|µs|ms|s|B|kB|KB|MB|GB|KiB|MiB|GiB)$", examples=["250ms", "64KiB"]
+    ),
 ]
 Size = Annotated[
     int,
-    _from_text(parse_size_bytes),
-    _schema("string", pattern=_NUMBER + "(B|kB|KB|MB|GB|KiB|MiB|GiB)$", examples=["512MB"]),
+    from_text(parse_size_bytes),
+    text_schema("string", pattern=NUMBER_PATTERN + "(B|kB|KB|MB|GB|KiB|MiB|GiB)$", examples=["512MB"]),
 ]
-Positive = Annotated[int, _from_text(_positive), WithJsonSchema({"type": "integer", "minimum": 1})]
-Replicas = Annotated[
-    int, _from_text(_replicas), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_NODES})
-]
-Port = Annotated[int, _from_text(_port), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 65535})]
-Factor = Annotated[float, _from_text(_decimal), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
-Flag = Annotated[bool, _from_text(_boolean), WithJsonSchema({"type": "boolean"})]
-Word = Annotated[str, _from_text(str), WithJsonSchema({"type": ["string", "number", "boolean"]})]
-Text = Annotated[str, _from_text(_printable), Field(min_length=1)]
+Positive = Annotated[int, from_text(_positive), WithJsonSchema({"type": "integer", "minimum": 1})]
+Replicas = Annotated[int, from_text(_replicas), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_NODES})]
+Port = Annotated[int, from_text(_port), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 65535})]
+Factor = Annotated[float, from_text(_decimal), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
+Flag = Annotated[bool, from_text(parse_boolean), WithJsonSchema({"type": "boolean"})]
+Word = Annotated[str, from_text(str), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+Text = Annotated[str, from_text(_printable), Field(min_length=1)]
 """A text that may stand in any file and on any terminal: not blank, no control characters."""
-Words = Annotated[tuple[Word, ...], BeforeValidator(_words), _schema("string", "array", examples=["site-a.*"])]
+Words = Annotated[
+    tuple[Word, ...], BeforeValidator(one_or_several), text_schema("string", "array", examples=["site-a.*"])
+]
 Argument = Annotated[tuple[Word, ...], WithJsonSchema({"type": "array", "items": {"type": ["string", "number"]}})]
 Sides = Annotated[
     Literal["true", "false", "from", "to", "both"], WithJsonSchema({"enum": [True, False, "from", "to", "both"]})
@@ -235,6 +248,14 @@ class Entry(BaseModel):
     """A mapping with fixed keys; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_hyphenated)
+
+    called: ClassVar[str] = ""
+    """What messages call it, where that is not what its holder is called."""
+
+    @classmethod
+    def known_keys(cls, given: Mapping[str, object]) -> list[str]:  # noqa: ARG003 - for those whose keys depend on it
+        """The keys that it may have, as files spell them."""
+        return [field.alias or name for name, field in cls.model_fields.items()]
 
 
 class Properties(Entry):

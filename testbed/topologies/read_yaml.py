@@ -22,7 +22,18 @@ MAX_VALUES = 8_000_000
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _resolve = yaml.SafeLoader.yaml_implicit_resolvers
 _NULLS = {"", "~", "null", "Null", "NULL"}
-_ONE_DOCUMENT = "a topology is one YAML document: remove what follows `---`"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What messages say of the document as a whole."""
+
+    noun: str
+    begin: str
+    """How such a document begins."""
+
+
+TOPOLOGY = Wording("a topology", "begin with `services:` and `links:`")
 
 
 @dataclass
@@ -37,7 +48,8 @@ class _Open:
 
 
 class _Builder:
-    def __init__(self, source: Source, findings: Findings) -> None:
+    def __init__(self, source: Source, findings: Findings, wording: Wording) -> None:
+        self.wording = wording
         self.source = source
         self.findings = findings
         self.stack: list[_Open] = []
@@ -136,7 +148,7 @@ class _Builder:
         if event.tag not in (None, "!"):
             self.no_tags(event)
         if len(self.stack) >= MAX_DEPTH:
-            raise self.stop("too-deep", f"nested more than {MAX_DEPTH} deep", "a topology is flat", event)
+            raise self.stop("too-deep", f"nested more than {MAX_DEPTH} deep", f"{self.wording.noun} is flat", event)
         at = self.at(event)
         value = MarkedMap(at) if isinstance(event, yaml.MappingStartEvent) else MarkedList(at)
         if self.stack and isinstance(self.stack[-1].value, MarkedMap) and self.stack[-1].key is None:
@@ -168,9 +180,9 @@ def _size(value: Value) -> int:
     return 1
 
 
-def read_yaml(source: Source, findings: Findings) -> MarkedMap:
+def read_yaml(source: Source, findings: Findings, wording: Wording = TOPOLOGY) -> MarkedMap:
     """The document's root; raises Rejected where nothing sensible can follow."""
-    builder = _Builder(source, findings)
+    builder = _Builder(source, findings, wording)
     documents = 0
     try:
         for event in yaml.parse(source.text, Loader=_Loader):
@@ -187,7 +199,8 @@ def read_yaml(source: Source, findings: Findings) -> MarkedMap:
             elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise builder.stop("several-documents", "a second YAML document", _ONE_DOCUMENT, event)
+                    hint = f"{wording.noun} is one YAML document: remove what follows `---`"
+                    raise builder.stop("several-documents", "a second YAML document", hint, event)
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         context = f" ({problem.context})" if problem.context else ""
@@ -202,9 +215,9 @@ def read_yaml(source: Source, findings: Findings) -> MarkedMap:
     except yaml.YAMLError as problem:  # a character that YAML does not allow
         raise Rejected(_bad_character(source, problem)) from problem
     if builder.root is None:
-        raise Rejected(error("empty", "the file holds nothing", "begin with `services:` and `links:`"))
+        raise Rejected(error("empty", "the file holds nothing", wording.begin))
     if not isinstance(builder.root, MarkedMap):
-        raise Rejected(error("bad-shape", "a topology is a mapping", "begin with `services:` and `links:`"))
+        raise Rejected(error("bad-shape", f"{wording.noun} is a mapping", wording.begin))
     return builder.root
 
 

@@ -136,12 +136,12 @@ def decode(data: bytes) -> str:
         line = before.count("\n") + 1
         where = Where(line, len(before) - (before.rfind("\n") + 1) + 1)
         if b"\0" in data[:4096]:
-            raise Rejected(error("binary", "this is not a text file", "give a topology in XML or YAML")) from problem
+            raise Rejected(error("binary", "this is not a text file", "give a file in XML or YAML")) from problem
         raise Rejected(
             error("encoding", f"this byte is not {encoding}: 0x{data[problem.start]:02x}", _UTF8_HINT, where)
         ) from problem
     if "\0" in text:
-        raise Rejected(error("binary", "this is not a text file", "give a topology in XML or YAML"))
+        raise Rejected(error("binary", "this is not a text file", "give a file in XML or YAML"))
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

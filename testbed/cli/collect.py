@@ -1,0 +1,197 @@
+"""`testbed collect`: what happened in one run, or in all runs of a folder."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.cli.output import print_csv, print_json, print_table, printable
+from testbed.cli.output_file import write_atomically
+from testbed.errors import IncompleteResults, UsageProblem
+from testbed.rundir import find_runs
+
+if TYPE_CHECKING:
+    from testbed.collect.details import NodeRow, RoundRow
+    from testbed.collect.grouping import Group
+    from testbed.collect.summary import RunSummary
+    from testbed.collect.tables import Table
+
+_MOST_PROBLEMS = 20
+"""Of one run, on the terminal; the JSON has them all."""
+
+
+class Form(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+class By(StrEnum):
+    RUN = "run"
+    NODE = "node"
+    ROUND = "round"
+
+
+@dataclass
+class _Collected:
+    """What the output needs of all runs; their columns are let go one run after the other."""
+
+    runs: list[RunSummary] = field(default_factory=list)
+    nodes: list[NodeRow] = field(default_factory=list)
+    rounds: list[RoundRow] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+
+
+@click.command(name="collect")
+@click.argument("results", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([each.value for each in Form]),
+    default=Form.TABLE.value,
+    show_default=True,
+    callback=lambda _context, _parameter, value: Form(value),
+    help="How to write the results.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of the terminal.")
+@click.option(
+    "--by",
+    type=click.Choice([each.value for each in By]),
+    default=By.RUN.value,
+    show_default=True,
+    callback=lambda _context, _parameter, value: By(value),
+    help="One line for each run, node or round.",
+)
+@click.option(
+    "--target", type=click.FloatRange(0, 1), help="An accuracy: when was it reached, and after how many bytes?"
+)
+@click.option("--group", is_flag=True, help="Put runs together that differ only in their seed: means, 95 % intervals.")
+def command(results: Path, form: Form, output: str | None, by: By, target: float | None, group: bool) -> None:
+    """What happened in the runs in RESULTS: one run's directory, or a folder of them.
+
+    Gives time (emulated), bytes, accuracy and loss. What a crash left is summarised as far as it can be read; what is
+    wrong is said on stderr, and the exit code is 8 when results are missing.
+
+    \b
+    Example:
+      testbed collect results/
+      testbed collect results/ --target 0.7 --group
+      testbed collect results/wan16 --by node --format csv -o nodes.csv
+    """
+    if group and by is not By.RUN:
+        raise UsageProblem("--group puts runs together: it goes with --by run only", "leave one of the two out")
+    if form is Form.PARQUET and output is None:
+        raise UsageProblem("Parquet is not for terminals", "give a file with -o FILE")
+    found = _collect(results, by, target, group)
+    _write(found, form, output, by, group)
+    incomplete = sum(not run.complete for run in found.runs)
+    if incomplete:
+        many = len(found.runs)
+        raise IncompleteResults(
+            f"{incomplete} of {many} run{'' if many == 1 else 's'} {'is' if incomplete == 1 else 'are'} incomplete",
+            "the numbers are of what could be read",
+        )
+
+
+def _collect(results: Path, by: By, target: float | None, group: bool) -> _Collected:
+    from testbed.collect.details import node_rows, round_rows
+    from testbed.collect.grouping import group_key, group_runs
+    from testbed.collect.run import collect_run
+    from testbed.collect.summary import summarise
+
+    found, keys = _Collected(), []
+    for run in find_runs(results):
+        result = collect_run(run)
+        summary = summarise(result, target)
+        found.runs.append(summary)
+        if by is By.NODE:
+            found.nodes += node_rows(result)
+        elif by is By.ROUND:
+            found.rounds += round_rows(result)
+        if group:
+            keys.append(group_key(run))
+        _tell(summary)
+    if not found.runs:
+        raise UsageProblem(f"no runs in {results}", "a run is a folder with a plan.json or a folder `nodes`")
+    if group:
+        found.groups = group_runs(zip(keys, found.runs, strict=True))
+    return found
+
+
+def _tell(run: RunSummary) -> None:
+    for problem in run.problems[:_MOST_PROBLEMS]:
+        click.echo(f"{printable(run.run_id)}: {printable(problem)}", err=True)
+    more = len(run.problems) - _MOST_PROBLEMS
+    if more > 0:
+        click.echo(f"{printable(run.run_id)}: … and {more} more: --format json has them", err=True)
+
+
+def _write(found: _Collected, form: Form, output: str | None, by: By, group: bool) -> None:
+    if form is Form.PARQUET:
+        from testbed.collect.parquet import parquet_bytes
+
+        assert output is not None  # noqa: S101 - the command has seen to it
+        write_atomically(output, parquet_bytes(_flat(found, by, group)))
+    elif output is None:
+        _print(found, form, by, group)
+    else:
+        with redirect_stdout(io.StringIO()) as text:
+            _print(found, form, by, group)
+        write_atomically(output, text.getvalue())
+
+
+def _print(found: _Collected, form: Form, by: By, group: bool) -> None:
+    match form:
+        case Form.JSON:
+            lists: dict[str, Sequence[RunSummary | NodeRow | RoundRow | Group]] = {"runs": found.runs}
+            if group:
+                lists["groups"] = found.groups
+            if by is By.NODE:
+                lists["nodes"] = found.nodes
+            if by is By.ROUND:
+                lists["rounds"] = found.rounds
+            print_json({name: [asdict(each) for each in rows] for name, rows in lists.items()})
+        case Form.CSV:
+            table = _flat(found, by, group)
+            print_csv(table.columns, table.rows)
+        case _:
+            print_table(*_for_people(found, by, group))
+
+
+def _flat(found: _Collected, by: By, group: bool) -> Table:
+    from testbed.collect.details import NodeRow, RoundRow
+    from testbed.collect.grouping import Group
+    from testbed.collect.summary import RunSummary
+    from testbed.collect.tables import flat_table
+
+    if group:
+        return flat_table(Group, found.groups)
+    match by:
+        case By.NODE:
+            return flat_table(NodeRow, found.nodes)
+        case By.ROUND:
+            return flat_table(RoundRow, found.rounds)
+        case _:
+            return flat_table(RunSummary, found.runs)
+
+
+def _for_people(found: _Collected, by: By, group: bool) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from testbed.collect.people import group_table, node_table, round_table, run_table
+
+    if group:
+        return group_table(found.groups)
+    match by:
+        case By.NODE:
+            return node_table(found.nodes)
+        case By.ROUND:
+            return round_table(found.rounds)
+        case _:
+            return run_table(found.runs)

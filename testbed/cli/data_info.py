@@ -1,0 +1,78 @@
+"""What `testbed data list` and `info` tell of a data set.
+
+Takes entries of the catalogue, gives rows and values to print; touches the cache of data sets to see what is there.
+"""
+
+from __future__ import annotations
+
+from testbed.cli.output import Cell
+from testbed.node.data import store
+from testbed.node.data.catalogue import Entry
+from testbed.node.data.dataset import DataSet
+
+LIST_COLUMNS = ("name", "kind", "train", "test", "shape", "download_mb", "here", "summary")
+
+
+def is_here(entry: Entry) -> bool:
+    """Whether it can be used without a network."""
+    return not entry.needs_download or store.is_stored(entry, store.place_of(entry, store.cache_folder()))
+
+
+def list_row(entry: Entry) -> tuple[Cell, ...]:
+    shape = "×".join(map(str, entry.input_shape))
+    download = round(entry.sources[0].size_bytes / 1e6, 1) if entry.sources else 0.0
+    return entry.name, str(entry.kind), entry.train, entry.test, shape, download, is_here(entry), entry.summary
+
+
+def describe(entry: Entry) -> dict[str, object]:
+    """Everything about a data set; samples per class only when it is here."""
+    here = is_here(entry)
+    place = store.place_of(entry, store.cache_folder()) if entry.needs_download else None
+    return {
+        "name": entry.name,
+        "summary": entry.summary,
+        "kind": str(entry.kind),
+        "train": entry.train,
+        "test": entry.test,
+        "input_shape": list(entry.input_shape),
+        "classes": entry.classes or None,
+        "users": entry.users or None,
+        "items": entry.items or None,
+        "mean": list(entry.mean) or None,
+        "std": list(entry.std) or None,
+        "terms": entry.terms,
+        "sources": [f"{source.words}, {source.size_bytes / 1e6:.1f} MB" for source in entry.sources] or None,
+        "stored_mb": round(entry.stored_bytes / 1e6, 1) if entry.needs_download else None,
+        "here": here,
+        "place": (str(place) if here else f"not fetched: `testbed data fetch {entry.name}`") if place else None,
+        "samples": _per_target(entry) if here else None,
+    }
+
+
+def _per_target(entry: Entry) -> list[dict[str, object]]:
+    """How many samples there are of each class, or of each rating."""
+    from testbed.node.data.load import load_dataset
+    from testbed.node.data.partition import targets_of
+
+    dataset = load_dataset(entry.name, {}, seed=1)
+    labels = target_labels(dataset)
+    return [
+        {
+            "target": label,
+            "train": int((dataset.train.targets == target).sum()),
+            "test": int((dataset.test.targets == target).sum()),
+        }
+        for label, target in zip(labels, targets_of(dataset), strict=True)
+    ]
+
+
+def target_labels(dataset: DataSet) -> list[str]:
+    """What to call each class or rating."""
+    from testbed.node.data.catalogue import ENTRIES
+    from testbed.node.data.partition import targets_of
+
+    entry = ENTRIES.get(dataset.name)
+    names = entry.class_names if entry and len(entry.class_names) == dataset.classes else ()
+    return [
+        f"{target:g}" + (f" {names[at]}" if names else "") for at, target in enumerate(targets_of(dataset).tolist())
+    ]

@@ -1,0 +1,135 @@
+"""FILE and the options of every command that runs an experiment: both roads end in one validated model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from testbed.cli.topology_file import load_named
+from testbed.errors import Finding, UsageProblem
+from testbed.experiment.attached import code_files
+from testbed.experiment.language import DEFAULT_ROUNDS, Experiment
+from testbed.experiment.origin import Origin, Setting
+from testbed.experiment.read import LoadedExperiment, experiment_on, is_experiment, load_experiment, setting
+from testbed.topologies.load import Loaded, load
+from testbed.topologies.model import Topology
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_SHORT = (
+    (
+        "--algorithm",
+        "algorithm.name",
+        "NAME",
+        "dpsgd, epidemic, fedavg, parameter-server, module:Class or file.py:Class.",
+    ),
+    ("--overlay", "overlay.kind", "KIND", "ring, regular, full, small-world, star, file, network, or code."),
+    ("--degree", "overlay.degree", "N", "Neighbours of a node.  [default: 5, or the nearest possible]"),
+    ("--sharing", "sharing.name", "NAME", "full, random, topk, or code."),
+    ("--data", "data.name", "NAME", "fashion-mnist, mnist, cifar10, digits, movielens, synthetic, or code."),
+    ("--model", "model.name", "NAME", "gn-lenet, mlp, logistic, mf, or code.  [default: by the data]"),
+    ("--rounds", "stop.rounds", "N", f"Stop after so many rounds.  [default: {DEFAULT_ROUNDS}]"),
+    ("--time", "stop.time", "TIME", "Stop after this much emulated time, such as 120s."),
+    ("--lr", "training.lr", "NUMBER", "Learning rate."),
+    ("--batch", "training.batch", "N", "Samples of a minibatch."),
+    ("--steps", "training.steps", "N", "Minibatches a round."),
+    ("--seed", "seed", "N", "Another seed, other random draws."),
+)
+
+
+def experiment_options(function: _Function) -> _Function:
+    """FILE (None when it is left out) and the options, passed on as `file` and `settings` for `resolve`."""
+
+    @wraps(function)
+    def collect(*arguments: Any, set_: tuple[str, ...], dynamic: bool | None, **options: Any) -> Any:
+        settings = []
+        for flag, path, *_ in _SHORT:
+            value = options.pop(_parameter(flag))
+            if value is not None:
+                settings.append(Setting(f"{flag} {value}", tuple(path.split(".")), value))
+        if dynamic is not None:
+            flag, value = ("--dynamic", "true") if dynamic else ("--static", "false")
+            settings.append(Setting(flag, ("overlay", "dynamic"), value))
+        settings.extend(setting(text) for text in set_)
+        return function(*arguments, settings=tuple(settings), **options)
+
+    decorated: Callable[..., Any] = collect
+    decorated = click.option(
+        "--set",
+        "set_",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Any key of the experiment, such as evaluation.every=5.",
+    )(decorated)
+    decorated = click.option("--dynamic/--static", default=None, help="Whether the overlay is drawn anew every round.")(
+        decorated
+    )
+    for flag, _path, metavar, told in reversed(_SHORT):
+        decorated = click.option(flag, _parameter(flag), metavar=metavar, help=told)(decorated)
+    return click.argument("file", type=str, required=False)(decorated)  # type: ignore[return-value]
+
+
+def _parameter(flag: str) -> str:
+    """Named apart from what a command's own options are called."""
+    return "setting_" + flag.removeprefix("--")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """An experiment and its topology, both without errors."""
+
+    experiment: Experiment
+    topology: Topology
+    origin: Origin
+    inputs: dict[str, str]
+    """SHA-256 of the files that were read, by name."""
+    findings: tuple[tuple[str, tuple[Finding, ...]], ...]
+    """Warnings and notes, by file."""
+
+
+def resolve(file: str | None, settings: Sequence[Setting]) -> Resolved:
+    """The experiment in a file, or the default one on a topology, with settings; or InvalidInput, or UsageProblem."""
+    if file is None:
+        raise UsageProblem("which topology or experiment?", "give a file, such as topologies/wan16.xml")
+    own = _is_experiment(file)
+    read = load_experiment(file, settings) if own else experiment_on(file, settings)
+    experiment = read.require()
+    topology = _topology(experiment.topology, read, own=own)
+    inputs = {experiment.topology: _hash(Path(topology.file).read_bytes())}
+    inputs |= {name: _hash(text.encode()) for name, text in read.origin.attached.items()}
+    inputs |= {name: _hash(Path(name).read_bytes()) for name in code_files(experiment)}
+    if own:
+        inputs[file] = _hash(read.origin.source.data)
+    findings = ((file, read.findings), (topology.file, topology.findings)) if own else ((file, topology.findings),)
+    return Resolved(experiment, topology.require(), read.origin, inputs, findings)
+
+
+def _is_experiment(file: str) -> bool:
+    try:
+        return Path(file).is_file() and is_experiment(file)
+    except (OSError, ValueError):
+        return False  # reading it says why
+
+
+def _topology(name: str, read: LoadedExperiment, *, own: bool) -> Loaded:
+    """Beside the experiment, as seen from here, or bundled; raises InvalidInput or UsageProblem."""
+    if not own:
+        return load_named(name)
+    path = read.origin.locate(name)
+    try:
+        return load(path) if path.is_file() else load_named(name)
+    except UsageProblem as problem:
+        report = read.origin.report()
+        report.complain("no-file", problem.message, problem.hint, "topology")
+        report.raise_if_wrong()
+        raise
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

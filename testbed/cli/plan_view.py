@@ -1,0 +1,233 @@
+"""A plan for people: who takes part, over which overlay, on what, and what it will cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+
+from testbed.cli.output import Cell, Format, print_csv, print_json, print_table
+from testbed.plan.estimate import Estimate, estimate, steps_per_round
+from testbed.plan.model import PlannedNode, RunPlan
+from testbed.plan.overlay_graph import diameter, graph_of
+from testbed.units import format_number
+
+_MOST_SERVICES = 20
+_LARGEST_GRAPH = 2048
+"""Up to which the diameter is worked out."""
+
+
+def print_plan(plan: RunPlan, output_format: Format) -> None:
+    """To stdout: the plan in a few lines, or as one JSON value."""
+    cost = estimate(plan)
+    match output_format:
+        case Format.JSON:
+            print_json(_as_json(plan, cost))
+        case Format.CSV:
+            print_csv(("what", "value"), _rows(plan, cost))
+        case Format.TABLE:
+            print_table(("service", "nodes", "roles", "addresses", "time of a step"), _services(plan))
+            print_table(("what", "value"), _rows(plan, cost))
+
+
+def _services(plan: RunPlan) -> list[list[Cell]]:
+    """One row a service; what does not fit is counted in the last."""
+    by_service: dict[str, list[PlannedNode]] = {}
+    for node in plan.nodes:
+        by_service.setdefault(node.service, []).append(node)
+    rows: list[list[Cell]] = []
+    for name, nodes in list(by_service.items())[:_MOST_SERVICES]:
+        roles = Counter(", ".join(node.roles) for node in nodes)
+        paces = sorted(node.pace[0][1] * plan.ms_per_step for node in nodes)
+        pace = _ms(paces[0]) if paces[0] == paces[-1] else f"{_ms(paces[0])} to {_ms(paces[-1])}"
+        if any(len(node.pace) > 1 for node in nodes):
+            pace += ", changing"
+        first, last = nodes[0].address, nodes[-1].address
+        told = "; ".join(role if len(roles) == 1 else f"{count} {role}" for role, count in roles.items())
+        rows.append([name, len(nodes), told, first if first == last else f"{first} to {last}", pace])
+    if len(by_service) > _MOST_SERVICES:
+        left = list(by_service.values())[_MOST_SERVICES:]
+        rows.append([f"… {len(left)} more services", sum(len(nodes) for nodes in left), "", "", ""])
+    return rows
+
+
+def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
+    experiment = plan.experiment
+    training, data = experiment.training, experiment.data
+    amount = f"{training.steps} steps" if training.steps is not None else f"{training.epochs} epochs"
+    rows = [
+        ("run", f"{plan.run_id} in {plan.runtime}, network by {plan.engine}, seed {plan.seed}"),
+        ("topology", f"{plan.topology_name}: {len(plan.nodes)} nodes, {len(plan.learners)} of them learn"),
+        ("overlay", _overlay(plan)),
+        ("algorithm", _named(experiment.algorithm.name, experiment.algorithm.options)),
+        ("sharing", _named(experiment.sharing.name, experiment.sharing.options)),
+        ("data", f"{_named(data.name, data.options)}, by {_partition(plan)}"),
+        ("samples of a node", _samples(plan)),
+        ("model", f"{_named(experiment.model.name, experiment.model.options)}, {_count(plan.parameters)} parameters"),
+        ("training", f"{amount} of {training.batch} samples a round, learning rate {training.lr:g}"),
+        ("a step", f"{_ms(plan.ms_per_step)}: {_reason(plan)}"),
+        ("a model's message", _bytes(cost.message_bytes)),
+        ("bytes of a round", f"{_bytes(cost.round_bytes)} in all, {_bytes(cost.round_bytes_node)} sent by a node"),
+        ("time of a round", _round(cost)),
+        ("until", " or ".join(_until(plan)) or "stopped"),
+        ("the whole run", f"{_time(cost.total_s)} of emulated time, {_bytes(cost.total_bytes)}"),
+    ]
+    if cost.unreachable:
+        rows.append(("without a path", f"{cost.unreachable} pairs of the overlay, at the start"))
+    return [(what, value) for what, value in rows if value]
+
+
+def _overlay(plan: RunPlan) -> str:
+    overlay = plan.overlay
+    what = overlay.code or overlay.kind
+    if overlay.degree is not None and overlay.kind in ("regular", "small-world"):
+        what += f", degree {overlay.degree}"
+    if plan.server is not None and overlay.kind == "star":
+        return f"all with {plan.nodes[plan.server].name}"
+    if plan.experiment.algorithm.options.get("mode") == "local":
+        return f"{overlay.degree} of the others, drawn by each node every round"
+    if overlay.dynamic:
+        by = f"asked of {plan.nodes[overlay.sampler].name}" if overlay.sampler is not None else "drawn from the seed"
+        return f"{what}, new every round, {by}"
+    shape = _shape(plan)
+    span = f", diameter {shape['diameter']}" if shape["diameter"] is not None else ""
+    return f"{what}: {shape['edges']} edges{span}"
+
+
+def _shape(plan: RunPlan) -> dict[str, int | None]:
+    """Edges and diameter of a static overlay."""
+    table = plan.overlay.neighbours
+    if table is None or (plan.server is not None and plan.overlay.kind == "star"):
+        return {"edges": None, "diameter": None}
+    position = {rank: at for at, rank in enumerate(plan.learners)}
+    graph = graph_of(len(table), ((at, position[rank]) for at, ranks in enumerate(table) for rank in ranks))
+    span = diameter(graph) if len(graph) <= _LARGEST_GRAPH else None
+    return {"edges": sum(map(len, graph)) // 2, "diameter": span}
+
+
+def _named(name: str, options: object) -> str:
+    given = {key: value for key, value in options.items() if value is not None} if isinstance(options, dict) else {}
+    return name + (" (" + ", ".join(f"{key} {_option(value)}" for key, value in given.items()) + ")" if given else "")
+
+
+def _option(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "×".join(_option(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _partition(plan: RunPlan) -> str:
+    partition = plan.experiment.data.partition
+    match partition.kind:
+        case "shards":
+            return f"shards ({partition.per_node} a node, {partition.variant})"
+        case "dirichlet":
+            return f"dirichlet (alpha {partition.alpha:g})"
+        case _:
+            return partition.kind
+
+
+def _samples(plan: RunPlan) -> str:
+    if not plan.samples:
+        return "not known before the data is there"
+    least, middle, most = min(plan.samples), median(plan.samples), max(plan.samples)
+    return str(least) if least == most else f"{least} to {most}, {middle:g} in the middle"
+
+
+def _reason(plan: RunPlan) -> str:
+    if plan.experiment.compute.mode == "measured":
+        return "only for this estimate; the run takes what it takes"
+    if plan.experiment.compute.ms_per_step == "auto":
+        return "the model's nominal cost on a device of medium speed, the same on every host"
+    return "as the experiment says"
+
+
+def _round(cost: Estimate) -> str:
+    if cost.round_s is None:
+        return f"computing {_time(cost.compute_s)}"
+    slow = f", {_time(cost.compute_slowest_s)} the slowest" if cost.compute_slowest_s > cost.compute_s else ""
+    message = f"; a message {_time(cost.transfer_s)}, {_time(cost.transfer_slowest_s)} the slowest"
+    return f"{_time(cost.round_s)} (computing {_time(cost.compute_s)}{slow}{message if cost.transfer_s else ''})"
+
+
+def _until(plan: RunPlan) -> list[str]:
+    stop = plan.experiment.stop
+    told = [] if stop.rounds is None else [f"{stop.rounds} rounds"]
+    if stop.time_s is not None:
+        told.append(f"{format_number(stop.time_s)} s")
+    if stop.accuracy is not None:
+        told.append(f"accuracy {stop.accuracy:g}")
+    return told
+
+
+def _as_json(plan: RunPlan, cost: Estimate) -> dict[str, object]:
+    samples = plan.samples
+    return {
+        "run_id": plan.run_id,
+        "runtime": plan.runtime,
+        "engine": plan.engine,
+        "seed": plan.seed,
+        "topology": plan.topology_name,
+        "nodes": len(plan.nodes),
+        "learners": len(plan.learners),
+        "services": dict(Counter(node.service for node in plan.nodes)),
+        "server": None if plan.server is None else plan.nodes[plan.server].name,
+        "overlay": {
+            "kind": plan.overlay.kind,
+            "degree": plan.overlay.degree,
+            "dynamic": plan.overlay.dynamic,
+            "sampler": None if plan.overlay.sampler is None else plan.nodes[plan.overlay.sampler].name,
+            **_shape(plan),
+        },
+        "samples": {"min": min(samples), "median": median(samples), "max": max(samples)} if samples else None,
+        "parameters": plan.parameters,
+        "steps_per_round": steps_per_round(plan),
+        "ms_per_step": plan.ms_per_step,
+        "estimate": {
+            "message_bytes": cost.message_bytes,
+            "round_bytes": cost.round_bytes,
+            "round_bytes_node": cost.round_bytes_node,
+            "compute_s": cost.compute_s,
+            "compute_slowest_s": cost.compute_slowest_s,
+            "transfer_s": cost.transfer_s,
+            "transfer_slowest_s": cost.transfer_slowest_s,
+            "round_s": cost.round_s,
+            "rounds": cost.rounds,
+            "total_s": cost.total_s,
+            "total_bytes": cost.total_bytes,
+            "unreachable": cost.unreachable,
+        },
+        "experiment": plan.experiment.model_dump(mode="json"),
+    }
+
+
+def _count(number: int | None) -> str:
+    return "an unknown number of" if number is None else f"{number:,}".replace(",", " ")
+
+
+def _ms(milliseconds: float) -> str:
+    return f"{milliseconds:.3g} ms" if milliseconds < 1000 else _time(milliseconds / 1e3)
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "an unknown amount"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.3g} min"
+    return f"{seconds / 3600:.3g} h"
+
+
+def _bytes(size: int | None) -> str:
+    if size is None:
+        return "unknown"
+    amount = float(size)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 1000 or unit == "TB":
+            return f"{amount:.3g} {unit}" if amount < 100 or unit == "B" else f"{amount:.0f} {unit}"
+        amount /= 1000
+    raise AssertionError(unit)

@@ -1,0 +1,66 @@
+"""Control's log of a run: the averaged model, and which nodes were to die.
+
+Takes the path of an events.jsonl, gives a `ControlLog`; reads that file. A run without one has an empty log: control
+writes it only when there is something to tell.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from testbed.collect.lines import LineReader
+from testbed.collect.problems import Problem
+from testbed.collect.wanted import CONTROL_TYPES, Average, ControlRecord, Over
+
+_REGULAR = frozenset({"finished", "time", "accuracy"})
+_DEATHS = frozenset({"crash", "crashed", "kill", "killed", "died"})
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A node died without a goodbye."""
+
+    t: float
+    planned: bool
+
+
+@dataclass(frozen=True)
+class ControlLog:
+    averages: tuple[Average, ...] = ()
+    """By time."""
+    deaths: dict[str, tuple[Death, ...]] = field(default_factory=dict)
+    """Of every node that died, in the log's order."""
+    joined: frozenset[str] = frozenset()
+    over: str | None = None
+    """Why the run ended; None when control cannot say."""
+
+    def never_due(self, node: str) -> bool:
+        """Whether the run ended as it should before this node was to join."""
+        return self.over in _REGULAR and bool(self.joined) and node not in self.joined
+
+
+def read_control_log(path: Path) -> tuple[ControlLog, list[Problem]]:
+    if not path.exists():
+        return ControlLog(), []
+    reader = LineReader[ControlRecord](path, path.name, msgspec.json.Decoder(ControlRecord), CONTROL_TYPES)
+    averages: list[Average] = []
+    deaths: dict[str, list[Death]] = defaultdict(list)
+    joined: set[str] = set()
+    over = None
+    for records in reader.batches():
+        for record in records:
+            if isinstance(record, Average):
+                averages.append(record)
+            elif isinstance(record, Over):
+                over = record.reason
+            elif record.node is not None and record.what == "joined":
+                joined.add(record.node)
+            elif record.node is not None and _DEATHS & set(record.what.split("-")):
+                deaths[record.node].append(Death(record.t, record.planned_t is not None))
+    averages.sort(key=lambda each: (each.t, each.round))
+    died = {name: tuple(each) for name, each in deaths.items()}
+    return ControlLog(tuple(averages), died, frozenset(joined), over), reader.problems()

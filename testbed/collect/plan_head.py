@@ -1,0 +1,107 @@
+"""The little of a plan that a summary needs, from whatever is left of it.
+
+Takes the path of a plan.json, gives a `PlanHead` and the problems; reads that file. What is missing or not as expected
+is None: a summary without its plan is better than none.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from testbed.collect.problems import Problem
+
+LARGEST_PLAN = 256 << 20
+FAULTS = (msgspec.MsgspecError, ValueError, RecursionError)
+
+_Value = TypeVar("_Value")
+
+
+class PlannedNode(msgspec.Struct, frozen=True):
+    name: str
+    rank: int | None = None
+    learner: int | None = None
+
+
+class _Algorithm(msgspec.Struct):
+    name: str | None = None
+
+
+class _Experiment(msgspec.Struct):
+    algorithm: _Algorithm | None = None
+
+
+class _Parts(msgspec.Struct):
+    """The parts, not looked into yet: one that is wrong must not hide the others."""
+
+    run_id: msgspec.Raw = msgspec.Raw(b"null")
+    seed: msgspec.Raw = msgspec.Raw(b"null")
+    runtime: msgspec.Raw = msgspec.Raw(b"null")
+    engine: msgspec.Raw = msgspec.Raw(b"null")
+    topology_name: msgspec.Raw = msgspec.Raw(b"null")
+    experiment: msgspec.Raw = msgspec.Raw(b"null")
+    nodes: msgspec.Raw = msgspec.Raw(b"null")
+
+
+@dataclass(frozen=True)
+class PlanHead:
+    run_id: str | None = None
+    seed: int | None = None
+    runtime: str | None = None
+    engine: str | None = None
+    topology: str | None = None
+    algorithm: str | None = None
+    nodes: tuple[PlannedNode, ...] | None = None
+
+
+def read_plan_bytes(path: Path) -> tuple[bytes | None, list[Problem]]:
+    """The plan's text; None, and why, when it cannot be had or is too large to be one."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return None, [Problem(f"{path.name} is not a file")]
+        if status.st_size > LARGEST_PLAN:
+            return None, [Problem(f"{path.name} has more than {LARGEST_PLAN >> 20} MiB; skipped")]
+        return path.read_bytes(), []
+    except FileNotFoundError:
+        return None, [Problem(f"{path.name} is missing: nobody can say which nodes should be here")]
+    except OSError as problem:
+        return None, [Problem(f"{path.name} cannot be read: {problem.strerror or type(problem).__name__}")]
+
+
+def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
+    text, problems = read_plan_bytes(path)
+    if text is None:
+        return PlanHead(), problems
+    try:
+        parts = msgspec.json.decode(text, type=_Parts)
+    except FAULTS as fault:
+        return PlanHead(), [Problem(f"{path.name} is no plan: {fault}")]
+
+    def part(name: str, raw: msgspec.Raw, kind: type[_Value]) -> _Value | None:
+        try:
+            value = msgspec.json.decode(raw, type=kind | None)
+        except FAULTS as fault:
+            problems.append(Problem(f"{path.name}: {name} is not as expected: {fault}", incomplete=name == "nodes"))
+            return None
+        if value is None:
+            problems.append(Problem(f"{path.name} has no {name}", incomplete=name == "nodes"))
+        return value
+
+    experiment = part("experiment", parts.experiment, _Experiment)
+    algorithm = experiment.algorithm if experiment else None
+    nodes = part("nodes", parts.nodes, list[PlannedNode])
+    head = PlanHead(
+        run_id=part("run_id", parts.run_id, str),
+        seed=part("seed", parts.seed, int),
+        runtime=part("runtime", parts.runtime, str),
+        engine=part("engine", parts.engine, str),
+        topology=part("topology_name", parts.topology_name, str),
+        algorithm=algorithm.name if algorithm else None,
+        nodes=None if nodes is None else tuple(nodes),
+    )
+    return head, problems

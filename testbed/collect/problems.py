@@ -1,0 +1,29 @@
+"""Something about a run that could not be read, or is not there.
+
+Takes nothing, gives a type, touches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_MOST_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A sentence for people; `incomplete` when results are missing because of it."""
+
+    text: str
+    incomplete: bool = True
+
+
+def named(names: Sequence[str]) -> str:
+    """The first few of many names, and how many more there are."""
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

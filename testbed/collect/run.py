@@ -1,0 +1,153 @@
+"""A run directory, read whole: its nodes, what became of each, and everything that is wrong with it.
+
+Takes a `RunDirectory`, gives a `RunResult`; reads the run's files.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+
+from testbed.collect.control import ControlLog, Death, read_control_log
+from testbed.collect.journal import JournalResult, read_journal
+from testbed.collect.plan_head import PlanHead, PlannedNode, read_plan_head
+from testbed.collect.problems import Problem, counted, named
+from testbed.rundir import RunDirectory
+
+_AS_PLANNED = frozenset({"finished", "stopped", "left"})
+
+
+class State(StrEnum):
+    """What became of a node."""
+
+    FINISHED = "finished"
+    """It ended as it should: at the end of the run, by a stop rule, or because the plan made it leave or crash."""
+    FAILED = "failed"
+    """It ended otherwise, and somebody could say so."""
+    MISSING = "missing"
+    """It left nothing that can be read, or nothing says how it ended."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of a run; without a journal when none could be read."""
+
+    name: str
+    rank: int | None
+    learner: bool
+    state: State
+    journal: JournalResult | None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run as it was found; holds the columns of all its journals."""
+
+    directory: RunDirectory
+    run_id: str
+    plan: PlanHead
+    nodes: tuple[Node, ...]
+    """By rank: those of the plan whose time came; without a plan, those that left anything."""
+    log: ControlLog
+    problems: tuple[Problem, ...]
+
+    @property
+    def journals(self) -> list[JournalResult]:
+        """Of all nodes that left one, by rank."""
+        return [node.journal for node in self.nodes if node.journal is not None]
+
+    @property
+    def learners(self) -> list[JournalResult]:
+        """Of those that learn; of all, when nobody is known to."""
+        return [node.journal for node in self.nodes if node.journal is not None and node.learner] or self.journals
+
+    @property
+    def complete(self) -> bool:
+        return not any(problem.incomplete for problem in self.problems)
+
+
+def collect_run(run: RunDirectory) -> RunResult:
+    """All that there is of a run; never fails because of what is in it, or is not."""
+    plan, problems = read_plan_head(run.plan)
+    log, log_problems = read_control_log(run.events)
+    problems += log_problems
+    try:
+        present = set(run.node_names())
+    except OSError as problem:
+        problems.append(Problem(f"nodes cannot be listed: {problem.strerror or problem}"))
+        present = set()
+    if plan.nodes is None:
+        planned = [PlannedNode(name) for name in sorted(present)]
+        if not present:
+            problems.append(Problem("there are no nodes"))
+    else:
+        planned = list({node.name: node for node in plan.nodes}.values())
+        strangers = sorted(present - {node.name for node in planned})
+        if strangers:
+            what = f"{counted(len(strangers), 'node')} in nodes/ not of the plan, left out: {named(strangers)}"
+            problems.append(Problem(what, incomplete=False))
+    early = [node.name for node in planned if node.name not in present and log.never_due(node.name)]
+    if early:
+        what = f"the run was over before {counted(len(early), 'node')} joined: {named(early)}"
+        problems.append(Problem(what, incomplete=False))
+    nodes = []
+    for each in planned:
+        if each.name in early:
+            continue
+        journal = None
+        # Only names that were listed become paths: a plan's own might lead anywhere.
+        if each.name in present and os.path.lexists(run.node(each.name).journal):
+            journal, found = read_journal(run.node(each.name).journal, f"nodes/{each.name}/journal.jsonl")
+            problems += found
+        nodes.append(_node(each, journal, log.deaths.get(each.name, ()), plan.nodes is not None))
+    nodes.sort(key=lambda node: (node.rank is None, node.rank or 0, node.name))
+    problems += _ends(nodes)
+    name = run.path.name or run.path.resolve().name
+    return RunResult(run, plan.run_id or name, plan, tuple(nodes), log, tuple(problems))
+
+
+def _node(planned: PlannedNode, journal: JournalResult | None, deaths: tuple[Death, ...], has_plan: bool) -> Node:
+    learner, rank = planned.learner is not None if has_plan else True, planned.rank
+    if journal is not None:
+        learner = learner if journal.learner is None else journal.learner
+        rank = journal.rank if rank is None else rank
+    return Node(planned.name, rank, learner, _state(journal, deaths), journal)
+
+
+def _state(journal: JournalResult | None, deaths: tuple[Death, ...]) -> State:
+    """Its own last word counts; of one that could not say any, control's about it since it last came back."""
+    end = None if journal is None else journal.end
+    if end in _AS_PLANNED:
+        return State.FINISHED
+    since = journal.starts_s[-1] if journal is not None and journal.starts_s else 0.0
+    last = deaths[-1] if deaths and deaths[-1].t >= since else None
+    if end == "crashed":  # written by whoever carries out the plan, unless control knows better
+        return State.FINISHED if last is None or last.planned else State.FAILED
+    if end is not None:
+        return State.FAILED
+    if last is not None:
+        return State.FINISHED if last.planned else State.FAILED
+    return State.MISSING
+
+
+def _ends(nodes: list[Node]) -> list[Problem]:
+    """Who is missing and who failed, in a few sentences however many they are."""
+    problems = []
+    absent = [node.name for node in nodes if node.state is State.MISSING and node.journal is None]
+    silent = [node.name for node in nodes if node.state is State.MISSING and node.journal is not None]
+    if absent:
+        problems.append(Problem(f"{counted(len(absent), 'node')} left no journal that can be read: {named(absent)}"))
+    if silent:
+        problems.append(Problem(f"{counted(len(silent), 'node')} did not come to an end: {named(silent)}"))
+    reasons: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.state is State.FAILED:
+            journal = node.journal
+            reason = "died" if journal is None or journal.end is None else journal.end
+            why = f" ({journal.failure})" if journal is not None and journal.failure else ""
+            reasons.setdefault(reason, []).append(node.name + why)
+    problems += [
+        Problem(f"{counted(len(names), 'node')} {reason}: {named(names)}") for reason, names in reasons.items()
+    ]
+    return problems

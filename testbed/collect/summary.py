@@ -1,0 +1,180 @@
+"""One run in one record: the numbers that people compare runs by.
+
+Takes a `RunResult`, gives a `RunSummary`; touches nothing. What was not measured is None.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.collect.journal import JournalResult
+from testbed.collect.run import RunResult, State
+from testbed.collect.spread import Quantiles, Spread, quantiles, spread
+from testbed.collect.target import Curve, bytes_until, mean_curve, time_to
+from testbed.collect.wanted import Evaluation
+
+_COMMON = "test"
+"""What nodes are usually evaluated on; where nobody is, on whatever they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    planned: int | None
+    finished: int
+    failed: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """Over all nodes. The wire's are an engine's count, which includes headers and what was sent again."""
+
+    payload_sent: int | None = None
+    payload_received: int | None = None
+    metadata_sent: int | None = None
+    metadata_received: int | None = None
+    control_sent: int | None = None
+    control_received: int | None = None
+    wire_sent: int | None = None
+    wire_received: int | None = None
+
+    @property
+    def sent(self) -> int | None:
+        """At the level of the application."""
+        if self.payload_sent is None or self.metadata_sent is None or self.control_sent is None:
+            return None
+        return self.payload_sent + self.metadata_sent + self.control_sent
+
+
+@dataclass(frozen=True, slots=True)
+class BytesPerNode:
+    """Payload, metadata and control together."""
+
+    sent: Spread
+    received: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class AveragedModel:
+    """The average of all learners' models, the last time that it was tried."""
+
+    accuracy: float | None = None
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """In the order, and with the names, of the JSON that `testbed collect` prints."""
+
+    run_id: str
+    algorithm: str | None
+    topology: str | None
+    runtime: str | None
+    engine: str | None
+    seed: int | None
+    nodes: NodeCounts
+    wall_clock_s: float | None
+    round_s: Quantiles
+    rounds: int | None
+    bytes: Bytes
+    bytes_per_node: BytesPerNode
+    accuracy: Spread
+    loss: Spread
+    averaged_model: AveragedModel
+    target: float | None
+    time_to_target_s: float | None
+    bytes_to_target: int | None
+    consensus_distance: float | None
+    health: str
+    complete: bool
+    problems: tuple[str, ...]
+
+
+def summarise(result: RunResult, target: float | None = None) -> RunSummary:
+    """The numbers of one run; those about a target only when one is given."""
+    plan, learners = result.plan, result.learners
+    last = [evaluations[-1] for _journal, evaluations in evaluated(result)]
+    time_to_target = None if target is None else _time_to(target, result)
+    return RunSummary(
+        run_id=result.run_id,
+        algorithm=plan.algorithm,
+        topology=plan.topology,
+        runtime=plan.runtime,
+        engine=plan.engine,
+        seed=plan.seed,
+        nodes=_counts(result),
+        wall_clock_s=max((journal.last_t for journal in learners), default=None),
+        round_s=quantiles(durations(learners)),
+        rounds=max((journal.round_count for journal in learners), default=None),
+        bytes=_bytes(result.journals),
+        bytes_per_node=BytesPerNode(
+            spread(journal.sent.bytes for journal in result.journals),
+            spread(journal.received.bytes for journal in result.journals),
+        ),
+        accuracy=spread(each.accuracy for each in last if each.accuracy is not None),
+        loss=spread(each.loss for each in last if each.loss is not None),
+        averaged_model=_averaged(result),
+        target=target,
+        time_to_target_s=time_to_target,
+        bytes_to_target=None if time_to_target is None else bytes_until(time_to_target, result.journals),
+        consensus_distance=result.log.averages[-1].consensus_distance if result.log.averages else None,
+        health="valid" if plan.runtime == "sim" else "unknown",
+        complete=result.complete,
+        problems=tuple(problem.text for problem in result.problems),
+    )
+
+
+def evaluated(result: RunResult) -> list[tuple[JournalResult, tuple[Evaluation, ...]]]:
+    """Who was evaluated, on the data that counts, by time: learners, or others where no learner was."""
+    chosen = [journal for journal in result.learners if journal.evaluations]
+    chosen = chosen or [journal for journal in result.journals if journal.evaluations]
+    common = any(each.on == _COMMON for journal in chosen for each in journal.evaluations)
+    found = [
+        (journal, tuple(each for each in journal.evaluations if each.on == _COMMON or not common)) for journal in chosen
+    ]
+    return [(journal, evaluations) for journal, evaluations in found if evaluations]
+
+
+def durations(journals: Sequence[JournalResult]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Seconds of all rounds of all nodes."""
+    return np.concatenate([np.empty(0), *(journal.rounds.duration_s for journal in journals)])
+
+
+def _time_to(target: float, result: RunResult) -> float | None:
+    curves = []
+    for journal, evaluations in evaluated(result):
+        known = [(each.t, each.accuracy) for each in evaluations if each.accuracy is not None]
+        start_s = journal.starts_s[0] if journal.starts_s else 0.0
+        points = np.array(known, dtype=np.float64).reshape(-1, 2)
+        curves.append(Curve(start_s, points[:, 0], points[:, 1]))
+    return time_to(target, mean_curve(curves))
+
+
+def _counts(result: RunResult) -> NodeCounts:
+    states = Counter(node.state for node in result.nodes)
+    planned = None if result.plan.nodes is None else len(result.nodes)
+    return NodeCounts(planned, states[State.FINISHED], states[State.FAILED], states[State.MISSING])
+
+
+def _bytes(journals: Sequence[JournalResult]) -> Bytes:
+    if not journals:
+        return Bytes()
+    return Bytes(
+        payload_sent=sum(journal.sent.payload for journal in journals),
+        payload_received=sum(journal.received.payload for journal in journals),
+        metadata_sent=sum(journal.sent.metadata for journal in journals),
+        metadata_received=sum(journal.received.metadata for journal in journals),
+        control_sent=sum(journal.sent.control for journal in journals),
+        control_received=sum(journal.received.control for journal in journals),
+    )
+
+
+def _averaged(result: RunResult) -> AveragedModel:
+    for average in reversed(result.log.averages):
+        if average.accuracy is not None or average.loss is not None:
+            return AveragedModel(average.accuracy, average.loss)
+    return AveragedModel()

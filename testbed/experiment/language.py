@@ -1,0 +1,412 @@
+"""The language of experiments: every key there is, what its text means, and what holds without it.
+
+Pure. The classes below are the one description: files, options and plans are read by them, the JSON Schema is made
+from them. `model_dump(mode="json")` validates again to an equal model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from testbed.experiment.choices import AnyOptions, Choice, NoOptions, Options, Section, refused, together
+from testbed.experiment.scalars import (
+    Above,
+    Amount,
+    AtLeastOne,
+    AutoOrAbove,
+    Chance,
+    Count,
+    Factor,
+    Lasting,
+    Name,
+    NodeName,
+    Positive,
+    Range,
+    Seed,
+    Share,
+    Trace,
+    Truth,
+    Widths,
+    choice_of,
+    choice_schema,
+)
+from testbed.topologies.language import Problem, Words
+
+OVERLAYS = ("ring", "regular", "full", "small-world", "star", "file", "network")
+DEFAULT_ROUNDS = 50
+DEFAULT_STEPS = 5
+DEFAULT_DEGREE = 5
+
+
+class Overlay(Section):
+    """Who exchanges models with whom."""
+
+    called: ClassVar[str] = "`overlay`"
+    one_word: ClassVar[str] = "kind"
+
+    kind: Annotated[str, choice_of(*OVERLAYS), choice_schema(*OVERLAYS)] = Field(
+        "regular", description="The kind of graph over the nodes, or code that makes one."
+    )
+    degree: Positive | None = Field(
+        None, description="Neighbours of a node (regular, small-world); 5, or the nearest that is possible."
+    )
+    dynamic: Truth = Field(False, description="A new graph every round.")
+    peers: Literal["seed", "sampler"] = Field(
+        "seed", description="Who draws a dynamic graph: every node from the seed, or a peer sampler that is asked."
+    )
+    sampler: NodeName | None = Field(None, description="The node with the peer sampler; the first one.")
+    file: Name | None = Field(None, description="For `kind: file`: an edge list or adjacency list.")
+    rewire: Chance = Field(0.1, description="For small-world: the chance of a link to lead elsewhere.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, value: object) -> object:
+        value = cls.expanded(value)
+        if isinstance(value, Mapping) and value.get("file") is not None and "kind" not in value:
+            return {**value, "kind": "file"}
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.kind == "file" and self.file is None:
+            raise Problem("missing", "an overlay of `kind: file` needs `file`", "add the name of an edge list")
+        return self
+
+
+class EpidemicOptions(Options):
+    """Epidemic learning."""
+
+    mode: Literal["oracle", "local"] = Field(
+        "oracle", description="A random regular graph every round, or every node draws its recipients."
+    )
+    fanout: Positive | None = Field(None, description="To how many a node sends; log2 of their number, rounded up.")
+    round_end: Literal["notify", "timeout", "expected"] = Field(
+        "expected", description="With `mode: local`: how a node knows that nothing more comes."
+    )
+    timeout: Lasting = Field(1.0, description="With `round_end: timeout`: how long to wait after sending.")
+
+
+class FedAvgOptions(Options):
+    """Federated averaging."""
+
+    participation: Share = Field(1.0, description="Part of the clients that a round is done with.")
+    weighted: Truth = Field(True, description="Clients count by their number of samples.")
+    deadline: Lasting | None = Field(None, description="The server goes on without clients that take longer.")
+    over_selection: AtLeastOne = Field(1.0, description="How many times more clients are asked than are waited for.")
+
+
+class ParameterServerOptions(Options):
+    """The parameter server."""
+
+    mode: Literal["sync", "async"] = Field("sync", description="All gradients of a round together, or each at once.")
+    damping: Literal["none", "staleness"] = Field("none", description="With `async`: old gradients count less.")
+    max_lead: Positive | None = Field(None, description="With `async`: by how many steps the fastest may be ahead.")
+
+
+class Algorithm(Choice):
+    """How the nodes learn together."""
+
+    called: ClassVar[str] = "`algorithm`"
+    built_in = {  # noqa: RUF012 - pydantic leaves class variables alone
+        "dpsgd": NoOptions,
+        "epidemic": EpidemicOptions,
+        "fedavg": FedAvgOptions,
+        "parameter-server": ParameterServerOptions,
+    }
+
+    name: Name = Field("dpsgd", description="dpsgd, epidemic, fedavg, parameter-server, or code.")
+    server: NodeName | None = Field(None, description="The node that serves instead of learning; the first one.")
+
+
+class SparseOptions(Options):
+    """Only a part of the model is sent."""
+
+    fraction: Share = Field(0.1, description="Part of the parameters that is sent.")
+    dense_above: Share = Field(0.5, description="From this fraction on the whole model is sent.")
+
+
+class Sharing(Choice):
+    """What of a model is sent."""
+
+    called: ClassVar[str] = "`sharing`"
+    built_in = {"full": NoOptions, "random": SparseOptions, "topk": SparseOptions}  # noqa: RUF012
+
+    name: Name = Field("full", description="full, random, topk, or code.")
+
+
+class Partition(Section):
+    """Who gets which samples."""
+
+    called: ClassVar[str] = "`partition`"
+    one_word: ClassVar[str] = "kind"
+
+    kind: Literal["iid", "shards", "dirichlet", "user"] = Field(
+        "shards", description="At random, by class in shards or by Dirichlet's distribution, or by user."
+    )
+    per_node: Positive = Field(2, description="For shards: how many a node gets.")
+    variant: Literal["grid", "decpy"] = Field("grid", description="For shards: equal ones, or DecentralizePy's.")
+    alpha: Above = Field(0.1, description="For dirichlet: the smaller, the fewer classes a node has.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, value: object) -> object:
+        return cls.expanded(value)
+
+
+DEFAULT_PARTITION = {"movielens": "user"}
+
+
+class Data(Choice):
+    """What there is to learn from."""
+
+    called: ClassVar[str] = "`data`"
+    built_in = {  # noqa: RUF012
+        "fashion-mnist": NoOptions,
+        "mnist": NoOptions,
+        "cifar10": NoOptions,
+        "digits": NoOptions,
+        "movielens": AnyOptions,
+        "synthetic": AnyOptions,
+    }
+
+    name: Name = Field(
+        "fashion-mnist", description="fashion-mnist, mnist, cifar10, digits, movielens, synthetic, or code."
+    )
+    partition: Partition = Field(
+        default_factory=Partition, description="Who gets which samples; `shards`, or `user` for movielens."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, value: object) -> object:
+        """Ratings belong to users; the default says so."""
+        value = cls.expanded(value)
+        if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+            kind = DEFAULT_PARTITION.get(value["name"])
+            return _with_default(value, "partition", "kind", kind) if kind else value
+        return value
+
+
+def _with_default(section: Mapping[str, object], part: str, key: str, default: str) -> dict[str, object]:
+    """The section with `part.key` set, unless something is said there already."""
+    inner = section.get(part, {})
+    if not isinstance(inner, Mapping) or inner.get(key) is not None:
+        return dict(section)
+    return {**section, part: {**inner, key: default}}
+
+
+class MlpOptions(Options):
+    """A multi-layer perceptron."""
+
+    hidden: Widths = Field((32,), description="Widths of the hidden layers.")
+
+
+class MfOptions(Options):
+    """Matrix factorisation."""
+
+    factors: Positive = Field(20, description="Numbers by which users and items are described.")
+
+
+DEFAULT_MODEL = {"digits": "mlp", "synthetic": "logistic", "movielens": "mf"}
+
+
+class Model(Choice):
+    """What is learned."""
+
+    called: ClassVar[str] = "`model`"
+    built_in = {"gn-lenet": NoOptions, "mlp": MlpOptions, "logistic": NoOptions, "mf": MfOptions}  # noqa: RUF012
+
+    name: Name = Field(
+        "gn-lenet",
+        description="gn-lenet, mlp, logistic, mf, or code; by the data: mlp for digits, logistic for synthetic, "
+        "mf for movielens.",
+    )
+
+
+class Training(Section):
+    """What a node does between two exchanges."""
+
+    called: ClassVar[str] = "`training`"
+
+    lr: Amount = Field(0.05, description="Learning rate.")
+    batch: Positive = Field(8, description="Samples of a minibatch.")
+    steps: Positive | None = Field(None, description=f"Minibatches a round; {DEFAULT_STEPS}, unless `epochs` is given.")
+    epochs: Positive | None = Field(None, description="Times through the node's samples a round, instead of `steps`.")
+    optimizer: Literal["sgd"] = Field("sgd", description="Stochastic gradient descent.")
+    momentum: Chance = Field(0.0, description="Part of the last step that is made again.")
+    weight_decay: Amount = Field(0.0, description="Pull of the weights towards 0.")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _complete(cls, value: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(value, Mapping):
+            return handler(value)
+        if value.get("epochs") is None:
+            return handler({**value, "steps": DEFAULT_STEPS} if value.get("steps") is None else value)
+        if value.get("steps") is None:
+            return handler(value)
+        both = refused("epochs", value["epochs"], Problem("both", "`steps` is given too", "remove one of the two"))
+        try:
+            handler(value)
+        except ValidationError as problem:
+            raise together(problem, both) from None
+        raise both
+
+
+class Stop(Section):
+    """When it is over: at the first of these."""
+
+    called: ClassVar[str] = "`stop`"
+
+    rounds: Positive | None = Field(None, description=f"After so many rounds; {DEFAULT_ROUNDS} if nothing is given.")
+    time_s: Lasting | None = Field(None, alias="time", description="After this much emulated time, such as 120s.")
+    accuracy: Share | None = Field(None, description="When the nodes' mean accuracy reaches this.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, value: object) -> object:
+        if isinstance(value, Mapping) and all(each is None for each in value.values()):
+            return {**value, "rounds": DEFAULT_ROUNDS}
+        return value
+
+
+class Evaluation(Section):
+    """How often models are tried, and on how much."""
+
+    called: ClassVar[str] = "`evaluation`"
+
+    every: Positive = Field(10, description="Rounds from one to the next.")
+    samples: Positive = Field(500, description="Test samples.")
+    mode: Literal["after", "inline", "none"] = Field(
+        "after", description="Outside emulated time, as work that takes its time, or not at all."
+    )
+
+
+class SpeedFactor(Section):
+    """How much longer some nodes take for a step."""
+
+    called: ClassVar[str] = "a factor"
+
+    nodes: Words | None = Field(None, description="A service, a node, a pattern, or a list of them.")
+    share: Share | None = Field(None, description="Instead: this part of the nodes, drawn from the seed.")
+    factor: Factor | None = Field(None, description="4 takes four times as long.")
+    between: Range | None = Field(None, description="Instead: drawn for each node between these two.")
+    trace: Trace | None = Field(None, description="Instead: [[time, factor], …], or a CSV file of such lines.")
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if (self.nodes is None) == (self.share is None):
+            raise Problem("bad-shape", "it says `nodes` or `share`, one of the two", 'such as {nodes: "*", factor: 2}')
+        if sum(each is not None for each in (self.factor, self.between, self.trace)) != 1:
+            raise Problem(
+                "bad-shape",
+                "it says `factor`, `between` or `trace`, one of the three",
+                "such as {share: 0.1, factor: 5}",
+            )
+        return self
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, Mapping) else value
+
+
+def _or_one(schema: dict[str, Any]) -> None:
+    """An editor may write one entry where a list may stand, as `_as_list` does."""
+    schema["anyOf"] = [schema["items"], {"type": schema.pop("type"), "items": schema.pop("items")}]
+
+
+class Compute(Section):
+    """How long a local step takes."""
+
+    called: ClassVar[str] = "`compute`"
+
+    mode: Literal["paced", "measured"] = Field(
+        "paced", description="As long as `ms_per_step` and the factors say, or as long as it takes."
+    )
+    ms_per_step: AutoOrAbove = Field("auto", description="Milliseconds of emulated time a step, or `auto`.")
+    factors: Annotated[tuple[SpeedFactor, ...], BeforeValidator(_as_list)] = Field(
+        (),
+        description="Slow and fast nodes; where several name one node, the last counts.",
+        json_schema_extra=_or_one,
+    )
+
+
+class Missing(Section):
+    """What happens when a peer is silent."""
+
+    called: ClassVar[str] = "`missing`"
+
+    after_s: Lasting = Field(60.0, alias="after", description="How long a peer may be silent, such as 60s.")
+    then: Literal["wait", "skip", "abort"] = Field("wait", description="Wait on, go on without it, or end the node.")
+
+
+class Outbox(Section):
+    """What becomes of messages that have not left when the next one is ready."""
+
+    called: ClassVar[str] = "`outbox`"
+
+    policy: Literal["fifo", "flush", "latest"] = Field(
+        "fifo", description="All leave in order, old ones are dropped, or only the newest for each peer is kept."
+    )
+    in_flight: Positive | None = Field(None, description="Messages under way at once to all peers; one to each.")
+
+
+class Snapshots(Section):
+    """Copies of a node's model on the shared volume."""
+
+    called: ClassVar[str] = "`snapshots`"
+
+    every: Count = Field(0, description="Rounds from one to the next; 0: only when something needs them.")
+
+
+class NetworkModel(Section):
+    """How the network of a run in virtual time behaves."""
+
+    called: ClassVar[str] = "`network`"
+
+    share: Literal["max-min", "rtt-weighted"] = Field("max-min", description="How messages divide a link.")
+    congestion: Literal["cubic", "reno"] = Field("cubic", description="TCP's congestion control.")
+    idle_restart: Truth = Field(True, description="TCP starts slowly again after a pause, as Linux does by default.")
+
+
+class Experiment(Section):
+    """One run: what is learned, by whom, how, and for how long."""
+
+    topology: Name = Field(description="The network: a file in XML or YAML, or a bundled one.")
+    overlay: Overlay = Field(default_factory=Overlay, description="Who exchanges models with whom.")
+    algorithm: Algorithm = Field(default_factory=Algorithm, description="How the nodes learn together.")
+    sharing: Sharing = Field(default_factory=Sharing, description="What of a model is sent.")
+    data: Data = Field(default_factory=Data, description="What there is to learn from, and who gets which part.")
+    model: Model = Field(default_factory=Model, description="What is learned.")
+    training: Training = Field(default_factory=Training, description="What a node does between two exchanges.")
+    stop: Stop = Field(default_factory=Stop, description="When it is over.")
+    evaluation: Evaluation = Field(default_factory=Evaluation, description="How often models are tried.")
+    seed: Seed = Field(1, description="Another seed, other random draws.")
+    compute: Compute = Field(default_factory=Compute, description="How long a local step takes.")
+    missing: Missing = Field(default_factory=Missing, description="What happens when a peer is silent.")
+    outbox: Outbox = Field(default_factory=Outbox, description="What becomes of messages that have not left.")
+    rejoin: Literal["fresh", "last"] = Field(
+        "fresh", description="A node that comes back begins anew, or with its newest snapshot."
+    )
+    snapshots: Snapshots = Field(default_factory=Snapshots, description="Copies of the nodes' models.")
+    network: NetworkModel = Field(default_factory=NetworkModel, description="The network in virtual time.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, value: object) -> object:
+        """The data says which model is meant unless one is named."""
+        if not isinstance(value, Mapping):
+            return value
+        data = Data.expanded(value.get("data"))
+        name = data.get("name") if isinstance(data, Mapping) else data.name if isinstance(data, Data) else None
+        model = DEFAULT_MODEL.get(name) if isinstance(name, str) else None
+        return _with_default(value, "model", "name", model) if model else value
+
+
+def json_schema() -> dict[str, Any]:
+    """The language as a JSON Schema, for editors."""
+    schema = Experiment.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "testbed experiment"}

@@ -1,0 +1,24 @@
+"""The fluid model of the network, with TCP in it: what a run in virtual time goes over.
+
+Takes a `Network` and messages, gives when they arrive; touches nothing. No clock runs here: time is what
+`Flows.advance` is told.
+
+- `sharing`: how links are divided among the flows that are sending at an instant.
+- `tcp`: how much a connection may send in a round trip, and how that grows and shrinks.
+- `routes`: which links a pair of nodes uses, and what they add up to.
+- `connections`: the state of all connections as arrays.
+- `messages`: what goes in and comes out.
+- `draws`: losses and jitter, each draw named by what it is for.
+- `model`: `Flows`, which puts them together and says what happens next.
+
+What it leaves out: queues and the delay in them (so a full link neither drops nor raises the round-trip time), the
+time of a packet on each link after the first, delayed acknowledgements, and lost acknowledgements.
+"""
+
+from __future__ import annotations
+
+from testbed.network.flows.messages import Acknowledged, Delivered, Transfer
+from testbed.network.flows.model import Flows
+from testbed.network.flows.settings import Sharing, Tcp
+
+__all__ = ["Acknowledged", "Delivered", "Flows", "Sharing", "Tcp", "Transfer"]

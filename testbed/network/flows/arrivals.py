@@ -1,0 +1,111 @@
+"""When messages arrive: latency and jitter, and the time that lost segments cost.
+
+Takes `Connections` and when bytes left, gives `Delivered` and `Acknowledged` at their times; touches nothing.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from testbed.network.flows.connections import Connection, Connections
+from testbed.network.flows.messages import Acknowledged, Delivered, Transfer
+from testbed.network.flows.routes import Route
+from testbed.network.flows.settings import Tcp
+
+_LONGEST_BACKOFF_S = 120.0
+
+_News = tuple[float, int, int, int, bool, Transfer]
+"""When, destination, origin, number, whether it is the acknowledgement, and of what."""
+
+
+class Arrivals:
+    """What is on its way to a receiver, or back to a sender."""
+
+    def __init__(self, connections: Connections, tcp: Tcp) -> None:
+        self._state = connections
+        self._tcp = tcp
+        self._news: list[_News] = []
+
+    def next_s(self) -> float:
+        return self._news[0][0] if self._news else float("inf")
+
+    def take(self, until_s: float) -> list[Delivered | Acknowledged]:
+        """What became true by then: in the order of times, then of destination, origin and number."""
+        found: list[Delivered | Acknowledged] = []
+        while self._news and self._news[0][0] <= until_s:
+            *_, is_acknowledgement, transfer = heappop(self._news)
+            found.append(Acknowledged(transfer) if is_acknowledgement else Delivered(transfer))
+        return found
+
+    def forget(self, rank: int) -> None:
+        """Nothing that is under way from or to this node arrives."""
+        self._news = [news for news in self._news if rank not in news[1:3]]
+        heapify(self._news)
+
+    def leave(self, connection: Connection, transfer: Transfer, left_s: float, now_s: float) -> None:
+        """The last byte left then: it arrives after everything before it, and the sender hears of that."""
+        route = connection.present_route
+        transfer.has_left = True
+        if transfer.is_cancelled:
+            return
+        latency_s = route.latency_s
+        if route.jitter_s > 0.0:
+            latency_s = max(0.0, latency_s + route.jitter_s * connection.draws.normal(transfer.number))
+        arrives_s = max(left_s + latency_s, connection.held_s, connection.delivered_s, now_s)
+        connection.delivered_s = arrives_s
+        key = transfer.dest, transfer.origin, transfer.number
+        heappush(self._news, (arrives_s, *key, False, transfer))
+        heappush(self._news, (arrives_s + route.return_s, *key, True, transfer))
+
+    def lose(self, connection: Connection, at_s: float, left_bytes: float) -> None:
+        """The segment that the stream has run into is lost: what leaves after it waits until it has been sent again.
+
+        The acknowledgements of later segments tell the sender so a round trip later. When there are none, nothing but
+        the retransmission timer does.
+        """
+        state, slot, route = self._state, connection.slot, connection.present_route
+        if state.to_loss[slot] < 0.0 and state.lost[slot] == 0.0:
+            state.before_loss[slot] = state.round_sent[slot] + state.to_loss[slot]
+        while state.to_loss[slot] < 0.0:
+            beyond = -float(state.to_loss[slot])
+            is_last = left_bytes + beyond < self._tcp.mss_bytes
+            self._send_again(connection, route, at_s, is_last=is_last)
+            self.draw_loss(connection)
+            state.to_loss[slot] -= beyond
+
+    def _send_again(self, connection: Connection, route: Route, at_s: float, *, is_last: bool) -> None:
+        timeout_s = route.rtt_s + self._tcp.min_rto_s
+        again_s = at_s + (timeout_s if is_last else route.rtt_s)
+        lost = 1.0
+        while connection.draws.uniform() < route.loss:
+            again_s += timeout_s
+            timeout_s = min(2.0 * timeout_s, _LONGEST_BACKOFF_S)
+            lost = 2.0
+        self._state.lost[connection.slot] = max(lost, float(self._state.lost[connection.slot]))
+        connection.held_s = max(connection.held_s, again_s + route.latency_s)
+
+    def draw_loss(self, connection: Connection) -> None:
+        """How far it is to the connection's next lost segment."""
+        segments = connection.draws.segments_until_loss(connection.present_route.loss)
+        self._state.to_loss[connection.slot] = segments * self._tcp.mss_bytes
+
+    def handshake_done_s(self, connection: Connection, began_s: float) -> float:
+        """When the first message of a connection may leave."""
+        if not self._tcp.handshake:
+            return began_s
+        route = connection.present_route
+        timeout_s = self._tcp.syn_timeout_s
+        done_s = began_s + route.rtt_s
+        while connection.draws.uniform() < route.loss:
+            done_s += timeout_s
+            timeout_s = min(2.0 * timeout_s, _LONGEST_BACKOFF_S)
+        return done_s
+
+
+def next_try_s(stalled_s: float, timeout_s: float, now_s: float) -> float:
+    """The first retransmission from now on: they come at ever longer intervals after the path was gone."""
+    at_s = stalled_s + timeout_s
+    while at_s < now_s:
+        timeout_s = min(2.0 * timeout_s, _LONGEST_BACKOFF_S)
+        at_s += timeout_s
+    return at_s

@@ -1,0 +1,403 @@
+"""The fluid model itself: messages go in, and at each instant it says what became true and when the next thing happens.
+
+Takes a `Network` and messages, gives `Delivered` and `Acknowledged`; touches nothing.
+
+Between two *steps* all rates are constant. A step accounts for what was sent since the one before, lets new messages
+and new rounds of TCP begin, shares the links anew, and plans the next step: exactly when something happens, while few
+connections are busy; with many, not before a fraction of a typical round trip has passed. What happens between is
+then dated exactly, but what it sets free or asks for waits for the step. So a step's cost is shared by all that
+happens in it, and a lone flow is exact.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from testbed.network.flows.arrivals import Arrivals, next_try_s
+from testbed.network.flows.connections import Connection, Connections, Part
+from testbed.network.flows.draws import Draws
+from testbed.network.flows.messages import Acknowledged, Delivered, Transfer
+from testbed.network.flows.routes import Routes
+from testbed.network.flows.settings import Sharing, Tcp
+from testbed.network.flows.sharing import Links, max_min, rtt_weighted
+from testbed.network.flows.tcp import Windows
+from testbed.network.graph import Floats, Network
+
+_FEW = 24
+"""Connections that are stepped exactly."""
+_EXACT_STEP_S = 1e-6
+_SHORTEST_STEP_S, _LONGEST_STEP_S = 1e-3, 1e-2
+_STEPS_PER_ROUND_TRIP = 16
+_NOTHING = 0.5
+"""Bytes; messages are whole bytes, the rest is rounding."""
+_DEFAULT_TCP = Tcp()
+_NO_SLOTS: Links = np.empty(0, dtype=np.intp)
+
+
+class Flows:
+    """All messages on their way through one network."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        seed: int,
+        tcp: Tcp = _DEFAULT_TCP,
+        sharing: Sharing = Sharing.MAX_MIN,
+    ) -> None:
+        self.now_s = 0.0
+        self._seed = seed
+        self._tcp = tcp
+        self._sharing = sharing
+        self._routes = Routes(network, tcp.goodput)
+        self._state = Connections(no_link=network.link_count)
+        self._windows = Windows(self._state, tcp)
+        self._pairs: dict[tuple[int, int], Connection] = {}
+        self._resets: dict[int, int] = {}
+        self._starting: dict[tuple[int, int], float] = {}
+        self._arrivals = Arrivals(self._state, tcp)
+        self._stepped_s = 0.0
+        self._step_s = math.inf
+        self._busy = _NO_SLOTS
+        self._sending = _NO_SLOTS
+        self._is_shared_out = False
+
+    # What the runtime calls
+
+    def send(self, origin: int, dest: int, size_bytes: int) -> Transfer:
+        """Hands over a message now. Those of one ordered pair leave and arrive in the order of these calls."""
+        if origin == dest or size_bytes < 0:
+            raise ValueError(f"cannot send {size_bytes} bytes from {origin} to {dest}")
+        connection = self._connection(origin, dest)
+        transfer = Transfer(origin, dest, size_bytes, connection.sent_count)
+        connection.sent_count += 1
+        size = float(max(size_bytes, 1))
+        if not connection.queue and self._leaves_at_once(connection, size):
+            self._send_at_once(connection, transfer, size)
+            return transfer
+        connection.queue.append(Part(transfer, size))
+        if (origin, dest) in self._starting:
+            return transfer
+        if self._is_draining(connection):
+            self._state.queued[connection.slot] += size
+        else:
+            self._starting[origin, dest] = self.now_s
+            self._step_soon()
+        return transfer
+
+    def cancel(self, transfer: Transfer, chunk_bytes: int = 65536) -> int:
+        """Gives up what has not left, in whole chunks; the bytes that left or still do, because their chunk began.
+
+        The transfer is never delivered, unless all of it had left.
+        """
+        gone = self.sent_bytes(transfer)
+        if transfer.is_cancelled or transfer.has_left or gone >= transfer.size_bytes:
+            return transfer.kept_bytes
+        connection = self._pairs[transfer.origin, transfer.dest]
+        place = next(place for place, part in enumerate(connection.queue) if part.transfer is transfer)
+        part = connection.queue[place]
+        transfer.is_cancelled = True
+        transfer.kept_bytes = min(-(-gone // chunk_bytes) * chunk_bytes, transfer.size_bytes)
+        cut, part.size_bytes = part.size_bytes - transfer.kept_bytes, float(transfer.kept_bytes)
+        if not transfer.kept_bytes:
+            del connection.queue[place]
+        if (transfer.origin, transfer.dest) not in self._starting:
+            self._cut(connection, place, cut, is_gone=not transfer.kept_bytes)
+        elif not connection.queue:
+            del self._starting[transfer.origin, transfer.dest]
+        return transfer.kept_bytes
+
+    def _cut(self, connection: Connection, place: int, cut: float, *, is_gone: bool) -> None:
+        """A message in the queue of a busy connection got smaller, or is out of it."""
+        state, slot = self._state, connection.slot
+        state.queued[slot] -= cut
+        if not connection.queue:
+            state.is_busy[slot] = False
+            state.queued[slot] = state.head[slot] = 0.0
+        elif place == 0:
+            state.head[slot] += (connection.queue[0].size_bytes if is_gone else 0.0) - cut
+        self._step_soon()
+
+    def sent_bytes(self, transfer: Transfer) -> int:
+        """How many of its bytes have left the sender by now."""
+        connection = self._pairs[transfer.origin, transfer.dest]
+        if transfer.has_left:
+            return transfer.kept_bytes
+        if connection.slot < 0 or not self._state.is_busy[connection.slot]:
+            return 0
+        # What has left since the last step goes through the queue from its head.
+        sent = self._moved_since_step(connection.slot) - float(self._state.head[connection.slot])
+        for part in connection.queue:
+            sent += part.size_bytes if part is connection.queue[0] else 0.0
+            if part.transfer is transfer:
+                return min(transfer.kept_bytes, max(0, int(sent + _NOTHING)))
+            sent -= part.size_bytes
+        return 0
+
+    def next_s(self) -> float:
+        """When the next thing happens; infinite when nothing will."""
+        return min(self._step_s, self._arrivals.next_s())
+
+    def advance(self, to_s: float) -> list[Delivered | Acknowledged]:
+        """Moves time on, no further than `next_s`; what became true then, by destination, origin and number."""
+        if to_s < self.now_s or to_s > self.next_s():
+            raise ValueError(f"cannot go from {self.now_s} to {to_s}: the next thing happens at {self.next_s()}")
+        self.now_s = to_s
+        if self._step_s <= to_s:
+            self._step()
+        return self._arrivals.take(to_s)
+
+    def change(self, network: Network) -> None:
+        """From now on the network is this one; what is under way arrives. Without a path, connections stall.
+
+        They try again after a retransmission timeout, then after twice that, and so on; the first time that finds a
+        path resumes sending, with a window of one segment.
+        """
+        self._account()
+        self._routes = Routes(network, self._tcp.goodput)
+        if network.link_count != self._state.no_link:
+            raise ValueError("a network does not get more or fewer links, they go up and down")
+        for connection in self._state.by_slot:
+            if self._state.is_busy[connection.slot]:
+                self._reroute(connection)
+        self._is_shared_out = False
+        self._go_on()
+
+    def reset(self, rank: int) -> None:
+        """The node died: its connections and all that they carried vanish. A later send opens a new connection."""
+        self._account()
+        self._resets[rank] = self._resets.get(rank, 0) + 1
+        self._arrivals.forget(rank)
+        for pair, connection in self._pairs.items():
+            if rank in pair:
+                self._forget(connection)
+        self._go_on()
+
+    def _forget(self, connection: Connection) -> None:
+        pair = connection.origin, connection.dest
+        for part in connection.queue:
+            part.transfer.is_cancelled = True
+            part.transfer.kept_bytes = 0
+        connection.queue.clear()
+        connection.draws = self._draws(*pair)
+        connection.delivered_s = connection.held_s = 0.0
+        self._starting.pop(pair, None)
+        if connection.slot >= 0:
+            state, slot = self._state, connection.slot
+            state.is_busy[slot] = state.is_open[slot] = False
+            state.queued[slot] = state.head[slot] = 0.0
+
+    def link_bps(self) -> Floats:
+        """The rate at which messages' bytes flow into every link at this moment."""
+        state, sending = self._state, self._sending
+        links = state.links[sending]
+        carried = np.bincount(
+            links.ravel(), weights=np.repeat(state.rate[sending], links.shape[1]), minlength=state.no_link + 1
+        )
+        return carried[:-1].astype(np.float64) * 8.0
+
+    # Messages in and out
+
+    def _connection(self, origin: int, dest: int) -> Connection:
+        pair = origin, dest
+        if pair not in self._pairs:
+            self._pairs[pair] = Connection(origin, dest, self._draws(origin, dest))
+        return self._pairs[pair]
+
+    def _draws(self, origin: int, dest: int) -> Draws:
+        return Draws(self._seed, origin, dest, self._resets.get(origin, 0) + self._resets.get(dest, 0))
+
+    def _leaves_at_once(self, connection: Connection, size: float) -> bool:
+        """One segment on an open, idle connection has the window for itself."""
+        slot = connection.slot
+        return (
+            slot >= 0
+            and size <= self._tcp.mss_bytes
+            and connection.routes is self._routes
+            and connection.route is not None
+            and bool(self._state.is_open[slot])
+            and not self._state.is_busy[slot]
+        )
+
+    def _send_at_once(self, connection: Connection, transfer: Transfer, size: float) -> None:
+        state, slot = self._state, connection.slot
+        left_s = self.now_s + size / connection.present_route.rate_bytes_s
+        state.last_sent_s[slot] = left_s
+        state.to_loss[slot] -= size
+        self._arrivals.lose(connection, left_s, 0.0)
+        self._arrivals.leave(connection, transfer, left_s, self.now_s)
+
+    def _is_draining(self, connection: Connection) -> bool:
+        """Still has something to send by now, so that more goes on behind it."""
+        slot = connection.slot
+        if slot < 0 or not self._state.is_busy[slot]:
+            return False
+        return float(self._state.queued[slot]) - self._moved_since_step(slot) >= _NOTHING
+
+    def _moved_since_step(self, slot: int) -> float:
+        state = self._state
+        room = min(float(state.budget[slot]), float(state.queued[slot]))
+        return max(0.0, min(float(state.rate[slot]) * (self.now_s - self._stepped_s), room))
+
+    def _step_soon(self) -> None:
+        """Something was begun or given up: the next step is not later than it may be."""
+        self._step_s = min(self._step_s, max(self.now_s, self._stepped_s + self._quantum_s()))
+
+    # Steps
+
+    def _step(self) -> None:
+        self._account()
+        self._go_on()
+
+    def _account(self) -> None:
+        """Everything that was sent since the last step, up to now."""
+        state, sending, since_s = self._state, self._sending, self._stepped_s
+        self._stepped_s = self.now_s
+        elapsed_s = self.now_s - since_s
+        if not sending.size or elapsed_s <= 0.0:
+            return
+        rate, room = state.rate[sending], state.room(sending)
+        moved = np.minimum(rate * elapsed_s, room)
+        state.budget[sending] -= moved
+        state.queued[sending] -= moved
+        state.head[sending] -= moved
+        state.to_loss[sending] -= moved
+        state.round_sent[sending] += moved
+        sent_for_s = moved / rate
+        state.round_busy_s[sending] += sent_for_s
+        state.last_sent_s[sending] = since_s + sent_for_s
+
+        lost_at: dict[int, float] = {}
+        is_lost = state.to_loss[sending] < 0.0
+        if is_lost.any():
+            at = since_s + (moved + state.to_loss[sending])[is_lost] / rate[is_lost]
+            lost_at = dict(zip(sending[is_lost].tolist(), at.tolist(), strict=True))
+        ended = state.head[sending] < _NOTHING
+        if ended.any():
+            at = since_s + (moved[ended] + state.head[sending[ended]]) / rate[ended]
+            for slot, at_s, bytes_s in zip(sending[ended].tolist(), at.tolist(), rate[ended].tolist(), strict=True):
+                self._finish(slot, at_s, bytes_s, lost_at.pop(slot, math.inf))
+        for slot, at_s in lost_at.items():
+            self._arrivals.lose(state.by_slot[slot], at_s, float(state.queued[slot]))
+
+    def _finish(self, slot: int, at_s: float, bytes_s: float, lost_s: float) -> None:
+        """All messages whose last byte has left since the last step, the first of them at a given time."""
+        state, connection = self._state, self._state.by_slot[slot]
+        left = float(state.head[slot])
+        while connection.queue and left < _NOTHING:
+            if lost_s <= at_s:
+                self._arrivals.lose(connection, lost_s, float(state.queued[slot]))
+                lost_s = math.inf
+            self._arrivals.leave(connection, connection.queue.popleft().transfer, min(at_s, self.now_s), self.now_s)
+            if connection.queue:
+                size = connection.queue[0].size_bytes
+                left += size
+                at_s += size / bytes_s
+        if lost_s < math.inf:
+            self._arrivals.lose(connection, lost_s, float(state.queued[slot]))
+        state.head[slot] = left
+        if not connection.queue:
+            state.is_busy[slot] = False
+            state.queued[slot] = state.head[slot] = 0.0
+
+    def _go_on(self) -> None:
+        """Lets begin what is due, shares the links, and plans the next step."""
+        state = self._state
+        self._open_waiting()
+        self._busy = np.flatnonzero(state.is_busy[: state.slots])
+        quantum_s = self._quantum_s()
+        due = self._busy[state.round_end_s[self._busy] <= self.now_s]
+        if due.size:
+            self._windows.next_round(due, quantum_s if quantum_s > _EXACT_STEP_S else 0.0)
+        self._share()
+        self._plan(quantum_s)
+
+    def _open_waiting(self) -> None:
+        """Connections that have something to send after a pause, in the order of pairs."""
+        state = self._state
+        for pair in sorted(self._starting):
+            began_s = self._starting[pair]
+            connection = self._pairs[pair]
+            if connection.slot < 0:
+                state.add(connection)
+            slot = connection.slot
+            state.is_busy[slot] = False
+            if connection.routes is not self._routes:
+                self._reroute(connection)
+            if connection.route is None:
+                connection.stalled_s = began_s
+            elif not state.is_open[slot]:
+                self._open(connection, began_s)
+            state.is_busy[slot] = True
+            state.began_s[slot] = began_s
+            state.head[slot] = connection.queue[0].size_bytes
+            state.queued[slot] = sum(part.size_bytes for part in connection.queue)
+        self._starting.clear()
+
+    def _open(self, connection: Connection, began_s: float) -> None:
+        connection.opened_s = self._arrivals.handshake_done_s(connection, began_s)
+        self._windows.open(connection.slot, connection.opened_s)
+        self._arrivals.draw_loss(connection)
+
+    def _reroute(self, connection: Connection) -> None:
+        """The connection's path in the present network; without one it waits, with one again it tries again."""
+        state, slot, before = self._state, connection.slot, connection.route
+        route = self._routes.route(connection.origin, connection.dest)
+        connection.route, connection.routes = route, self._routes
+        if route is None:
+            if before is not None:
+                connection.stalled_s = self.now_s
+                if self.now_s < connection.opened_s:
+                    state.is_open[slot] = False
+            self._windows.stall(slot)
+            return
+        state.set_route(slot, route)
+        if before is not None:
+            if before.loss != route.loss and state.is_open[slot]:
+                self._arrivals.draw_loss(connection)
+            return
+        if state.is_open[slot]:
+            timeout_s = route.rtt_s + self._tcp.min_rto_s
+            is_busy = bool(state.is_busy[slot])
+            state.round_end_s[slot] = next_try_s(connection.stalled_s, timeout_s, self.now_s) if is_busy else self.now_s
+            self._arrivals.draw_loss(connection)
+        elif state.is_busy[slot]:
+            self._open(connection, next_try_s(connection.stalled_s, self._tcp.syn_timeout_s, self.now_s))
+
+    def _share(self) -> None:
+        """Gives every flow that may send its rate."""
+        state = self._state
+        sending = self._busy[state.room(self._busy) >= _NOTHING]
+        if self._is_shared_out and np.array_equal(sending, self._sending):
+            return
+        state.rate[self._sending] = 0.0
+        self._sending = sending
+        self._is_shared_out = True
+        if not sending.size:
+            return
+        links = state.links[sending]
+        if self._sharing is Sharing.MAX_MIN:
+            state.rate[sending] = max_min(links, self._routes.capacity)
+        else:
+            rtt_s, used = state.rtt_s[sending], state.most[sending]
+            state.rate[sending] = rtt_weighted(links, self._routes.capacity, rtt_s, used)
+
+    def _plan(self, quantum_s: float) -> None:
+        state = self._state
+        next_s = math.inf
+        if self._sending.size:
+            sending = self._sending
+            until_s = np.minimum(state.room(sending), state.head[sending]) / state.rate[sending]
+            next_s = self.now_s + float(until_s.min())
+        if self._busy.size:
+            next_s = min(next_s, float(state.round_end_s[self._busy].min()))
+        self._step_s = max(next_s, self.now_s + quantum_s)
+
+    def _quantum_s(self) -> float:
+        """How long no step is made after a step."""
+        if self._busy.size <= _FEW:
+            return _EXACT_STEP_S
+        typical_s = float(self._state.rtt_s[self._busy].mean()) / _STEPS_PER_ROUND_TRIP
+        return min(max(typical_s, _SHORTEST_STEP_S), _LONGEST_STEP_S)

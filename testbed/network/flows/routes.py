@@ -1,0 +1,78 @@
+"""The routes of pairs of nodes: which links they use, and what these add up to.
+
+Takes a `Network`, gives a `Route` for a pair; touches nothing. Paths are worked out when the first pair is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from testbed.network.graph import Floats, Network
+from testbed.network.paths import Paths, compute_paths
+
+UNTHROTTLED_BYTES_S = 12.5e9
+"""What a flow gets where nothing throttles it: 100 Gbit/s, more than a host copies."""
+_LEAST_LATENCY_S = 2e-5
+"""Even on an ideal link a packet takes this long through the hosts."""
+_BITS = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """There and back between two nodes."""
+
+    links: tuple[int, ...]
+    """Those that throttle; there only."""
+    latency_s: float
+    return_s: float
+    jitter_s: float
+    loss: float
+    rate_bytes_s: float
+
+    @property
+    def rtt_s(self) -> float:
+        return self.latency_s + self.return_s
+
+
+class Routes:
+    """Of one network; a new one for every change. Rates are what is left of them for messages."""
+
+    def __init__(self, network: Network, goodput: float) -> None:
+        self.network = network
+        self._bytes_per_bit = goodput / _BITS
+        self._found: dict[tuple[int, int], Route | None] = {}
+
+    @cached_property
+    def capacity(self) -> Floats:
+        """Bytes per second of every link, and one more at the end that stands for none."""
+        rates = np.minimum(self.network.rate_bps * self._bytes_per_bit, UNTHROTTLED_BYTES_S)
+        return np.append(rates, UNTHROTTLED_BYTES_S)
+
+    @cached_property
+    def _paths(self) -> Paths:
+        return compute_paths(self.network)
+
+    def route(self, origin: int, dest: int) -> Route | None:
+        """None unless there is a way both there and back, since TCP needs both."""
+        pair = origin, dest
+        if pair not in self._found:
+            self._found[pair] = self._look_up(origin, dest)
+        return self._found[pair]
+
+    def _look_up(self, origin: int, dest: int) -> Route | None:
+        paths = self._paths
+        if paths.hops[origin, dest] <= 0 or paths.hops[dest, origin] <= 0 or paths.loss[origin, dest] >= 1.0:
+            return None
+        links = paths.links(origin, dest)
+        return Route(
+            links=tuple(sorted({link for link in links if math.isfinite(self.network.rate_bps[link])})),
+            latency_s=max(float(paths.latency_ms[origin, dest]) / 1e3, _LEAST_LATENCY_S),
+            return_s=max(float(paths.latency_ms[dest, origin]) / 1e3, _LEAST_LATENCY_S),
+            jitter_s=float(paths.jitter_ms[origin, dest]) / 1e3,
+            loss=float(paths.loss[origin, dest]),
+            rate_bytes_s=min(float(paths.bandwidth_bps[origin, dest]) * self._bytes_per_bit, UNTHROTTLED_BYTES_S),
+        )

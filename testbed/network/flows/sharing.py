@@ -1,0 +1,74 @@
+"""How links are divided among the flows that are sending: the two rules, for all flows at once.
+
+Takes arrays, gives the rate of every flow; touches nothing. A flow is a row of link numbers; the last number of the
+capacities stands for "no further link", and its capacity is the most that a flow gets where nothing throttles it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.network.graph import Floats
+
+Links = NDArray[np.intp]
+"""By flow, then by place on its path."""
+
+_EQUAL = 1.0 + 1e-9
+"""Shares that differ by rounding are one share."""
+
+_ROUNDING = 1e-12
+
+
+def max_min(links: Links, capacity: Floats) -> Floats:
+    """The max–min fair rates: no flow can have more without taking from one that has no more than it.
+
+    Every step looks at all links at once: a link whose share is the lowest on the paths of all its flows stays that,
+    whatever happens elsewhere, so all its flows get that share for good.
+    """
+    rates = np.empty(links.shape[0])
+    left = capacity.copy()
+    count = np.bincount(links.ravel(), minlength=capacity.size)
+    rows = np.arange(links.shape[0])
+    while rows.size:
+        share = left / np.maximum(count, 1)
+        share[-1] = capacity[-1]
+        offered = share[links]
+        level = offered.min(axis=1)
+        lowest = offered <= (level * _EQUAL)[:, None]
+        holding = np.bincount(links[lowest], minlength=capacity.size) == count
+        holding[-1] = True
+        settled = (lowest & holding[links]).any(axis=1)
+        rates[rows[settled]] = level[settled]
+        if settled.all():
+            break
+        done = links[settled]
+        taken = np.bincount(done.ravel(), np.repeat(level[settled], links.shape[1]), minlength=capacity.size)
+        left = np.maximum(left - taken, capacity * _ROUNDING)
+        count = count - np.bincount(done.ravel(), minlength=capacity.size)
+        rows, links = rows[~settled], links[~settled]
+    return rates
+
+
+def rtt_weighted(links: Links, capacity: Floats, rtt_s: Floats, used: Floats) -> Floats:
+    """Kollaps' rule: shares by the inverse of the round-trip time, what some leave over is given out once.
+
+    `used` is what each flow would use if it could: the slowest link of its path, or less.
+    """
+    width = links.shape[1]
+    flat = links.ravel()
+
+    def summed(values: NDArray[np.float64]) -> Floats:
+        return np.bincount(flat, weights=values.ravel(), minlength=capacity.size).astype(np.float64)
+
+    inverse = np.repeat((1.0 / rtt_s)[:, None], width, axis=1)
+    weight = inverse / summed(inverse)[links]
+    base = weight * capacity[links]
+    wants = used[:, None]
+    hungry = wants > base
+    spare = capacity - summed(np.where(hungry, base, wants))
+    hungry_weight = summed(np.where(hungry, weight, 0.0))[links] + np.where(hungry, 0.0, weight)
+    share = np.maximum(base, base + weight / hungry_weight * spare[links])
+    share[links == capacity.size - 1] = capacity[-1]
+    rates: Floats = np.minimum(share.min(axis=1), used)
+    return rates

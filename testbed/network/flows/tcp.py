@@ -1,0 +1,158 @@
+"""TCP's windows: how much a connection may send in its next round, for many connections at once.
+
+Takes `Connections` whose rounds are over, updates their windows; touches nothing else. A round is a round trip: the
+window is sent at the rate that the links give, then the sender waits for the first acknowledgement. Where the window
+is larger than what the links carry in a round trip, rounds follow each other without a gap and the links decide.
+
+Where nothing could change for a while (the links decide, no slow start), or where round trips are shorter than the
+steps of the model, one round stands for several round trips.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.network.flows.connections import Connections
+from testbed.network.flows.settings import Tcp
+from testbed.network.graph import Flags, Floats
+
+_CUBIC_SCALE = 0.4
+"""Segments per cubic second."""
+_CUBIC_KEEPS, _RENO_KEEPS = 0.7, 0.5
+"""What is left of the window after a loss."""
+_RENO_FRIENDLY = 3.0 * (1.0 - _CUBIC_KEEPS) / (1.0 + _CUBIC_KEEPS)
+"""Segments per round trip by which cubic grows at least."""
+_FASTEST = 1.5
+"""Cubic's growth in a round trip at most, and at least before the first loss."""
+_BEFORE_LOSS = 1.05
+_HYSTART_SEGMENTS = 16
+_CALM_S = 0.1
+_LEAST_SEGMENTS = 2.0
+_THREE_QUARTERS = 0.75
+_MOST_TRIPS = 64.0
+"""A round of slow start stands for no more: doubling further would leave the range of floats."""
+
+Slots = NDArray[np.intp]
+
+
+class Windows:
+    """The rules of congestion control, with the settings of one run."""
+
+    def __init__(self, connections: Connections, tcp: Tcp) -> None:
+        self._all = connections
+        self._tcp = tcp
+        self._is_cubic = tcp.congestion == "cubic"
+        self._mss = float(tcp.mss_bytes)
+        self._keeps = _CUBIC_KEEPS if self._is_cubic else _RENO_KEEPS
+
+    def open(self, slot: int, first_round_s: float) -> None:
+        """A fresh connection: its first round begins then."""
+        every = self._all
+        every.is_open[slot] = True
+        every.window[slot] = self._tcp.initial_window_bytes
+        every.threshold[slot] = np.inf
+        every.round_end_s[slot] = first_round_s
+        every.last_sent_s[slot] = first_round_s
+        every.round_trips[slot] = 1.0
+        for array in (every.budget, every.round_sent, every.round_busy_s, every.lost, every.peak):
+            array[slot] = 0.0
+
+    def stall(self, slot: int) -> None:
+        """The path is gone: when it is back, sending starts again with one segment."""
+        every = self._all
+        every.round_end_s[slot] = np.inf
+        if every.is_busy[slot]:
+            every.threshold[slot] = max(every.window[slot] * self._keeps, _LEAST_SEGMENTS * self._mss)
+            every.window[slot] = self._mss
+        for array in (every.budget, every.round_sent, every.round_busy_s, every.lost):
+            array[slot] = 0.0
+
+    def next_round(self, slots: Slots, step_s: float) -> None:
+        """Ends the round of these connections, which all have something to send, and begins their next."""
+        every = self._all
+        rtt, trips = every.rtt_s[slots], every.round_trips[slots]
+        window, threshold = every.window[slots], every.threshold[slots]
+        sent, busy_s, lost = every.round_sent[slots], every.round_busy_s[slots], every.lost[slots]
+        round_end = every.round_end_s[slots]
+        start = np.maximum(round_end, every.began_s[slots])
+        used_up = every.budget[slots] < self._mss
+        # What fits under way: a window that the links or the sender do not fill does not grow beyond twice that.
+        filled = 2.0 * sent / trips
+
+        slow = window < threshold
+        grown = np.where(slow, window + sent, self._avoiding(slots, window, trips, start))
+        grown = np.where(used_up, grown, np.maximum(window, np.minimum(grown, filled)))
+        if self._is_cubic:
+            # Acknowledgements that take half a round trip to come in say that the links are full (HyStart).
+            last_trip_s = np.where(trips > 1.0, busy_s / 2.0, busy_s)
+            full = slow & (last_trip_s >= rtt / 2.0) & (window >= _HYSTART_SEGMENTS * self._mss)
+            until_full = np.minimum(1.0, rtt / 2.0 / np.maximum(last_trip_s, 1e-12))
+            grown = np.where(full, np.minimum(grown, window + sent * until_full), grown)
+            threshold = np.where(full, grown, threshold)
+        hurt = lost > 0.0
+        if hurt.any():
+            # The acknowledgements before the lost segment's still made a slow start's window grow.
+            at_loss = np.where(slow, np.minimum(grown, window + every.before_loss[slots]), window)
+            at_loss = np.where(hurt, at_loss, grown)
+            grown, threshold = self._after_loss(slots, hurt, at_loss, threshold, start)
+        if self._tcp.idle_restart:
+            grown, threshold = self._after_idleness(slots, grown, threshold, rtt)
+        grown = np.minimum(grown, self._tcp.receive_window_bytes)
+
+        # The links decided all the time, and so they will.
+        calm = ~used_up & ~hurt & (busy_s >= rtt / 2.0 * every.round_trips[slots]) & (every.began_s[slots] < round_end)
+        calm &= ~slow | (grown <= window)
+        trips = np.ceil(np.where(calm, np.maximum(step_s, _CALM_S), step_s) / rtt)
+        trips = np.clip(trips, 1.0, np.where(calm, np.inf, _MOST_TRIPS))
+        doubles = ~calm & (grown < threshold)
+        together = np.where(doubles, np.exp2(np.minimum(trips, _MOST_TRIPS)) - 1.0, trips)
+        most = np.where(doubles, trips * self._tcp.receive_window_bytes, np.inf)
+        every.window[slots], every.threshold[slots] = grown, threshold
+        every.budget[slots] = np.minimum(grown * together, most) * (1.0 - every.loss[slots])
+        every.round_end_s[slots] = start + trips * rtt + np.where(lost > 1.0, rtt + self._tcp.min_rto_s, 0.0)
+        every.round_trips[slots] = trips
+        every.round_sent[slots] = every.round_busy_s[slots] = every.lost[slots] = 0.0
+
+    def _avoiding(self, slots: Slots, window: Floats, trips: Floats, now: Floats) -> Floats:
+        """The window after a round of congestion avoidance that filled it."""
+        if not self._is_cubic:
+            return window + trips * self._mss
+        every = self._all
+        peak, rtt, powers = every.peak[slots], every.rtt_s[slots], np.minimum(trips, _MOST_TRIPS)
+        since = now - every.epoch_s[slots]
+        cubic = peak + _CUBIC_SCALE * (since + rtt - every.peak_in_s[slots]) ** 3 * self._mss
+        reno = every.threshold[slots] + _RENO_FRIENDLY * since / rtt * self._mss
+        least = np.where(peak > 0.0, window, window * _BEFORE_LOSS**powers)
+        wanted = np.where(peak > 0.0, np.maximum(cubic, reno), least)
+        grown: Floats = np.clip(wanted, least, window * _FASTEST**powers)
+        return grown
+
+    def _after_loss(
+        self, slots: Slots, hurt: Flags, window: Floats, threshold: Floats, now: Floats
+    ) -> tuple[Floats, Floats]:
+        """Windows and thresholds, those of the hurt ones cut."""
+        every = self._all
+        kept = np.maximum(window * self._keeps, _LEAST_SEGMENTS * self._mss)
+        where, at_loss = slots[hurt], window[hurt]
+        # A loss below the last one's window: somebody else wants room too, so aim lower (fast convergence).
+        peak = np.where(at_loss < every.peak[where], at_loss * (1.0 + self._keeps) / 2.0, at_loss)
+        every.peak[where] = peak
+        every.epoch_s[where] = now[hurt]
+        every.peak_in_s[where] = np.cbrt(np.maximum(peak - kept[hurt], 0.0) / self._mss / _CUBIC_SCALE)
+        after = np.where(every.lost[slots] > 1.0, self._mss, kept)
+        return np.where(hurt, after, window), np.where(hurt, kept, threshold)
+
+    def _after_idleness(self, slots: Slots, window: Floats, threshold: Floats, rtt: Floats) -> tuple[Floats, Floats]:
+        """Windows of those that have been silent: halved for every timeout's time, down to the initial one."""
+        every = self._all
+        timeouts = (every.began_s[slots] - every.last_sent_s[slots]) / (rtt + self._tcp.min_rto_s)
+        idle = timeouts > 1.0
+        if not idle.any():
+            return window, threshold
+        halved = window * np.exp2(1.0 - np.ceil(np.minimum(timeouts, _MOST_TRIPS)))
+        fallen = np.maximum(halved, np.minimum(window, self._tcp.initial_window_bytes))
+        return (
+            np.where(idle, fallen, window),
+            np.where(idle, np.maximum(threshold, window * _THREE_QUARTERS), threshold),
+        )

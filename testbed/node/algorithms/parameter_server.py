@@ -1,0 +1,133 @@
+"""The parameter server: workers compute gradients, a server has the model and takes the steps.
+
+Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014. Synchronous, a round is one step by
+the mean of one gradient of each worker. Asynchronous, every gradient is a step at once, and only its worker hears of it;
+the others go on with older models. Damping and bounds against old gradients: Zhang et al., "Staleness-aware Async-SGD for
+Distributed Deep Learning", IJCAI 2016; Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel
+Parameter Server", NeurIPS 2013.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from testbed.node.algorithm import Algorithm
+from testbed.node.messages import Message, Received, snapshot
+from testbed.node.node import Node, PeerMissing
+from testbed.node.sharing.base import MODEL, Sharing, values_of, whole
+from testbed.node.world import Vector
+
+GRADIENT = "gradient"
+OVER = "over"
+
+
+class ParameterServer(Algorithm):
+    """A round of the asynchronous kind is as many steps as there are workers."""
+
+    needs_server = True
+
+    def __init__(self, mode: str = "sync", damping: str = "none", max_lead: int | None = None) -> None:
+        if mode not in ("sync", "async") or damping not in ("none", "staleness"):
+            raise ValueError("mode is sync or async, and damping none or staleness")
+        if max_lead is not None and max_lead < 0:
+            raise ValueError("max_lead cannot be negative")
+        self.mode = mode
+        self.damping = damping
+        self.max_lead = max_lead
+
+    async def run(self, node: Node) -> None:
+        assert node.server is not None  # noqa: S101 - the plan has one
+        done = 0
+        while (received := await node.newest(MODEL, OVER)).message.kind == MODEL:
+            async with node.one_round(done, evaluate=False):
+                self.sharing.adopt(node.model, received)
+                gradient = snapshot(await node.gradient())
+                version = received.message.fields.get("version", 0)
+                await node.send(node.server, Message(GRADIENT, received.round, {"version": version}, (gradient,)))
+            done += 1
+
+    async def serve(self, node: Node) -> None:
+        if type(self.sharing) is not Sharing:
+            raise ValueError("the parameter server needs whole gradients: the only sharing it can have is `full`")
+        await (self._serve_all_together(node) if self.mode == "sync" else self._serve_each_at_once(node))
+        await node.send(node.learners, Message(OVER, node.rounds_done))
+
+    async def _serve_all_together(self, node: Node) -> None:
+        lr = node.plan.experiment.training.lr
+        async for round_ in node.rounds():
+            await node.send(node.learners, whole(node.model, round_))
+            gradients = await node.gather(node.learners, round_, GRADIENT)
+            for received in gradients:
+                _step(node.model, received, lr / len(gradients))
+
+    async def _serve_each_at_once(self, node: Node) -> None:
+        lr = node.plan.experiment.training.lr
+        workers = _Workers(node, self.max_lead)
+        async for _ in node.rounds():
+            for _ in node.learners:
+                await workers.answer()
+                received, staleness = await workers.next_gradient()
+                _step(node.model, received, lr / (1 + staleness) if self.damping == "staleness" else lr)
+                workers.version += 1
+
+
+class _Workers:
+    """Who has been sent which version, and who waits for the next one."""
+
+    def __init__(self, node: Node, max_lead: int | None) -> None:
+        self.version = 0
+        self._node = node
+        self._max_lead = max_lead
+        self._steps = dict.fromkeys(node.learners, 0)
+        """Gradients that each has sent; only of those that still count for the others' lead."""
+        self._waiting = set(node.learners)
+        self._arrived: list[Received] = []
+        self._patience_s: float | None = node.plan.experiment.missing.after_s
+
+    async def answer(self) -> None:
+        """Send the model to all that wait for it and are not too far ahead of the slowest."""
+        slowest = min(self._steps.values())
+        for rank in sorted(self._waiting):
+            if self._max_lead is None or self._steps[rank] - slowest <= self._max_lead:
+                self._waiting.remove(rank)
+                model = whole(self._node.model, self._node.round)
+                await self._node.send(rank, model.with_fields(version=self.version))
+
+    async def next_gradient(self) -> tuple[Received, int]:
+        """A gradient, and how many versions it is behind."""
+        while not self._arrived:
+            self._arrived = await self._node.receive_all(GRADIENT, timeout_s=self._patience_s)
+            if not self._arrived:
+                await self._all_silent()
+        received = self._arrived.pop(0)
+        version = received.message.fields.get("version")
+        if type(version) is not int or not 0 <= version <= self.version:
+            raise ValueError(f"a gradient of the version {version!r} arrived, the model is at {self.version}")
+        # One that was given up for dead goes on as the slowest.
+        self._steps.setdefault(received.sender, min(self._steps.values(), default=0))
+        self._steps[received.sender] += 1
+        self._waiting.add(received.sender)
+        return received, self.version - version
+
+    async def _all_silent(self) -> None:
+        """Nobody who has a model has answered for too long."""
+        node, then = self._node, self._node.plan.experiment.missing.then
+        silent = sorted(self._steps.keys() - self._waiting)
+        names = ", ".join(node.plan.ranks[rank] for rank in silent)
+        node.note("peer-missing", f"version {self.version}: {names}: {then}")
+        if then == "wait":
+            self._patience_s = None
+            return
+        for rank in silent:
+            del self._steps[rank]
+        if then == "abort" or not self._steps:
+            raise PeerMissing(f"{names} sent no gradient")
+        await self.answer()
+
+
+def _step(model: Vector, received: Received, scale: float) -> None:
+    """One step of gradient descent."""
+    gradient = values_of(received.message)
+    if gradient.size != model.size:
+        raise ValueError(f"a gradient of {gradient.size} parameters arrived, {model.size} are expected")
+    model -= np.float32(scale) * gradient

@@ -1,0 +1,109 @@
+"""Takes named files out of an archive, and nothing else.
+
+Takes the path of an archive (tar, zip/wheel, Debian package), gives the paths of the wanted files; touches the
+folder it is told to write into. A name inside an archive never becomes a path: files are written under names of
+ours, each up to a limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from lzma import LZMAError
+from pathlib import Path
+from typing import IO
+
+from testbed.node.data.problems import SourceFailed
+
+MOST_BYTES = 256 << 20
+"""Of any one file; the largest wanted has 47 MB."""
+_MOST_MEMBERS = 100_000
+_CHUNK = 1 << 20
+
+
+def check_sha256(file: Path, expected: str) -> None:
+    """Fails unless the file is exactly the one that was meant."""
+    with file.open("rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if found != expected:
+        raise SourceFailed(f"{file.name} has SHA-256 {found}, expected {expected}")
+
+
+def extract(archive: Path, wanted: Mapping[str, str], into: Path) -> dict[str, Path]:
+    """The wanted files (our name → name in the archive), as files in `into` under our names."""
+    try:
+        if archive.suffix in (".whl", ".zip"):
+            found = _from_zip(archive, wanted, into)
+        elif archive.suffix == ".deb":
+            found = _from_debian(archive, wanted, into)
+        else:
+            with tarfile.open(archive, "r|*") as opened:
+                found = _from_tar(opened, wanted, into)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, LZMAError, zlib.error, NotImplementedError) as problem:
+        raise SourceFailed(f"{archive.name} is damaged: {problem}") from None
+    missing = [name for ours, name in wanted.items() if ours not in found]
+    if missing:
+        raise SourceFailed(f"{archive.name} does not contain {', '.join(missing)}")
+    return found
+
+
+def _from_tar(opened: tarfile.TarFile, wanted: Mapping[str, str], into: Path) -> dict[str, Path]:
+    ours_by_name = {name: ours for ours, name in wanted.items()}
+    found: dict[str, Path] = {}
+    for number, member in enumerate(opened):
+        if number > _MOST_MEMBERS:
+            raise SourceFailed("the archive has too many members")
+        ours = ours_by_name.get(member.name.removeprefix("./"))
+        if ours is None or ours in found or not member.isreg():
+            continue
+        stream = opened.extractfile(member)
+        assert stream is not None  # noqa: S101 - it is a regular file
+        found[ours] = _write(stream, into / ours, member.size, member.name)
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _from_zip(archive: Path, wanted: Mapping[str, str], into: Path) -> dict[str, Path]:
+    found = {}
+    with zipfile.ZipFile(archive) as opened:
+        for ours, name in wanted.items():
+            with suppress(KeyError):
+                info = opened.getinfo(name)
+                with opened.open(info) as stream:
+                    found[ours] = _write(stream, into / ours, info.file_size, name)
+    return found
+
+
+def _from_debian(archive: Path, wanted: Mapping[str, str], into: Path) -> dict[str, Path]:
+    """Debian's own tool knows every compression that packages have; nothing is unpacked but what is wanted."""
+    tool = shutil.which("dpkg-deb")
+    if tool is None:
+        raise SourceFailed("dpkg-deb is not installed here")
+    with subprocess.Popen(  # noqa: S603 - no shell; arguments are ours
+        [tool, "--fsys-tarfile", archive], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as opened:
+                return _from_tar(opened, wanted, into)
+        finally:
+            process.kill()  # what follows the last wanted file is of no interest
+
+
+def _write(stream: IO[bytes], target: Path, size_bytes: int, name: str) -> Path:
+    if size_bytes > MOST_BYTES:
+        raise SourceFailed(f"{name} is larger than {MOST_BYTES} bytes")
+    with target.open("wb") as file:
+        while chunk := stream.read(_CHUNK):
+            if file.tell() + len(chunk) > size_bytes:
+                raise SourceFailed(f"{name} is larger than it says")
+            file.write(chunk)
+        if file.tell() != size_bytes:
+            raise SourceFailed(f"{name} is shorter than it says")
+    return target

@@ -1,0 +1,88 @@
+"""Opens a data set by its name, or by the name of a function that makes one.
+
+Takes `fashion-mnist`, `module:function` or `path/to/file.py:function`, options and a seed, gives a `DataSet`;
+touches the cache of data sets and, when one has to be fetched first, the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from testbed import code
+from testbed.node.data import store
+from testbed.node.data.catalogue import Entry, entry_of
+from testbed.node.data.check import checked
+from testbed.node.data.dataset import DataSet, Samples
+from testbed.node.data.digits import load_digits
+from testbed.node.data.fetch import Tell, ensure, silently
+from testbed.node.data.options import Options
+from testbed.node.data.problems import Impossible
+from testbed.node.data.ratings import read_ratings, split_ratings
+from testbed.node.data.synthetic import make_synthetic
+
+
+def load_dataset(
+    spec: str,
+    options: Mapping[str, object],
+    seed: int,
+    cache: Path | None = None,
+    tell: Tell = silently,
+) -> DataSet:
+    """The data set, with its arrays mapped or read-only; the same for the same spec, options and seed."""
+    if code.is_code(spec):
+        return _from_code(spec, options, seed)
+    entry = entry_of(spec)
+    if entry.name == "synthetic":
+        return make_synthetic(entry, options, seed)
+    if entry.name == "movielens":
+        return _movielens(entry, options, seed, cache, tell)
+    given = Options(options, f"the data set {entry.name}")
+    normalise = given.choice("normalise", "channel", ("channel", "half", "none"))
+    given.done()
+    dataset = load_digits(entry) if entry.name == "digits" else _stored(entry, ensure(spec, cache=cache, tell=tell))
+    if normalise == "channel":
+        return dataset
+    # `half` brings 0…1 to -1…1, as many published scripts do.
+    middle = (0.5,) * len(entry.mean) if normalise == "half" else ()
+    return replace(dataset, mean=middle, std=middle)
+
+
+def _stored(entry: Entry, place: Path) -> DataSet:
+    arrays = store.read(entry, place)
+    return DataSet(
+        name=entry.name,
+        kind=entry.kind,
+        classes=entry.classes,
+        input_shape=entry.input_shape,
+        users=entry.users,
+        items=entry.items,
+        train=Samples(arrays["train_inputs"], arrays["train_targets"]),
+        test=Samples(arrays["test_inputs"], arrays["test_targets"]),
+        mean=entry.mean,
+        std=entry.std,
+        scale=entry.scale,
+    )
+
+
+def _movielens(entry: Entry, options: Mapping[str, object], seed: int, cache: Path | None, tell: Tell) -> DataSet:
+    given = Options(options, f"the data set {entry.name}")
+    path = given.text("path", "")
+    given.done()
+    if path:
+        return split_ratings(entry.name, *read_ratings(Path(path)), seed)
+    arrays = store.read(entry, ensure(entry.name, cache=cache, tell=tell))
+    return split_ratings(entry.name, arrays["pairs"], arrays["ratings"], seed)
+
+
+def _from_code(spec: str, options: Mapping[str, object], seed: int) -> DataSet:
+    """Called as `function(seed=…, **options)`."""
+    try:
+        function = code.load_object(spec)
+        if not callable(function):
+            raise code.CodeProblem(f"{spec} is not a function")
+        found = code.call(spec, function, seed=seed, **{str(name): value for name, value in options.items()})
+    except code.CodeProblem as problem:
+        raise Impossible(f"cannot make the data set {spec}: {problem}") from problem
+    return checked(found, spec)

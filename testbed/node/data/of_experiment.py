@@ -1,0 +1,56 @@
+"""The data of an experiment, and who gets which part of it.
+
+Takes an `Experiment` and the number of learners, gives a `DataSet` and its parts; may fetch the data set. Every node works
+out the same parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.code import is_code
+from testbed.experiment.language import Experiment, Partition
+from testbed.node.data.catalogue import entry_of
+from testbed.node.data.dataset import DataSet
+from testbed.node.data.fetch import Tell, silently
+from testbed.node.data.load import load_dataset
+from testbed.node.data.partition import Part, partition
+from testbed.node.data.store import cache_folder, is_stored, place_of
+
+_OPTIONS = {"iid": (), "shards": ("per_node", "variant"), "dirichlet": ("alpha",), "user": ()}
+
+
+@dataclass(frozen=True)
+class SharedOut:
+    """A data set, and the training samples of each learner."""
+
+    dataset: DataSet
+    parts: list[Part]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(part.size for part in self.parts)
+
+
+def share_out(
+    experiment: Experiment, learners: int, seed: int, *, cache: Path | None = None, tell: Tell = silently
+) -> SharedOut:
+    """The same parts for the same experiment, number of learners and seed."""
+    data = experiment.data
+    dataset = load_dataset(data.name, data.options, seed, cache, tell)
+    kind = data.partition.kind
+    return SharedOut(dataset, partition(dataset, learners, kind, _options(data.partition), seed))
+
+
+def is_at_hand(name: str, cache: Path | None = None) -> bool:
+    """Whether a data set can be opened without fetching anything."""
+    if is_code(name):
+        return True
+    entry = entry_of(name)
+    return not entry.needs_download or is_stored(entry, place_of(entry, cache_folder(cache)))
+
+
+def _options(spec: Partition) -> Mapping[str, object]:
+    return {key: getattr(spec, key) for key in _OPTIONS[spec.kind]}

@@ -1,0 +1,75 @@
+"""Who gets which samples: every sample to train on goes to exactly one learner.
+
+Takes a data set, a number of learners, a kind of partition with its options and a seed, gives the indices of each
+learner's samples in ascending order; touches nothing. The same arguments give the same parts on every machine, so
+that every node can work out its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import did_you_mean
+from testbed.node.data.dataset import DataSet, Kind
+from testbed.node.data.options import Options
+from testbed.node.data.partition_dirichlet import dirichlet
+from testbed.node.data.partition_plain import by_user, iid
+from testbed.node.data.partition_shards import shards
+from testbed.node.data.problems import Impossible
+from testbed.units import shown
+
+Part = NDArray[np.int64]
+Divide = Callable[[DataSet, int, Options, int], list[Part]]
+
+KINDS: Mapping[str, Divide] = MappingProxyType({"iid": iid, "shards": shards, "dirichlet": dirichlet, "user": by_user})
+
+
+def partition(dataset: DataSet, learners: int, kind: str, options: Mapping[str, object], seed: int) -> list[Part]:
+    """The parts of all learners, none empty; raises `Impossible` when there can be no such partition."""
+    if kind not in KINDS:
+        raise Impossible(f"there is no partition called {shown(kind)}", did_you_mean(kind, KINDS))
+    count = len(dataset.train)
+    if learners < 1:
+        raise Impossible(f"a partition needs a learner, not {learners}")
+    if learners > count:
+        hint = "take a larger data set, or fewer learners"
+        raise Impossible(f"{dataset.name} has {count} samples to train on, too few for {learners} learners", hint)
+    given = Options(options, f"the partition {kind}")
+    parts = KINDS[kind](dataset, learners, given, seed)
+    given.done()
+    return [np.sort(part) for part in parts]
+
+
+def test_parts(dataset: DataSet, parts: list[Part]) -> list[Part]:
+    """What each learner tests with: all of the test samples, or for ratings those of the users that it trains on."""
+    if dataset.kind is Kind.CLASSES or dataset.train.groups is None or dataset.test.groups is None:
+        everything = np.arange(len(dataset.test), dtype=np.int64)
+        return [everything] * len(parts)
+    owners, tested = dataset.train.groups, dataset.test.groups
+    found = []
+    for part in parts:
+        is_own = np.zeros(dataset.users, np.bool_)
+        is_own[owners[part]] = True
+        found.append(np.flatnonzero(is_own[tested]).astype(np.int64))
+    return found
+
+
+test_parts.__test__ = False  # type: ignore[attr-defined]  # its name starts as a test's does
+
+
+def targets_of(dataset: DataSet) -> NDArray[np.float64] | NDArray[np.int64]:
+    """What a sample can be: the classes, or the ratings that occur, in ascending order."""
+    if dataset.kind is Kind.CLASSES:
+        return np.arange(dataset.classes, dtype=np.int64)
+    return np.unique(dataset.train.targets).astype(np.float64)
+
+
+def histogram(dataset: DataSet, parts: list[Part]) -> NDArray[np.int64]:
+    """How many samples of each target (columns, as in `targets_of`) each learner (rows) has."""
+    known = targets_of(dataset)
+    columns = np.searchsorted(known, dataset.train.targets)
+    return np.stack([np.bincount(columns[part], minlength=len(known)) for part in parts]).astype(np.int64)

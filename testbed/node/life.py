@@ -1,0 +1,170 @@
+"""A node's life: from the start barrier to the last record.
+
+Takes a `Node` and its roles, gives the reason of its end; writes `start` and `end`. Whatever goes wrong in an
+algorithm or a model ends in the journal, with the place in that code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+
+from testbed import __version__
+from testbed.code import CodeProblem, problem_in
+from testbed.errors import TestbedError
+from testbed.node.algorithm import Algorithm
+from testbed.node.choose import ALGORITHMS, choose_algorithm, choose_sharing
+from testbed.node.neighbourhood import PeerSampler
+from testbed.node.node import Node, PeerMissing
+from testbed.node.training_settings import TrainingFailed
+from testbed.records import SCHEMA, Build, End, Failure, Start
+
+
+class Reason(StrEnum):
+    """Why a node's life ends."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    """The experiment's time was over, or its accuracy reached."""
+    LEFT = "left"
+    """The topology's events say so."""
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class Life:
+    """One node from birth to end; the runtime may end it early."""
+
+    def __init__(self, node: Node, build: Build, rejoin: str | None = None) -> None:
+        self.node = node
+        self.reason: Reason | None = None
+        self.failure: Failure | None = None
+        self._build = build
+        self._rejoin = rejoin
+        self._work: asyncio.Task[None] | None = None
+        self._early: Reason | None = None
+
+    async def live(self, others_done: Callable[[], Awaitable[None]]) -> Reason:
+        """Do all that the roles ask for; a sampler goes on until nobody needs it. Never raises but when cancelled."""
+        self._begin()
+        self._work = asyncio.ensure_future(self._roles(others_done))
+        if self._early is not None:
+            self._work.cancel()
+        try:
+            await self._work
+            self.reason = Reason.FINISHED
+        except asyncio.CancelledError:
+            if self._early is None:
+                raise
+            self.reason = self._early
+        except TestbedError:
+            raise
+        except (CodeProblem, TrainingFailed, PeerMissing) as problem:
+            self._fail(problem)
+        except Exception as problem:
+            self._fail(problem_in(self._source, problem))
+        if self.reason is Reason.LEFT:
+            self.node.outbox.flush()
+            await self.node.finish_sending()
+        elif self.reason is not Reason.FINISHED:
+            self.node.outbox.cut()
+        self._end()
+        return self.reason or Reason.FAILED
+
+    def end_early(self, reason: Reason) -> None:
+        """End now; what has not been sent is not sent, but for a node that leaves in good order."""
+        if self.reason is None and self._early is None:
+            self._early = reason
+            if self._work is not None:
+                self._work.cancel()
+
+    def fail(self, failure: Failure) -> None:
+        """End now, because of something outside of it."""
+        if self.reason is None and self._early is None:
+            self.failure = failure
+            self.end_early(Reason.FAILED)
+
+    @property
+    def _source(self) -> str:
+        name = self.node.plan.experiment.algorithm.name
+        return ALGORITHMS.get(name, name)
+
+    async def _roles(self, others_done: Callable[[], Awaitable[None]]) -> None:
+        roles = self.node.plan.node.roles
+        serving = asyncio.ensure_future(PeerSampler().serve(self.node)) if "sampler" in roles else None
+        try:
+            algorithm = self._algorithm()
+            if algorithm.needs_server and self.node.server is None:
+                name = self.node.plan.experiment.algorithm.name
+                raise CodeProblem(f"`{name}` needs a server: say `algorithm: {{server: NODE}}`")
+            if "server" in roles:
+                await algorithm.serve(self.node)
+            if "learner" in roles:
+                await algorithm.run(self.node)
+            await self.node.finish_sending()
+            if serving is not None:
+                await others_done()
+                await self.node.finish_sending()
+        finally:
+            if serving is not None:
+                serving.cancel()
+
+    def _algorithm(self) -> Algorithm:
+        experiment = self.node.plan.experiment
+        algorithm = choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)
+        algorithm.sharing = choose_sharing(
+            experiment.sharing.name, experiment.sharing.options, self.node.random("compression")
+        )
+        algorithm.sharing.begin(self.node.model)
+        return algorithm
+
+    def _begin(self) -> None:
+        plan = self.node.plan
+        self.node.record(
+            Start(
+                t=self.node.now(),
+                schema=SCHEMA,
+                node=self.node.name,
+                rank=self.node.rank,
+                roles=plan.node.roles,
+                learner=plan.node.learner,
+                samples=self.node.samples,
+                parameters=self.node.model.size,
+                algorithm=plan.experiment.algorithm.name,
+                seed=plan.seed,
+                build=self._build,
+                rejoin=self._rejoin,
+                round=self.node.first_round,
+            )
+        )
+
+    def _fail(self, problem: CodeProblem | TrainingFailed | PeerMissing) -> None:
+        self.reason = Reason.FAILED
+        file = getattr(problem, "file", None)
+        line = getattr(problem, "line", None)
+        message = getattr(problem, "message", None) or str(problem)
+        self.failure = Failure(message, file, line)
+
+    def _end(self) -> None:
+        assert self.reason is not None  # noqa: S101 - it has just been set
+        if self.reason in (Reason.STOPPED, Reason.LEFT):
+            self.node.evaluate_after()
+        self.node.record(
+            End(
+                t=self.node.now(),
+                reason=self.reason.value,
+                rounds=self.node.rounds_done,
+                steps=self.node.steps - self.node.first_step,
+                sent=self.node.outbox.sent.count(),
+                received=self.node.mailbox.received.count(),
+                failure=self.failure,
+            )
+        )
+
+
+def build_of_this_process() -> Build:
+    """What a journal's numbers depend on besides the plan."""
+    import torch
+
+    return Build(__version__, str(torch.__version__), torch.backends.cpu.get_cpu_capability())

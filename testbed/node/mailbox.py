@@ -1,0 +1,151 @@
+"""The mailbox: what has arrived at a node and was not taken yet, and who waits for what.
+
+Takes messages from the transport, gives them to whoever asks; touches nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+
+from testbed.node.messages import Message, Received
+from testbed.node.outbox import Tally
+
+
+def arrival(received: Received) -> tuple[float, int, int]:
+    """Sorts messages by the time of their arrival; those of one instant by rank, because their order is chance."""
+    return received.t, received.sender, received.round
+
+
+class Wanted:
+    """One message of some kinds."""
+
+    def __init__(self, kinds: Collection[str]) -> None:
+        self.kinds = kinds
+        self.future: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
+
+    def offer(self, received: Received) -> bool:
+        if self.future.done() or received.message.kind not in self.kinds:
+            return False
+        self.future.set_result(received)
+        return True
+
+    def give_up(self) -> None:
+        """Whoever waits goes on without."""
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class Gathering:
+    """One message of a kind and round from each of some peers, or from the first few of them."""
+
+    def __init__(self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None) -> None:
+        self.kind = kind
+        self.round = round_
+        self.missing = set(senders)
+        self.enough = len(self.missing) if enough is None else min(enough, len(self.missing))
+        self.found: dict[int, Received] = {}
+        self.silent = False
+        """Whether somebody has been waited for too long."""
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def offer(self, received: Received) -> bool:
+        if (
+            received.sender not in self.missing
+            or received.round != self.round
+            or received.message.kind != self.kind
+        ):
+            return False
+        self.missing.discard(received.sender)
+        self.found[received.sender] = received
+        if len(self.found) >= self.enough:
+            self.give_up()
+        return True
+
+    def give_up(self) -> None:
+        """Whoever waits goes on with what is there."""
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def by_rank(self) -> list[Received]:
+        """What was collected; of more than enough those that came first, and of one instant the lowest ranks."""
+        first = sorted(self.found.values(), key=arrival)[: self.enough]
+        return sorted(first, key=lambda received: received.sender)
+
+
+class Mailbox:
+    """Keeps messages by kind, in the order of their arrival."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._kept: dict[str, dict[int, Received]] = {}
+        self._places: dict[tuple[str, int, int], list[int]] = {}
+        self._arrivals = 0
+        self._waiting: list[Wanted | Gathering] = []
+        self.received = Tally()
+
+    def put(self, sender: int, message: Message, *, counted: bool = True) -> None:
+        """A message has arrived whole; one from the node itself crossed no network and is not counted."""
+        if counted:
+            self.received.add(message.size)
+        received = Received(sender, message, self._now())
+        for waiting in self._waiting:
+            if waiting.offer(received):
+                return
+        self._arrivals += 1
+        self._kept.setdefault(message.kind, {})[self._arrivals] = received
+        self._places.setdefault((message.kind, message.round, sender), []).append(self._arrivals)
+
+    def take(self, kinds: Collection[str]) -> Received | None:
+        """The longest waiting message of some kinds, if there is one."""
+        first = [next(iter(kept)) for kind in kinds if (kept := self._kept.get(kind))]
+        if not first:
+            return None
+        number = min(first)
+        kind = next(kind for kind in kinds if number in self._kept.get(kind, ()))
+        return self._remove(kind, number)
+
+    def take_all(self, kinds: Collection[str]) -> list[Received]:
+        """All that has arrived of some kinds, in the order of arrival, and of one instant by rank."""
+        found = []
+        while (received := self.take(kinds)) is not None:
+            found.append(received)
+        return sorted(found, key=arrival)
+
+    def discard_before(self, kind: str, round_: int) -> list[Received]:
+        """Throw away what is older than a round; what that was."""
+        old = [number for number, received in self._kept.get(kind, {}).items() if received.round < round_]
+        return [self._remove(kind, number) for number in old]
+
+    def want(self, kinds: Collection[str]) -> Wanted:
+        """Begin to wait for the next message of some kinds; whoever asked awaits its future, then calls `done`."""
+        wanted = Wanted(kinds)
+        here = self.take(kinds)
+        if here is not None:
+            wanted.offer(here)
+        self._waiting.append(wanted)
+        return wanted
+
+    def gather(self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None) -> Gathering:
+        """Begin to collect one message from each sender; whoever asked awaits its future, then calls `done`."""
+        gathering = Gathering(kind, round_, senders, enough)
+        for sender in sorted(gathering.missing):
+            numbers = self._places.get((kind, round_, sender))
+            if numbers:
+                gathering.offer(self._remove(kind, numbers[0]))
+        if not gathering.enough:
+            gathering.give_up()
+        self._waiting.append(gathering)
+        return gathering
+
+    def done(self, waiting: Wanted | Gathering) -> None:
+        self._waiting.remove(waiting)
+
+    def _remove(self, kind: str, number: int) -> Received:
+        received = self._kept[kind].pop(number)
+        place = (kind, received.round, received.sender)
+        numbers = self._places[place]
+        numbers.remove(number)
+        if not numbers:
+            del self._places[place]
+        return received

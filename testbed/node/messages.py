@@ -1,0 +1,142 @@
+"""What nodes say to each other: a small header and raw buffers.
+
+Takes values, gives messages and their frames, and back; touches nothing. The header is msgpack and the buffers are
+numbers: nothing that arrives can be more than data. Every byte belongs to one of three kinds, counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.records import Count
+
+Scalar = int | float | str | bool
+Buffer = NDArray[np.generic]
+
+MAX_HEADER = 1 << 16
+MAX_BUFFER = 1 << 31
+_DTYPES = {"f4": np.float32, "f2": np.float16, "i4": np.int32, "i8": np.int64, "u1": np.uint8}
+
+
+class MalformedMessage(Exception):
+    """Bytes that are no message; whoever sent them does not speak this language."""
+
+
+class _Header(msgspec.Struct, array_like=True):
+    kind: str
+    round: int
+    fields: dict[str, int | float | str | bool | list[int]]
+    buffers: list[tuple[str, list[int]]]
+    """Type and shape of each buffer."""
+    payload: int
+    """How many of the buffers, at the end, are payload."""
+
+
+_HEADER = msgspec.msgpack.Decoder(_Header)
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """One message; what it holds does not change any more."""
+
+    kind: str
+    round: int
+    fields: Mapping[str, Scalar | list[int]] = field(default_factory=dict)
+    payload: tuple[Buffer, ...] = ()
+    """Values of models, gradients or samples."""
+    metadata: tuple[Buffer, ...] = ()
+    """What is needed to understand them, such as indices."""
+
+    @cached_property
+    def header(self) -> bytes:
+        buffers = [(buffer.dtype.str[1:], list(buffer.shape)) for buffer in (*self.metadata, *self.payload)]
+        return msgspec.msgpack.encode(
+            _Header(self.kind, self.round, dict(self.fields), buffers, len(self.payload))
+        )
+
+    @cached_property
+    def size(self) -> Count:
+        """Its bytes, by kind: a message without payload is control altogether."""
+        values = sum(buffer.nbytes for buffer in self.payload)
+        about = len(self.header) + sum(buffer.nbytes for buffer in self.metadata)
+        if self.payload:
+            return Count(payload=values, metadata=about, messages=1)
+        return Count(control=about, messages=1)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size.payload + self.size.metadata + self.size.control
+
+    def with_fields(self, **more: Scalar | list[int]) -> Message:
+        """The same with more in its header; the buffers are shared."""
+        return Message(self.kind, self.round, {**self.fields, **more}, self.payload, self.metadata)
+
+    def of_kind(self, kind: str) -> Message:
+        """The same under another name; the buffers are shared."""
+        return Message(kind, self.round, self.fields, self.payload, self.metadata)
+
+    def frames(self) -> list[bytes | Buffer]:
+        """As they go over the wire: the payload last."""
+        return [self.header, *self.metadata, *self.payload]
+
+
+def from_frames(frames: Sequence[bytes | memoryview]) -> Message:
+    """The message of some frames; raises MalformedMessage on anything else."""
+    if not frames or len(frames[0]) > MAX_HEADER:
+        raise MalformedMessage("no header, or one that is too long")
+    try:
+        header = _HEADER.decode(frames[0])
+    except msgspec.MsgspecError as problem:
+        raise MalformedMessage(f"the header cannot be read: {problem}") from None
+    if len(header.buffers) != len(frames) - 1 or not 0 <= header.payload <= len(header.buffers):
+        raise MalformedMessage(f"{len(header.buffers)} buffers announced, {len(frames) - 1} arrived")
+    buffers = []
+    for (code, shape), frame in zip(header.buffers, frames[1:], strict=True):
+        dtype = _DTYPES.get(code)
+        if dtype is None or any(side < 0 for side in shape) or len(frame) > MAX_BUFFER:
+            raise MalformedMessage(f"a buffer of type {code} and shape {shape}")
+        values = np.frombuffer(frame, dtype=np.uint8)
+        expected = int(np.dtype(dtype).itemsize)
+        for side in shape:
+            expected *= side
+        if values.nbytes != expected:
+            raise MalformedMessage(f"a buffer of {values.nbytes} bytes for shape {shape} of {code}")
+        try:
+            buffers.append(values.view(dtype).reshape(shape))
+        except (ValueError, OverflowError):
+            raise MalformedMessage(f"a buffer of shape {shape}") from None
+    first = len(buffers) - header.payload
+    return Message(header.kind, header.round, header.fields, tuple(buffers[first:]), tuple(buffers[:first]))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Received:
+    """A message that arrived."""
+
+    sender: int
+    message: Message
+    t: float = 0.0
+    """When it had arrived."""
+
+    @property
+    def round(self) -> int:
+        return self.message.round
+
+    @property
+    def degree(self) -> int:
+        """To how many peers the sender sent it."""
+        degree = self.message.fields.get("degree")
+        return degree if isinstance(degree, int) else 0
+
+
+def snapshot(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A copy that nothing can change: what is sent is what was there when it was encoded."""
+    copy = values.copy()
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,57 @@
+"""Who a node exchanges models with, round by round; and the peer sampler, which decides it for everybody.
+
+Takes a `NodePlan`, gives ranks. A static overlay is in the plan. A new graph every round is either computed by every
+node from the shared seed, which costs nothing, or asked of the sampler by a message, which crosses the network.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from testbed.node.messages import Message
+from testbed.plan.model import NodePlan
+from testbed.plan.overlay_graph import dynamic_graph
+
+if TYPE_CHECKING:
+    from testbed.node.node import Node
+
+ASK = "ask-peers"
+PEERS = "peers"
+
+
+class Neighbourhood:
+    """The neighbours of one node."""
+
+    def __init__(self, plan: NodePlan) -> None:
+        self._plan = plan
+
+    async def of(self, node: Node, round_: int) -> tuple[int, ...]:
+        """Ranks, ascending."""
+        plan = self._plan
+        if not plan.overlay.dynamic:
+            return plan.neighbours or ()
+        if plan.overlay.peers == "seed":
+            return neighbours_in(plan, plan.node.rank, round_)
+        sampler = plan.overlay.sampler
+        assert sampler is not None  # noqa: S101 - the plan names one
+        await node.send(sampler, Message(ASK, round_))
+        answers = await node.gather([sampler], round_, PEERS)
+        peers = answers[0].message.fields.get("peers") if answers else []
+        return tuple(peers) if isinstance(peers, list) else ()
+
+
+def neighbours_in(plan: NodePlan, rank: int, round_: int) -> tuple[int, ...]:
+    """A learner's neighbours in the graph of a round, by the shared seed."""
+    graph = dynamic_graph(plan.overlay, len(plan.learners), plan.seed, round_)
+    return tuple(plan.learners[other] for other in graph[plan.learners.index(rank)])
+
+
+class PeerSampler:
+    """The role `sampler`: tells every node that asks who its neighbours of a round are."""
+
+    async def serve(self, node: Node) -> None:
+        while True:
+            asked = await node.receive(ASK)
+            assert asked is not None  # noqa: S101 - it waits as long as it takes
+            peers = neighbours_in(node.plan, asked.sender, asked.round)
+            await node.send(asked.sender, Message(PEERS, asked.round, {"peers": list(peers)}))

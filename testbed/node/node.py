@@ -1,0 +1,398 @@
+"""`Node`: all that an algorithm sees of the world.
+
+Takes a `NodePlan` and a world (clock, transport, compute, journal); an algorithm takes it from there. It never sees
+sockets, processes or real clocks, so that one source runs in virtual time and in containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from testbed.node.journal import Journal
+from testbed.node.mailbox import Gathering, Mailbox, arrival
+from testbed.node.messages import Message, Received
+from testbed.node.neighbourhood import Neighbourhood
+from testbed.node.outbox import Outbox, Policy, Ticket
+from testbed.node.sharing.base import MODEL
+from testbed.node.snapshots import save_snapshot
+from testbed.node.world import Clock, Compute, Observer, Pending, Transport, Vector
+from testbed.plan.model import NodePlan
+from testbed.records import AnyRecord, Count, Evaluation, Event, Phases, Round
+from testbed.seeds import stream
+
+
+class PeerMissing(Exception):
+    """A peer did not answer in time, and the experiment says to give up then."""
+
+
+class NotANumber(Exception):
+    """Training left the numbers; sending such a model would spoil everybody's."""
+
+
+class _Unwritten(NamedTuple):
+    """An evaluation under way: where its record belongs."""
+
+    t: float
+    round: int
+    score: Pending
+
+
+class _Tab:
+    """What happened since the last round's record."""
+
+    def __init__(self, t: float, sent: Count, received: Count, dropped: int) -> None:
+        self.t = t
+        self.sent = sent
+        self.received = received
+        self.dropped = dropped
+        self.expired = 0
+        self.phases = {"train": 0.0, "encode": 0.0, "wait": 0.0, "aggregate": 0.0, "evaluate": 0.0}
+        self.losses: list[float] = []
+        self.steps = 0
+        self.staleness: list[int] = []
+
+
+class Node:
+    """One learner (or server), its model, its peers and its journal."""
+
+    def __init__(
+        self,
+        plan: NodePlan,
+        *,
+        clock: Clock,
+        transport: Transport,
+        compute: Compute,
+        journal: Journal,
+        observer: Observer,
+        model: Vector | None = None,
+        first_round: int = 0,
+        snapshots: Path | None = None,
+    ) -> None:
+        self.plan = plan
+        self.rank = plan.node.rank
+        self.name = plan.node.name
+        self.learners = plan.learners
+        """Ranks of all nodes that learn."""
+        self.server = plan.server
+        self.model: Vector = compute.initial() if model is None else model
+        self.first_round = first_round
+        self.round = first_round
+        self.rounds_done = first_round
+        self.steps = first_round * (compute.steps_per_round() if plan.node.learner is not None else 0)
+        """Local steps since the beginning, those of earlier lives included."""
+        self.first_step = self.steps
+        experiment = plan.experiment
+        self.mailbox = Mailbox(clock.now)
+        self.outbox = Outbox(transport, Policy(experiment.outbox.policy), experiment.outbox.in_flight)
+        self._clock = clock
+        self._compute = compute
+        self._journal = journal
+        self._observer = observer
+        self._snapshots = snapshots
+        self._neighbourhood = Neighbourhood(plan)
+        self._evaluations: list[_Unwritten] = []
+        self._evaluated_round = -1
+        self._given_up: set[tuple[str, int, int]] = set()
+        """Messages that count as expired already, should they still come: kind, round, sender."""
+        self._tab = _Tab(clock.now(), Count(), Count(), 0)
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Ranks of all other learners."""
+        return tuple(rank for rank in self.learners if rank != self.rank)
+
+    @property
+    def samples(self) -> int:
+        """How many training samples are its own."""
+        return self._compute.samples
+
+    def now(self) -> float:
+        """Emulated seconds since the start."""
+        return self._clock.now()
+
+    def random(self, purpose: str) -> Random:
+        """A stream of this node's own: the same in every run with the seed, shared with no other node or purpose."""
+        return stream(self.plan.seed, purpose, self.name)
+
+    # -- rounds ----------------------------------------------------------------------------------------------------
+
+    async def rounds(self) -> AsyncIterator[int]:
+        """Numbers of rounds until the experiment's end; each is journalled when the next one is asked for."""
+        stop = self.plan.experiment.stop.rounds
+        number = self.first_round
+        while stop is None or number < stop:
+            async with self.one_round(number):
+                yield number
+            number += 1
+
+    @asynccontextmanager
+    async def one_round(self, number: int, *, evaluate: bool = True) -> AsyncIterator[None]:
+        """One round of an algorithm that numbers them itself."""
+        self.round = number
+        yield
+        await self._close_round(number, evaluate=evaluate)
+
+    async def _close_round(self, number: int, *, evaluate: bool) -> None:
+        settings = self.plan.experiment.evaluation
+        last = self.plan.experiment.stop.rounds is not None and number + 1 >= self.plan.experiment.stop.rounds
+        due = evaluate and settings.mode != "none" and ((number + 1) % settings.every == 0 or last)
+        inline = None
+        if due and settings.mode == "inline":
+            with self._phase("evaluate"):
+                inline = await self._compute.evaluate_inline(self.model)
+        self.rounds_done = number + 1
+        tab = self._tab
+        sent, received = self.outbox.sent.since(tab.sent), self.mailbox.received.since(tab.received)
+        self.record(
+            Round(
+                t=self.now(),
+                round=number,
+                loss=sum(tab.losses) / len(tab.losses) if tab.losses else None,
+                phases=Phases(**tab.phases),
+                sent=sent,
+                received=received,
+                steps=tab.steps,
+                aggregated=len(tab.staleness),
+                dropped=self.outbox.dropped - tab.dropped,
+                expired=tab.expired,
+                staleness_mean=sum(tab.staleness) / len(tab.staleness) if tab.staleness else 0.0,
+                staleness_max=max(tab.staleness, default=0),
+            )
+        )
+        self._tab = _Tab(self.now(), self.outbox.sent.count(), self.mailbox.received.count(), self.outbox.dropped)
+        if inline is not None:
+            self._evaluated_round = number
+            self.record(
+                Evaluation(self.now(), number, inline.accuracy, inline.loss, inline.samples, self._compute.tested_on)
+            )
+            self._observer.model(self.rank, number, self.model.copy())
+        elif due:
+            self.evaluate_after()
+        experiment = self.plan.experiment
+        every = experiment.snapshots.every or (1 if experiment.rejoin == "last" else 0)
+        if self._snapshots is not None and every and (number + 1) % every == 0:
+            save_snapshot(self._snapshots, number + 1, self.model)
+
+    def evaluate_after(self) -> None:
+        """Try the model as it is now, outside emulated time; at most once a round."""
+        number = self.rounds_done - 1
+        if self._evaluated_round >= number or self.plan.experiment.evaluation.mode == "none":
+            return
+        self._evaluated_round = number
+        vector = self.model.copy()
+        self._evaluations.append(_Unwritten(self.now(), number, self._compute.evaluate(vector)))
+        self._observer.model(self.rank, number, vector)
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    async def train(self, steps: int | None = None) -> float:
+        """The round's local steps (or that many): mean loss. The model changes in one go, at their end."""
+        count = self._compute.steps_per_round() if steps is None else steps
+        with self._phase("train"):
+            loss = await self._compute.train(self.model, self.steps, count)
+        self._trained(loss, count)
+        return loss
+
+    async def gradient(self) -> Vector:
+        """The gradient of one minibatch at the model."""
+        with self._phase("train"):
+            loss, gradient = await self._compute.gradient(self.model, self.steps)
+        self._trained(loss, 1)
+        return gradient
+
+    def _trained(self, loss: float, steps: int) -> None:
+        self.steps += steps
+        self._tab.steps += steps
+        self._tab.losses.append(loss)
+
+    # -- talking ---------------------------------------------------------------------------------------------------
+
+    async def neighbours(self, round_: int) -> tuple[int, ...]:
+        """Who exchanges models with this node in a round, by the experiment's overlay."""
+        with self._phase("wait"):
+            return await self._neighbourhood.of(self, round_)
+
+    async def send(self, to: int | Iterable[int], message: Message) -> list[Ticket]:
+        """Put a message into the outbox for each recipient; does not wait until it has left (`Ticket.settled` does)."""
+        recipients = [to] if isinstance(to, int) else list(to)
+        if message.payload:
+            message = message.with_fields(degree=len(recipients))
+        tickets = []
+        for rank in recipients:
+            if rank == self.rank:
+                self.mailbox.put(rank, message, counted=False)
+            else:
+                tickets.append(self.outbox.post(rank, message))
+        return tickets
+
+    async def finish_sending(self) -> None:
+        """Wait until all has left; what does not leave for as long as a peer may be silent is given up."""
+        patience_s = self.plan.experiment.missing.after_s
+        left = -1
+
+        def look() -> None:
+            nonlocal left, alarm
+            if self.outbox.left == left:
+                self.note("sends-given-up", f"to {self._names(self.outbox.cut())}")
+                return
+            left = self.outbox.left
+            alarm = self._clock.call_at(self.now() + patience_s, look)
+
+        alarm = self._clock.call_at(self.now(), look)
+        try:
+            await self.outbox.drained()
+        finally:
+            alarm.cancel()
+
+    async def gather(
+        self,
+        senders: Iterable[int],
+        round_: int,
+        kind: str = MODEL,
+        *,
+        enough: int | None = None,
+        within_s: float | None = None,
+    ) -> list[Received]:
+        """One message of the round from each sender (or of the first that are `enough`, or come in time), by rank.
+
+        Messages of later rounds wait for theirs, those of earlier ones have expired. A sender that is silent for too
+        long is waited for, left out, or ends this node, as the experiment says.
+        """
+        self.expire(kind, round_)
+        gathering = self.mailbox.gather(kind, round_, senders, enough)
+        missing = self.plan.experiment.missing
+        with self._phase("wait"):
+            alarms = [self._clock.call_at(self.now() + missing.after_s, lambda: self._silent(gathering))]
+            if within_s is not None:
+                alarms.append(self._clock.call_at(self.now() + within_s, gathering.give_up))
+            try:
+                await gathering.future
+                if enough is not None:
+                    # Others may arrive at this very instant, and ranks decide who was first.
+                    await self._pause(0.0)
+            finally:
+                for alarm in alarms:
+                    alarm.cancel()
+                self.mailbox.done(gathering)
+        if gathering.silent and missing.then == "abort":
+            raise PeerMissing(f"{self._names(gathering.missing)} sent nothing for round {round_}")
+        received = gathering.by_rank()
+        self._tab.expired += len(gathering.found) - len(received)
+        return self._handed_over(received)
+
+    def _silent(self, gathering: Gathering) -> None:
+        if gathering.future.done():
+            return
+        then = self.plan.experiment.missing.then
+        self.note("peer-missing", f"round {gathering.round}: {self._names(gathering.missing)}: {then}")
+        if then != "wait":
+            gathering.silent = True
+            self._tab.expired += len(gathering.missing)
+            self._given_up.update((gathering.kind, gathering.round, sender) for sender in gathering.missing)
+            gathering.give_up()
+
+    def expire(self, kind: str, round_: int) -> None:
+        """Throw away messages of a kind that are older than a round; each counts as expired, once."""
+        for old in self.mailbox.discard_before(kind, round_):
+            place = (kind, old.round, old.sender)
+            if place in self._given_up:
+                self._given_up.remove(place)
+            else:
+                self._tab.expired += 1
+
+    async def receive(self, *kinds: str, timeout_s: float | None = None) -> Received | None:
+        """The next message of some kinds (default: models), in the order of arrival; None when the time is over.
+
+        Which one is first of those that arrive at one instant is chance: `receive_all` sorts them.
+        """
+        received = await self._next(kinds or (MODEL,), timeout_s)
+        return None if received is None else self._handed_over([received])[0]
+
+    async def receive_all(self, *kinds: str, timeout_s: float | None = None) -> list[Received]:
+        """All messages of some kinds that are here, or come next; of one instant by rank. None when the time is over."""
+        return self._handed_over(await self._all(kinds or (MODEL,), timeout_s))
+
+    async def newest(self, *kinds: str) -> Received:
+        """The message of the latest round among all of some kinds that are here, or come next; others have expired."""
+        received = await self._all(kinds or (MODEL,), None)
+        self._tab.expired += len(received) - 1
+        return self._handed_over([max(received, key=lambda each: each.round)])[0]
+
+    async def _all(self, kinds: Collection[str], timeout_s: float | None) -> list[Received]:
+        first = await self._next(kinds, timeout_s)
+        if first is None:
+            return []
+        await self._pause(0.0)
+        return sorted([first, *self.mailbox.take_all(kinds)], key=arrival)
+
+    async def _next(self, kinds: Collection[str], timeout_s: float | None) -> Received | None:
+        wanted = self.mailbox.want(kinds)
+        with self._phase("wait"):
+            alarm = None if timeout_s is None else self._clock.call_at(self.now() + timeout_s, wanted.give_up)
+            try:
+                return await wanted.future
+            finally:
+                if alarm is not None:
+                    alarm.cancel()
+                self.mailbox.done(wanted)
+
+    def arrived(self, *kinds: str) -> list[Received]:
+        """All messages of some kinds (default: models) that are here now, in the order of arrival, then by rank."""
+        return self._handed_over(self.mailbox.take_all(kinds or (MODEL,)))
+
+    def _handed_over(self, received: list[Received]) -> list[Received]:
+        self._tab.staleness.extend(max(0, self.round - each.round) for each in received if each.message.payload)
+        return received
+
+    def _names(self, ranks: Collection[int]) -> str:
+        return ", ".join(self.plan.ranks[rank] for rank in sorted(ranks))
+
+    async def sleep(self, seconds: float) -> None:
+        """Let emulated time pass."""
+        with self._phase("wait"):
+            await self._pause(seconds)
+
+    async def _pause(self, seconds: float) -> None:
+        over = self.mailbox.want(())
+        self._clock.call_at(self.now() + seconds, over.give_up)
+        try:
+            await over.future
+        finally:
+            self.mailbox.done(over)
+
+    # -- the journal -----------------------------------------------------------------------------------------------
+
+    def note(self, what: str, detail: str = "") -> None:
+        """Something worth knowing, for the journal."""
+        self.record(Event(self.now(), what, detail))
+
+    def record(self, record: AnyRecord) -> None:
+        """Write a record, after the evaluations that belong before it."""
+        self.settle_evaluations()
+        self._write(record)
+
+    def settle_evaluations(self) -> None:
+        unwritten, self._evaluations = self._evaluations, []
+        for each in unwritten:
+            score = each.score.result()
+            self._write(
+                Evaluation(each.t, each.round, score.accuracy, score.loss, score.samples, self._compute.tested_on)
+            )
+
+    def _write(self, record: AnyRecord) -> None:
+        self._journal.write(record)
+        self._observer.recorded(self.rank, record)
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        began = self.now()
+        try:
+            yield
+        finally:
+            self._tab.phases[name] += self.now() - began

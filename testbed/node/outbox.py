@@ -1,0 +1,210 @@
+"""The outbox: what a node wants to send, and what has really left.
+
+Takes messages, gives them to the transport one a peer at a time; touches nothing else. Its policy decides what becomes of
+messages that are still waiting when newer ones come: an algorithm's results on slow links depend on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from enum import StrEnum
+
+from testbed.node.messages import Message
+from testbed.node.world import Shipment, Transport
+from testbed.records import Count
+
+
+class Policy(StrEnum):
+    """What happens to messages that wait while newer ones are sent."""
+
+    FIFO = "fifo"
+    """They all go, in their order."""
+    FLUSH = "flush"
+    """Those of an earlier round that have not started are dropped."""
+    LATEST = "latest"
+    """Of those to one peer that have not started only the newest stays."""
+
+
+class Ticket:
+    """One message to one peer: waiting, on its way, gone, or dropped."""
+
+    __slots__ = ("_waiting", "dropped", "left", "message", "shipment", "to")
+
+    def __init__(self, to: int, message: Message) -> None:
+        self.to = to
+        self.message = message
+        self.shipment: Shipment | None = None
+        self.left = False
+        self.dropped = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def settled(self) -> bool:
+        """Wait until it has arrived or was dropped; whether it arrived."""
+        if not (self.left or self.dropped):
+            if self._waiting is None:
+                self._waiting = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._waiting)
+        return self.left
+
+    def settle(self, *, left: bool) -> None:
+        self.left, self.dropped = left, not left
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+class Outbox:
+    """Messages on their way out of one node; at most one a peer is in the transport's hands."""
+
+    def __init__(self, transport: Transport, policy: Policy, in_flight: int | None) -> None:
+        self._transport = transport
+        self._policy = policy
+        self._most = in_flight
+        self._waiting: dict[int, deque[Ticket]] = {}
+        self._order: deque[Ticket] = deque()
+        """All that wait, oldest first; needed only where the number under way is limited."""
+        self._moving: dict[int, Ticket] = {}
+        self._round = -1
+        self._drained: asyncio.Future[None] | None = None
+        self.sent = Tally()
+        self.dropped = 0
+        self.left = 0
+        """Messages that are known to have arrived."""
+
+    def post(self, to: int, message: Message) -> Ticket:
+        """Take a message; it starts now if its peer is free."""
+        if message.payload and message.round > self._round:
+            self._round = message.round
+            if self._policy is Policy.FLUSH:
+                for waiting in self._waiting.values():
+                    self._drop_models(waiting)
+        ticket = Ticket(to, message)
+        queue = self._waiting.setdefault(to, deque())
+        if message.payload and self._policy is Policy.LATEST:
+            self._drop_models(queue)
+        queue.append(ticket)
+        if self._most is not None:
+            self._order.append(ticket)
+        self._start(to)
+        return ticket
+
+    def flush(self) -> int:
+        """Drop all that has not started; how many."""
+        waiting = list(self._all_waiting())
+        for ticket in waiting:
+            self._drop(ticket)
+        self._waiting.clear()
+        self._order.clear()
+        self._tell_if_drained()
+        return len(waiting)
+
+    def cut(self) -> list[int]:
+        """Drop everything, what is under way included: bytes that have left are counted, the rest is not.
+
+        Gives the ranks that do not get what was meant for them.
+        """
+        without = sorted({*self._moving, *(ticket.to for ticket in self._all_waiting())})
+        self.flush()
+        for ticket in self._moving.values():
+            assert ticket.shipment is not None  # noqa: S101 - it is moving
+            self.sent.take_back(ticket.message, ticket.message.nbytes - ticket.shipment.abort())
+            self._drop(ticket)
+        self._moving.clear()
+        self._tell_if_drained()
+        return without
+
+    async def drained(self) -> None:
+        """Wait until nothing is waiting or under way."""
+        if self._moving or any(self._all_waiting()):
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)
+
+    def _all_waiting(self) -> Iterator[Ticket]:
+        return (ticket for queue in self._waiting.values() for ticket in queue)
+
+    def _start(self, to: int) -> None:
+        queue = self._waiting.get(to)
+        full = self._most is not None and len(self._moving) >= self._most
+        if not queue or to in self._moving or full:
+            return
+        ticket = queue.popleft()
+        self._moving[to] = ticket
+        self.sent.add(ticket.message.size)
+        ticket.shipment = self._transport.ship(to, ticket.message, lambda: self._left(ticket))
+
+    def _left(self, ticket: Ticket) -> None:
+        if self._moving.get(ticket.to) is not ticket:
+            return
+        del self._moving[ticket.to]
+        self.left += 1
+        ticket.settle(left=True)
+        if self._most is None:
+            self._start(ticket.to)
+        else:
+            self._start_oldest()
+        self._tell_if_drained()
+
+    def _start_oldest(self) -> None:
+        """The longest waiting message whose peer is free."""
+        while self._order and (self._order[0].shipment is not None or self._order[0].dropped):
+            self._order.popleft()
+        for ticket in self._order:
+            if ticket.shipment is None and not ticket.dropped and ticket.to not in self._moving:
+                self._start(ticket.to)
+                return
+
+    def _drop_models(self, queue: deque[Ticket]) -> None:
+        """What has a payload makes way; somebody may be waiting for the rest, which is small."""
+        kept = [ticket for ticket in queue if not ticket.message.payload]
+        for ticket in queue:
+            if ticket.message.payload:
+                self._drop(ticket)
+        queue.clear()
+        queue.extend(kept)
+
+    def _drop(self, ticket: Ticket) -> None:
+        self.dropped += 1
+        ticket.settle(left=False)
+
+    def _tell_if_drained(self) -> None:
+        if self._drained is not None and not self._moving and not any(self._all_waiting()):
+            self._drained.set_result(None)
+            self._drained = None
+
+
+class Tally:
+    """Bytes and messages, as they add up."""
+
+    __slots__ = ("control", "messages", "metadata", "payload")
+
+    def __init__(self) -> None:
+        self.payload = self.metadata = self.control = self.messages = 0
+
+    def add(self, size: Count) -> None:
+        self.payload += size.payload
+        self.metadata += size.metadata
+        self.control += size.control
+        self.messages += size.messages
+
+    def take_back(self, message: Message, unsent: int) -> None:
+        """Bytes of a message that never left: its last ones, and the payload comes last."""
+        size = message.size
+        payload = min(unsent, size.payload)
+        self.payload -= payload
+        if size.payload:
+            self.metadata -= unsent - payload
+        else:
+            self.control -= unsent - payload
+
+    def count(self) -> Count:
+        return Count(self.payload, self.metadata, self.control, self.messages)
+
+    def since(self, before: Count) -> Count:
+        return Count(
+            self.payload - before.payload,
+            self.metadata - before.metadata,
+            self.control - before.control,
+            self.messages - before.messages,
+        )

@@ -1,0 +1,107 @@
+"""The seam of all ways of sharing: encode a model into a message, mix messages into a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.node.messages import Message, Received, snapshot
+from testbed.node.world import Vector
+
+_Number = TypeVar("_Number", np.float32, np.int32)
+
+MODEL = "model"
+"""The kind of a message that carries a model, or a part of one."""
+
+
+class Sharing:
+    """The whole model, as it is; other ways of sharing override `encode` and `decode`.
+
+    A message may carry a part of the parameters. Whoever receives it fills in the rest with values of its own, so that
+    a weight given to a parameter that is not there goes back to itself.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        """The node's stream for compression."""
+
+    def begin(self, model: Vector) -> None:
+        """Called once before the first round, with the model that the node starts from."""
+
+    def encode(self, model: Vector, round_: int) -> Message:
+        """One immutable message, for all recipients of this round."""
+        return whole(model, round_)
+
+    def decode(self, message: Message, parameters: int) -> tuple[NDArray[np.intp] | None, Vector]:
+        """Which parameters a message holds (None: all), and their values."""
+        values = values_of(message)
+        if values.size != parameters:
+            raise ValueError(f"a model of {values.size} parameters arrived, {parameters} are expected")
+        return None, values
+
+    def average(self, model: Vector, received: Sequence[Received], degree: int | None = None) -> None:
+        """Mix with Metropolis-Hastings weights: 1 / (1 + the larger of both degrees), the rest for the own model.
+
+        On an undirected graph these weights keep the mean over all nodes, whatever its degrees. `degree` is that of
+        this node; without it, everybody it sent to is taken to have answered.
+        """
+        own_degree = len(received) if degree is None else degree
+        self.mix(model, received, [1.0 / (1 + max(own_degree, each.degree)) for each in received])
+
+    def mean(self, model: Vector, received: Sequence[Received]) -> None:
+        """The plain mean of the own model and all that are received."""
+        self.mix(model, received, [1.0 / (1 + len(received))] * len(received))
+
+    def adopt(self, model: Vector, received: Received) -> None:
+        """Take over a whole model, such as a server's, bit for bit."""
+        places, values = Sharing.decode(self, received.message, model.size)
+        assert places is None  # noqa: S101 - the whole model
+        model[:] = values
+
+    def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
+        """Add the received models with their weights; the own model has what is left of 1. In the order given."""
+        decoded = [self.decode(each.message, model.size) for each in received]
+        if all(places is None for places, _ in decoded):
+            model *= np.float32(1.0 - sum(weights))
+            scaled = np.empty_like(model)
+            for (_, values), weight in zip(decoded, weights, strict=True):
+                np.multiply(values, np.float32(weight), out=scaled)
+                model += scaled
+            return
+        change = np.zeros_like(model)
+        for (places, values), weight in zip(decoded, weights, strict=True):
+            if places is None:
+                change += np.float32(weight) * (values - model)
+            else:
+                change[places] += np.float32(weight) * (values - model[places])
+        model += change
+
+
+def whole(model: Vector, round_: int) -> Message:
+    """A message with all of a model, as it is now."""
+    return Message(MODEL, round_, payload=(snapshot(model),))
+
+
+def values_of(message: Message) -> Vector:
+    """The only payload of a message: a vector of parameters. Raises ValueError for anything else."""
+    if len(message.payload) != 1 or message.payload[0].dtype != np.float32 or message.payload[0].ndim != 1:
+        shapes = ", ".join(f"{buffer.dtype} {buffer.shape}" for buffer in message.payload)
+        raise ValueError(f"`{message.kind}` must carry one vector of float32, it carries: {shapes or 'nothing'}")
+    return message.payload[0].view(np.float32)
+
+
+def frozen(values: NDArray[_Number]) -> NDArray[_Number]:
+    """The array that was just made for a message, not to be changed any more."""
+    values.flags.writeable = False
+    return values
+
+
+def checked_share(option: str, value: float) -> float:
+    """A part of a whole, 0 to 1, as an option."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"{option} must be a number from 0 to 1, not {value!r}")
+    return float(value)

@@ -1,0 +1,55 @@
+"""Random sampling: a random part of the parameters, another one in every message.
+
+Every parameter is in a message with the probability `fraction`, by a seed that travels in the header: whoever receives it
+draws the same mask again, so that no indices are sent.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.node.messages import Message
+from testbed.node.sharing.base import MODEL, Sharing, checked_share, frozen, values_of
+from testbed.node.world import Vector
+
+_MOST = 1 << 32
+
+
+class RandomSampling(Sharing):
+    """Each parameter with the same probability."""
+
+    def __init__(self, random: Random, fraction: float = 0.1, dense_above: float = 0.5) -> None:
+        super().__init__(random)
+        self.fraction = checked_share("fraction", fraction)
+        self.dense = fraction > checked_share("dense_above", dense_above)
+
+    def encode(self, model: Vector, round_: int) -> Message:
+        if self.dense:
+            return super().encode(model, round_)
+        seed = self.random.getrandbits(32)
+        values = model[_drawn(seed, self.fraction, model.size)]
+        return Message(MODEL, round_, {"seed": seed, "fraction": self.fraction}, payload=(frozen(values),))
+
+    def decode(self, message: Message, parameters: int) -> tuple[NDArray[np.intp] | None, Vector]:
+        if "seed" not in message.fields:
+            return super().decode(message, parameters)
+        seed, fraction = message.fields["seed"], message.fields.get("fraction")
+        if type(seed) is not int or not 0 <= seed < _MOST:
+            raise ValueError(f"a mask with the seed {seed!r} arrived")
+        if type(fraction) is not float or not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"a mask with the fraction {fraction!r} arrived")
+        values = values_of(message)
+        places = np.flatnonzero(_drawn(seed, fraction, parameters))
+        if values.size != places.size:
+            raise ValueError(f"{values.size} parameters arrived, their mask has {places.size}")
+        return places, values
+
+
+def _drawn(seed: int, fraction: float, parameters: int) -> NDArray[np.bool_]:
+    """The mask. Raw bits of the generator, because only those are the same in every version of numpy."""
+    raw = np.random.PCG64(seed).random_raw((parameters + 1) // 2)
+    halves = np.asarray(raw, dtype="<u8").view("<u4")[:parameters]
+    return halves < np.float64(fraction * _MOST)

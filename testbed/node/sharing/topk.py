@@ -1,0 +1,87 @@
+"""TopK: the parameters that have changed most since they were last sent.
+
+Alistarh et al., "The Convergence of Sparsified Gradient Methods", NeurIPS 2018, for models instead of gradients: what
+training changes is accumulated, the `fraction` of the parameters with the largest accumulated change is sent, and
+their accumulation begins anew. The message has the values of these parameters and their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.node.messages import Message, Received
+from testbed.node.sharing.base import MODEL, Sharing, checked_share, frozen, values_of
+from testbed.node.world import Vector
+
+
+class TopK(Sharing):
+    """The largest changes first."""
+
+    def __init__(self, random: Random, fraction: float = 0.1, dense_above: float = 0.5) -> None:
+        super().__init__(random)
+        self.fraction = checked_share("fraction", fraction)
+        self.dense = fraction > checked_share("dense_above", dense_above)
+        self._known = np.empty(0, np.float32)
+        """The model as it was when its changes were last accounted for."""
+        self._change = np.empty(0, np.float32)
+        """By training, since a parameter was last sent."""
+
+    def begin(self, model: Vector) -> None:
+        if not self.dense:
+            self._known = model.copy()
+            self._change = np.zeros_like(model)
+
+    def encode(self, model: Vector, round_: int) -> Message:
+        if self.dense:
+            return super().encode(model, round_)
+        self._account(model)
+        np.copyto(self._known, model)
+        places = largest(np.abs(self._change), round(self.fraction * model.size))
+        self._change[places] = 0.0
+        return Message(MODEL, round_, payload=(frozen(model[places]),), metadata=(frozen(places.astype(np.int32)),))
+
+    def decode(self, message: Message, parameters: int) -> tuple[NDArray[np.intp] | None, Vector]:
+        if not message.metadata:
+            return super().decode(message, parameters)
+        values, places = values_of(message), message.metadata[0]
+        if len(message.metadata) != 1 or places.dtype != np.int32 or places.shape != values.shape:
+            raise ValueError(f"{values.size} parameters arrived, with places that do not fit them")
+        if places.size and not (places[0] >= 0 and places[-1] < parameters and bool((np.diff(places) > 0).all())):
+            raise ValueError(f"the places of parameters that arrived are not ascending within 0 to {parameters - 1}")
+        return places.astype(np.intp), values
+
+    def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
+        # What others brought is no change of this node's own.
+        if self.dense:
+            super().mix(model, received, weights)
+            return
+        self._account(model)
+        super().mix(model, received, weights)
+        np.copyto(self._known, model)
+
+    def adopt(self, model: Vector, received: Received) -> None:
+        if self.dense:
+            super().adopt(model, received)
+            return
+        self._account(model)
+        super().adopt(model, received)
+        np.copyto(self._known, model)
+
+    def _account(self, model: Vector) -> None:
+        self._change += model - self._known
+
+
+def largest(values: NDArray[np.float32], count: int) -> NDArray[np.intp]:
+    """The places of the `count` largest values, ascending; of equal ones the first."""
+    if count >= values.size:
+        return np.arange(values.size)
+    if count <= 0:
+        return np.empty(0, np.intp)
+    least = values[np.argpartition(values, values.size - count)[values.size - count]]
+    above = np.flatnonzero(values > least)
+    ties = np.flatnonzero(values == least)[: count - above.size]
+    return np.sort(np.concatenate((above, ties)))

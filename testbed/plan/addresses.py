@@ -1,0 +1,21 @@
+"""Addresses in the emulated network: 198.18.0.0/15, set aside for benchmarks, so never a LAN's or a VPN's.
+
+Pure. Rank r has the (r+1)th address whose last byte is neither 0 nor 255, which some software takes for a network's or
+a broadcast: 198.18.0.1 … 198.18.0.254, 198.18.1.1 …
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+
+_FIRST = int(IPv4Address("198.18.0.0"))
+_HOSTS = 254
+MOST_ADDRESSES = 2 * 256 * _HOSTS
+
+
+def address(rank: int) -> str:
+    """The address of a node."""
+    if not 0 <= rank < MOST_ADDRESSES:
+        raise ValueError(f"there are {MOST_ADDRESSES} addresses, none for rank {rank}")
+    block, host = divmod(rank, _HOSTS)
+    return str(IPv4Address(_FIRST + block * 256 + host + 1))

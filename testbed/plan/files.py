@@ -1,0 +1,166 @@
+"""Plans as files: written whole or not at all, and read back with all that is wrong named.
+
+Takes a run directory or a path, gives a plan; touches the plan's files only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
+from testbed.plan.model import SCHEMA, NodePlan, PlannedOverlay, RunPlan, Versioned
+from testbed.rundir import RunDirectory
+from testbed.topologies.source import read_at_most
+from testbed.topologies.write_yaml import to_yaml
+from testbed.units import format_size, shown
+
+MAX_PLAN_BYTES = 256 * 2**20
+_MOST_FINDINGS = 20
+_Kind = TypeVar("_Kind", bound=Versioned)
+
+
+def write_plan(run: RunDirectory, plan: RunPlan) -> None:
+    """The plan, its topology for people, and each node's share. The plan itself comes last: where it is, all is."""
+    run.nodes.mkdir(parents=True, exist_ok=True)
+    _write(run.topology, to_yaml(plan.load_topology()))
+    for share in split(plan):
+        folder = run.node(share.node.name)
+        folder.path.mkdir(exist_ok=True)
+        _write(folder.plan, json.dumps(share.document(), ensure_ascii=False, allow_nan=False) + "\n")
+    _write(run.plan, to_text(plan))
+
+
+def to_text(plan: RunPlan) -> str:
+    """The plan as JSON, one node a line; the same plan is always the same text."""
+    lines = []
+    for key, value in plan.document().items():
+        if key == "nodes" and isinstance(value, list) and value:
+            nodes = ",\n    ".join(_line(node) for node in value)
+            lines.append(f'  "nodes": [\n    {nodes}\n  ]')
+        else:
+            lines.append(f"  {_line(key)}: {_line(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def split(plan: RunPlan) -> Iterator[NodePlan]:
+    """Every node's share, by rank."""
+    names = tuple(node.name for node in plan.nodes)
+    addresses = tuple(node.address for node in plan.nodes)
+    table = plan.overlay.neighbours
+    overlay: PlannedOverlay = plan.overlay.model_copy(update={"neighbours": None})
+    for node in plan.nodes:
+        neighbours = None
+        if node.rank == plan.server and plan.overlay.kind == "star":
+            neighbours = plan.learners
+        elif table is not None:
+            neighbours = table[node.learner] if node.learner is not None else ()
+        yield NodePlan(
+            seed=plan.seed,
+            node=node,
+            ranks=names,
+            addresses=addresses,
+            learners=plan.learners,
+            neighbours=neighbours,
+            overlay=overlay,
+            experiment=plan.experiment,
+            ms_per_step=plan.ms_per_step,
+            server=plan.server,
+            parameters=plan.parameters,
+        )
+
+
+def read_plan(path: str | Path) -> RunPlan:
+    """The plan in a file; raises InvalidInput, with findings, when it is none."""
+    plan = _read(Path(path), RunPlan)
+    problems = [*_check(plan)]
+    if problems:
+        raise InvalidInput(str(path), problems)
+    return plan
+
+
+def read_node_plan(path: str | Path) -> NodePlan:
+    """One node's share; raises InvalidInput as `read_plan` does."""
+    return _read(Path(path), NodePlan)
+
+
+def _read(path: Path, kind: type[_Kind]) -> _Kind:
+    try:
+        if not path.is_file():
+            raise UsageProblem(f"{path}: {'is a directory' if path.is_dir() else 'does not exist'}")
+        data = read_at_most(path, MAX_PLAN_BYTES)
+    except OSError as problem:
+        raise UsageProblem(f"{path}: {problem.strerror or problem}") from None
+    if data is None:
+        raise InvalidInput(str(path), [error("too-large", f"a plan has at most {format_size(MAX_PLAN_BYTES)}")])
+    try:
+        value = json.loads(data.decode())
+    except UnicodeDecodeError:
+        raise InvalidInput(str(path), [error("encoding", "this is not UTF-8", "a plan is JSON")]) from None
+    except json.JSONDecodeError as problem:
+        where = Where(problem.lineno, problem.colno)
+        raise InvalidInput(str(path), [error("syntax", f"not JSON: {problem.msg}", "", where)]) from None
+    except RecursionError:
+        raise InvalidInput(str(path), [error("too-deep", "nested too deep for a plan")]) from None
+    if not isinstance(value, dict):
+        raise InvalidInput(str(path), [error("bad-shape", "a plan is a JSON object")])
+    schema = value.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        told = "it does not say which schema it has" if not isinstance(schema, int) else f"it has schema {schema}"
+        hint = "use the version of testbed that wrote it" if isinstance(schema, int) else ""
+        raise InvalidInput(str(path), [error("schema", f"{told}; this testbed reads schema {SCHEMA}", hint)])
+    try:
+        return kind.model_validate(value)
+    except ValidationError as problem:
+        raise InvalidInput(str(path), list(_findings(problem))) from None
+
+
+def _findings(problem: ValidationError) -> Iterator[Finding]:
+    """Every wrong value, named by its keys."""
+    wrong = problem.errors(include_url=False)
+    for each in wrong[:_MOST_FINDINGS]:
+        keys = ".".join(str(part) for part in each["loc"])
+        yield error("bad-plan", f"{keys}: {each['msg']}", f"it is {shown(str(each['input']))}")
+    if len(wrong) > _MOST_FINDINGS:
+        yield error("bad-plan", f"{len(wrong) - _MOST_FINDINGS} more like these")
+
+
+def _check(plan: RunPlan) -> Iterator[Finding]:
+    """What a plan that somebody changed by hand may have got wrong, though every value is of its type."""
+    count = len(plan.nodes)
+    if [node.rank for node in plan.nodes] != list(range(count)):
+        yield error("bad-plan", "nodes: their ranks are not 0, 1, 2, …")
+    learners = [node.learner for node in plan.nodes if node.learner is not None]
+    if learners != list(range(len(learners))):
+        yield error("bad-plan", "nodes: their positions among the learners are not 0, 1, 2, …")
+    if not learners:
+        yield error("bad-plan", "nodes: nobody learns")
+    table = plan.overlay.neighbours
+    if table is None and not plan.overlay.dynamic:
+        yield error("bad-plan", "overlay.neighbours: a static overlay needs them")
+    if table is not None and len(table) != len(learners):
+        yield error("bad-plan", f"overlay.neighbours: {len(table)} entries for {len(learners)} learners")
+    ranks = {rank for each in table or () for rank in each}
+    ranks |= {rank for rank in (plan.server, plan.overlay.sampler) if rank is not None}
+    if any(not 0 <= rank < count for rank in ranks):
+        yield error("bad-plan", f"a rank is not one of the {count} nodes'")
+    if plan.samples is not None and len(plan.samples) != len(learners):
+        yield error("bad-plan", f"samples: {len(plan.samples)} entries for {len(learners)} learners")
+
+
+def _write(path: Path, text: str) -> None:
+    """A reader sees the whole file or none; nobody else writes it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as problem:
+        raise UsageProblem(f"cannot write {path}: {problem.strerror or problem}") from None

@@ -1,0 +1,95 @@
+"""An experiment and a topology → a `RunPlan`.
+
+Pure, but for an overlay's own code, which is called. All that does not fit together is told at once, at its place in
+the experiment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from testbed.experiment.language import Experiment
+from testbed.experiment.origin import Origin
+from testbed.plan.addresses import address
+from testbed.plan.model import PlannedNode, PlannedOverlay, RunPlan, as_json
+from testbed.plan.overlay import plan_overlay
+from testbed.plan.pace import plan_pace
+from testbed.plan.roles import cast_roles
+from testbed.topologies.model import Topology
+
+NOMINAL_MS_PER_STEP = 5.0
+"""A step of a model whose cost nobody has told, on a device of medium speed."""
+ENGINES = {"sim": "flows"}
+"""What carries the traffic of a runtime unless it is chosen."""
+
+
+def make_plan(
+    experiment: Experiment,
+    topology: Topology,
+    *,
+    run_id: str,
+    runtime: str = "sim",
+    engine: str | None = None,
+    source: Origin | None = None,
+    parameters: int | None = None,
+    samples: tuple[int, ...] | None = None,
+    nominal_ms_per_step: float | None = None,
+    versions: Mapping[str, str] | None = None,
+    inputs: Mapping[str, str] | None = None,
+) -> RunPlan:
+    """The plan of one run; raises InvalidInput with all that does not fit together."""
+    origin = source or Origin()
+    report = origin.report()
+    cast = cast_roles(experiment, topology, report)
+    pace = plan_pace(experiment, topology, report)
+    report.raise_if_wrong()
+    overlay = plan_overlay(experiment, topology, cast, origin, report)
+    report.raise_if_wrong()
+    assert overlay is not None  # noqa: S101 - or there would have been findings
+    positions = {rank: at for at, rank in enumerate(cast.learners)}
+    nodes = tuple(
+        PlannedNode(
+            rank=node.rank,
+            name=node.name,
+            service=node.service.name,
+            address=address(node.rank),
+            image=node.service.image,
+            roles=cast.roles(node.rank),
+            learner=positions.get(node.rank),
+            pace=pace[node.rank],
+        )
+        for node in topology.nodes
+    )
+    return RunPlan(
+        run_id=run_id,
+        seed=experiment.seed,
+        runtime=runtime,
+        engine=engine or ENGINES.get(runtime, "none"),
+        versions=dict(sorted((versions or {}).items())),
+        inputs=dict(sorted((inputs or {}).items())),
+        topology_name=topology.name,
+        topology=as_json(topology),
+        nodes=nodes,
+        overlay=overlay,
+        experiment=_with_fanout(experiment, overlay),
+        parameters=parameters,
+        samples=samples,
+        ms_per_step=_ms_per_step(experiment, nominal_ms_per_step),
+        server=cast.server,
+    )
+
+
+def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
+    """Epidemic learning knows its fanout as a number."""
+    algorithm = experiment.algorithm
+    if algorithm.name != "epidemic":
+        return experiment
+    options = {**algorithm.options, "fanout": overlay.degree or None}
+    return experiment.model_copy(update={"algorithm": algorithm.model_copy(update={"options": options})})
+
+
+def _ms_per_step(experiment: Experiment, nominal: float | None) -> float:
+    told = experiment.compute.ms_per_step
+    if isinstance(told, float | int):
+        return float(told)
+    return NOMINAL_MS_PER_STEP if nominal is None else nominal

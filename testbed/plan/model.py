@@ -1,0 +1,128 @@
+"""What a plan says: plain frozen data, the same in memory and as JSON.
+
+Pure. A learner reads only its own `NodePlan`, which stays small however many nodes there are.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from testbed.experiment.language import Experiment
+from testbed.topologies.load import load_bytes
+from testbed.topologies.model import Topology
+from testbed.topologies.source import Form
+from testbed.topologies.write_yaml import to_yaml
+
+SCHEMA = 1
+"""Raised when a reader of the old form would misunderstand the new one."""
+
+LEARNER, SERVER, SAMPLER = "learner", "server", "sampler"
+Role = Literal["learner", "server", "sampler"]
+
+
+class Part(BaseModel):
+    """Base of everything in a plan."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class PlannedNode(Part):
+    """One node and what it does."""
+
+    rank: int = Field(ge=0, description="Position among all nodes.")
+    name: str
+    service: str
+    address: str = Field(description="In the emulated network.")
+    image: str
+    roles: tuple[Role, ...]
+    learner: int | None = Field(description="Position among those that learn; None for a node that does not.")
+    pace: tuple[tuple[float, float], ...] = Field(
+        description="From which second on a step takes how many times longer."
+    )
+
+
+class PlannedOverlay(Part):
+    """Who exchanges models with whom."""
+
+    kind: str
+    degree: int | None
+    dynamic: bool
+    peers: Literal["seed", "sampler"]
+    sampler: int | None = Field(description="Rank of the node with the peer sampler.")
+    neighbours: tuple[tuple[int, ...], ...] | None = Field(
+        description="Ranks, ascending, by position among the learners; None when every round has its own graph."
+    )
+    rewire: float
+    code: str | None
+
+
+class Versioned(Part):
+    """Base of what is a file of its own. The version's key is `schema`, which pydantic has another use for."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    schema_version: int = Field(SCHEMA, alias="schema")
+
+    def document(self) -> dict[str, JsonValue]:
+        """As a JSON value, keys in a fixed order; `model_validate` takes it back."""
+        return {"schema": self.schema_version, **self.model_dump(mode="json", exclude={"schema_version"})}
+
+
+class RunPlan(Versioned):
+    """One run."""
+
+    run_id: str
+    seed: int
+    runtime: str
+    engine: str
+    versions: dict[str, str]
+    inputs: dict[str, str] = Field(description="SHA-256 of the files that went into it, by name.")
+    topology_name: str
+    topology: dict[str, JsonValue] = Field(description="The topology, as in its YAML form.")
+    nodes: tuple[PlannedNode, ...]
+    overlay: PlannedOverlay
+    experiment: Experiment
+    parameters: int | None
+    samples: tuple[int, ...] | None = Field(description="Size of each learner's part of the data.")
+    ms_per_step: float
+    server: int | None = Field(description="Rank of the node that serves.")
+
+    def load_topology(self) -> Topology:
+        """The topology, through the one loader."""
+        text = yaml.dump(self.topology, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
+        return load_bytes(text.encode(), Form.YAML, self.topology_name).require()
+
+    @cached_property
+    def learners(self) -> tuple[int, ...]:
+        """The ranks of those that learn."""
+        return tuple(node.rank for node in self.nodes if node.learner is not None)
+
+
+class NodePlan(Versioned):
+    """One node's share of a plan."""
+
+    seed: int
+    node: PlannedNode
+    ranks: tuple[str, ...] = Field(description="Names, by rank.")
+    addresses: tuple[str, ...] = Field(description="By rank.")
+    learners: tuple[int, ...] = Field(description="Ranks.")
+    neighbours: tuple[int, ...] | None = Field(description="Its own, as ranks; None when every round has others.")
+    overlay: PlannedOverlay = Field(description="Without the table of neighbours.")
+    experiment: Experiment
+    ms_per_step: float
+    server: int | None
+    parameters: int | None
+
+
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def as_json(topology: Topology) -> dict[str, JsonValue]:
+    """The topology's YAML form as a JSON value."""
+    document: dict[str, JsonValue] = yaml.load(to_yaml(topology), Loader=_LOADER)  # noqa: S506 - a safe loader
+    return document

@@ -1,0 +1,96 @@
+"""Where everything about a run lies: `results/<run-id>/`.
+
+Takes the path of a run, gives the paths of its parts; creates folders when told to, and touches nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import UsageProblem
+
+PLAN = "plan.json"
+
+
+@dataclass(frozen=True)
+class NodeDirectory:
+    """What one node writes."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log.txt"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.path / "snapshots"
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The shared volume of one run."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.path / PLAN
+
+    @property
+    def topology(self) -> Path:
+        return self.path / "topology.yaml"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events.jsonl"
+
+    @property
+    def nodes(self) -> Path:
+        return self.path / "nodes"
+
+    def node(self, name: str) -> NodeDirectory:
+        return NodeDirectory(self.nodes / name)
+
+    def node_names(self) -> list[str]:
+        """The nodes that left anything, by name."""
+        if not self.nodes.is_dir():
+            return []
+        return sorted(entry.name for entry in self.nodes.iterdir() if entry.is_dir())
+
+
+def create_run(results: Path, run_id: str) -> RunDirectory:
+    """A new, empty run directory; an existing one is never written over."""
+    run = RunDirectory(results / run_id)
+    try:
+        run.path.mkdir(parents=True)
+        run.nodes.mkdir()
+    except FileExistsError:
+        raise UsageProblem(f"{run.path} exists already", "give another --run-id, or remove it") from None
+    except OSError as problem:
+        raise UsageProblem(f"cannot make {run.path}: {problem.strerror or problem}") from None
+    return run
+
+
+def find_runs(path: Path) -> Iterator[RunDirectory]:
+    """The run at a path, or all runs in a folder of runs, by name."""
+    if (path / PLAN).exists() or (path / "nodes").is_dir():
+        yield RunDirectory(path)
+        return
+    try:
+        entries = sorted(path.iterdir())
+    except OSError as problem:
+        raise UsageProblem(f"cannot read {path}: {problem.strerror or problem}") from None
+    for entry in entries:
+        if (entry / PLAN).exists() or (entry / "nodes").is_dir():
+            yield RunDirectory(entry)

@@ -1,0 +1,1 @@
+"""What starts the nodes of a plan: one room a runtime."""

@@ -1,0 +1,33 @@
+"""A change of the network in words, for control's log. Pure."""
+
+from __future__ import annotations
+
+from testbed.network.timeline import BridgeChange, LinksChange, PartitionChange
+from testbed.units import format_latency, format_loss, format_rate
+
+
+def words(change: LinksChange | BridgeChange | PartitionChange) -> str:
+    """What changes, such as `link a -> hub: latency 20ms`."""
+    match change:
+        case BridgeChange():
+            return f"bridge {change.bridge}: {'up' if change.up else 'down'}"
+        case PartitionChange():
+            return f"partition {change.number} {'begins' if change.begins else 'ends'}"
+        case LinksChange():
+            return f"link {change.origin} -> {change.dest}: {', '.join(_properties(change))}"
+
+
+def _properties(event: LinksChange) -> list[str]:
+    change = event.change
+    said = []
+    if event.up is not None:
+        said.append("up" if event.up else "down")
+    if change.latency_ms is not None:
+        said.append(f"latency {format_latency(change.latency_ms)}")
+    if change.jitter_ms is not None:
+        said.append(f"jitter {format_latency(change.jitter_ms)}")
+    if change.loss is not None:
+        said.append(f"loss {format_loss(change.loss)}")
+    if change.rate_bps is not None:
+        said.append(f"rate {format_rate(change.rate_bps)}")
+    return said

@@ -1,0 +1,25 @@
+"""How a run ended: what every runtime gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.records import Failure
+
+
+@dataclass(frozen=True)
+class NodeFailure:
+    """A node that could not go on."""
+
+    node: str
+    failure: Failure
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`reason` is `finished`, `time`, `accuracy`, `failed` or `interrupted`."""
+
+    reason: str
+    t: float
+    finished: int
+    failures: tuple[NodeFailure, ...]

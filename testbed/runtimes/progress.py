@@ -1,0 +1,99 @@
+"""How far a run is, for whoever watches it.
+
+Takes the records of all nodes as they are written, gives figures; touches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from testbed.records import AnyRecord, End, Evaluation, Round, Start
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One look at a run that goes on."""
+
+    t: float
+    rounds: int
+    """What the slowest node has done."""
+    rounds_planned: int | None
+    time_planned_s: float | None
+    nodes: int
+    """That live now."""
+    done: int
+    accuracy: float | None
+    """Mean of the latest of every node."""
+    loss: float | None
+    bytes_sent: int
+
+    @property
+    def share(self) -> float | None:
+        """0 to 1; None when there is no end to compare with."""
+        shares = []
+        if self.rounds_planned:
+            shares.append(self.rounds / self.rounds_planned)
+        if self.time_planned_s:
+            shares.append(self.t / self.time_planned_s)
+        return min(1.0, max(shares)) if shares else None
+
+
+class Watch:
+    """Keeps the newest of every node."""
+
+    def __init__(self, learners: tuple[int, ...], rounds: int | None, time_s: float | None) -> None:
+        self._learners = frozenset(learners)
+        self._rounds_planned = rounds
+        self._time_s = time_s
+        self._rounds: dict[int, int] = {}
+        self._scores: dict[int, Evaluation] = {}
+        self._living: set[int] = set()
+        self._done: set[int] = set()
+        self._bytes = 0
+
+    def recorded(self, rank: int, record: AnyRecord) -> None:
+        match record:
+            case Round():
+                self._rounds[rank] = record.round + 1
+                self._bytes += record.sent.payload + record.sent.metadata + record.sent.control
+            case Evaluation():
+                self._scores[rank] = record
+            case Start():
+                self._living.add(rank)
+                self._done.discard(rank)
+            case End():
+                self.gone(rank)
+                self._done.add(rank)
+
+    def gone(self, rank: int) -> None:
+        """A node that does not live any more does not hold the others up."""
+        self._living.discard(rank)
+
+    @property
+    def scores(self) -> Mapping[int, Evaluation]:
+        """The latest evaluation of every node that has one."""
+        return self._scores
+
+    def mean_accuracy(self) -> float | None:
+        known = [score.accuracy for _, score in sorted(self._scores.items()) if score.accuracy is not None]
+        return sum(known) / len(known) if known else None
+
+    def round_of_the_slowest(self) -> int:
+        """Rounds done by the living learner that has done least."""
+        living = self._living & self._learners
+        return min((self._rounds.get(rank, 0) for rank in living), default=max(self._rounds.values(), default=0))
+
+    def look(self, t: float) -> Progress:
+        losses = [score.loss for _, score in sorted(self._scores.items())]
+        return Progress(
+            t=t,
+            rounds=self.round_of_the_slowest(),
+            rounds_planned=self._rounds_planned,
+            time_planned_s=self._time_s,
+            nodes=len(self._living),
+            done=len(self._done),
+            accuracy=self.mean_accuracy(),
+            loss=sum(losses) / len(losses) if losses else None,
+            bytes_sent=self._bytes,
+        )

@@ -1,0 +1,123 @@
+"""Virtual time: an asyncio loop whose clock moves only when nobody has anything left to do.
+
+Takes coroutines, runs them; touches nothing. Time jumps to the next alarm, or to the next thing that happens in whatever
+else keeps time (`Ticking`), such as the network. All that is due at one instant happens before time goes on, and what is
+computed must not depend on the order within an instant: there is a test that shuffles it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+from collections.abc import Callable, Coroutine
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, Protocol, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class Ticking(Protocol):
+    """Something else that keeps time."""
+
+    def next_s(self) -> float:
+        """When it has something to do; infinity when never."""
+
+    def advance(self, to_s: float) -> None:
+        """Go to a time not later than `next_s()`, and do what is due then."""
+
+
+class Stalled(Exception):
+    """Somebody is waiting, and nothing will ever happen again."""
+
+
+class _Alarm:
+    __slots__ = ("callback", "cancelled")
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class VirtualClock:
+    """Emulated seconds, and what is to be called when."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._alarms: list[tuple[float, int, _Alarm]] = []
+        self._numbers = count()
+        self._ticking: list[Ticking] = []
+        self.on_stalled: Callable[[], None] | None = None
+
+    def now(self) -> float:
+        return self._now
+
+    def call_at(self, t: float, callback: Callable[[], None]) -> _Alarm:
+        """Call at a time; at once (after all that is going on at this instant) for a time that is over."""
+        alarm = _Alarm(callback)
+        heappush(self._alarms, (max(t, self._now), next(self._numbers), alarm))
+        return alarm
+
+    def drive(self, ticking: Ticking) -> None:
+        self._ticking.append(ticking)
+
+    def jump(self) -> None:
+        """Go to the next instant at which anything happens, and let it happen."""
+        while self._alarms and self._alarms[0][2].cancelled:
+            heappop(self._alarms)
+        at = min((ticking.next_s() for ticking in self._ticking), default=math.inf)
+        if self._alarms:
+            at = min(at, self._alarms[0][0])
+        if math.isinf(at):
+            if self.on_stalled is None:
+                raise Stalled
+            self.on_stalled()
+            return
+        self._now = max(at, self._now)
+        for ticking in self._ticking:
+            ticking.advance(self._now)
+        while self._alarms and self._alarms[0][0] <= self._now:
+            alarm = heappop(self._alarms)[2]
+            if not alarm.cancelled:
+                alarm.callback()
+
+
+class _WhenIdle(selectors.DefaultSelector):
+    """What asyncio asks for events of files: here, where virtual time goes on.
+
+    The loop asks without a timeout exactly when nothing is ready to run.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            self._clock.jump()
+        elif timeout > 0:
+            raise RuntimeError("asyncio's own timers know nothing of emulated time: use node.sleep and timeout_s")
+        return super().select(0)
+
+
+def run(clock: VirtualClock, work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine in virtual time, until it is done."""
+    loop = asyncio.SelectorEventLoop(_WhenIdle(clock))
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        _cancel_the_rest(loop)
+        loop.close()
+
+
+def _cancel_the_rest(loop: asyncio.AbstractEventLoop) -> None:
+    rest = asyncio.all_tasks(loop)
+    for task in rest:
+        task.cancel()
+    if rest:
+        loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())

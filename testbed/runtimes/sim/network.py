@@ -1,0 +1,152 @@
+"""The network of a run in virtual time: messages between nodes, over `network/flows`.
+
+Takes messages from outboxes, hands them to mailboxes when their last byte is there; touches nothing else. What was not
+acknowledged by a node that died is sent anew when it comes back, as a reconnecting sender does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from testbed.network.flows import Acknowledged, Delivered, Flows, Transfer
+from testbed.network.graph import Network
+from testbed.node.messages import Message
+from testbed.runtimes.sim.clock import VirtualClock
+
+FRAME_BYTES = 9
+"""What announces a frame of a message on the wire; not counted as the application's."""
+
+Receiver = Callable[[int, Message], None]
+
+
+class _Shipment:
+    """One message from one node to another."""
+
+    __slots__ = ("dest", "message", "network", "on_left", "origin", "transfer")
+
+    def __init__(
+        self, network: VirtualNetwork, origin: int, dest: int, message: Message, on_left: Callable[[], None]
+    ) -> None:
+        self.network = network
+        self.origin = origin
+        self.dest = dest
+        self.message = message
+        self.on_left = on_left
+        self.transfer: Transfer | None = None
+
+    @property
+    def wire_bytes(self) -> int:
+        return self.message.nbytes + FRAME_BYTES * len(self.message.frames())
+
+    def abort(self) -> int:
+        return self.network.abort(self)
+
+
+class VirtualNetwork:
+    """Carries the messages of all nodes, and keeps the network's time."""
+
+    def __init__(self, flows: Flows, clock: VirtualClock) -> None:
+        self._flows = flows
+        self._clock = clock
+        self._receivers: dict[int, Receiver] = {}
+        self._moving: dict[Transfer, _Shipment] = {}
+        self._waiting: defaultdict[int, list[_Shipment]] = defaultdict(list)
+        """By a destination that is not there: what will be sent when it is."""
+        self._held: dict[int, list[tuple[int, Message]]] = {}
+        """By a node that is paused: what has arrived meanwhile."""
+
+    # -- for nodes -------------------------------------------------------------------------------------------------
+
+    def transport(self, rank: int) -> NodeTransport:
+        return NodeTransport(self, rank)
+
+    def ship(self, origin: int, dest: int, message: Message, on_left: Callable[[], None]) -> _Shipment:
+        shipment = _Shipment(self, origin, dest, message, on_left)
+        self._send(shipment)
+        return shipment
+
+    def _send(self, shipment: _Shipment) -> None:
+        if shipment.dest not in self._receivers:
+            self._waiting[shipment.dest].append(shipment)
+            return
+        self.advance(self._clock.now())
+        shipment.transfer = self._flows.send(shipment.origin, shipment.dest, shipment.wire_bytes)
+        self._moving[shipment.transfer] = shipment
+
+    def abort(self, shipment: _Shipment) -> int:
+        if shipment.transfer is None:
+            if shipment in self._waiting[shipment.dest]:
+                self._waiting[shipment.dest].remove(shipment)
+            return 0
+        left = self._flows.cancel(shipment.transfer)
+        return min(left, shipment.message.nbytes)
+
+    # -- for the runtime -------------------------------------------------------------------------------------------
+
+    def attach(self, rank: int, receiver: Receiver) -> None:
+        """A node is there: what waited for it is sent now."""
+        self._receivers[rank] = receiver
+        for shipment in self._waiting.pop(rank, []):
+            self._send(shipment)
+
+    def detach(self, rank: int) -> None:
+        """A node is dead: nothing arrives from it any more, and what was on its way to it will be sent anew."""
+        self._receivers.pop(rank, None)
+        self._held.pop(rank, None)
+        self._flows.reset(rank)
+        gone = [each for each in self._moving.values() if rank in (each.origin, each.dest)]
+        for shipment in gone:
+            assert shipment.transfer is not None  # noqa: S101 - it is moving
+            del self._moving[shipment.transfer]
+            shipment.transfer = None
+            if shipment.dest == rank:
+                self._waiting[rank].append(shipment)
+        for dest, waiting in self._waiting.items():
+            self._waiting[dest] = [each for each in waiting if each.origin != rank]
+
+    def pause(self, rank: int) -> None:
+        self._held.setdefault(rank, [])
+
+    def resume(self, rank: int) -> None:
+        for origin, message in self._held.pop(rank, []):
+            self._hand_over(rank, origin, message)
+
+    def change(self, network: Network) -> None:
+        """From now on the network is this."""
+        self.advance(self._clock.now())
+        self._flows.change(network)
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def next_s(self) -> float:
+        return self._flows.next_s()
+
+    def advance(self, to_s: float) -> None:
+        for happened in self._flows.advance(to_s):
+            shipment = self._moving.get(happened.transfer)
+            if shipment is None:
+                continue
+            match happened:
+                case Delivered():
+                    self._hand_over(shipment.dest, shipment.origin, shipment.message)
+                case Acknowledged():
+                    del self._moving[happened.transfer]
+                    shipment.on_left()
+
+    def _hand_over(self, rank: int, origin: int, message: Message) -> None:
+        if rank in self._held:
+            self._held[rank].append((origin, message))
+        elif rank in self._receivers:
+            self._receivers[rank](origin, message)
+
+
+class NodeTransport:
+    """One node's end of the network."""
+
+    def __init__(self, network: VirtualNetwork, rank: int) -> None:
+        self._network = network
+        self._rank = rank
+
+    def ship(self, to: int, message: Message, on_left: Callable[[], None]) -> _Shipment:
+        return self._network.ship(self._rank, to, message, on_left)

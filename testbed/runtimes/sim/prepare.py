@@ -1,0 +1,67 @@
+"""What a run in virtual time needs before its first instant: data, partition, initial weights, workers.
+
+Takes a `RunPlan`, gives what the nodes compute with; forks the worker processes. Everything that can be wrong with a
+researcher's model or data shows here, before anything runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testbed.experiment.language import Experiment
+from testbed.node.data.dataset import DataSet, Kind
+from testbed.node.data.of_experiment import share_out
+from testbed.node.data.partition import test_parts
+from testbed.node.training import Settings, Trainer
+from testbed.plan.model import RunPlan
+from testbed.runtimes.sim.arena import Arena
+from testbed.runtimes.sim.compute import Shared
+from testbed.runtimes.sim.pool import TrainingPool
+
+
+def make_trainer(experiment: Experiment, dataset: DataSet, seed: int) -> Trainer:
+    """What trains any node's model."""
+    training = experiment.training
+    settings = Settings(
+        lr=training.lr,
+        batch=training.batch,
+        steps=training.steps,
+        epochs=training.epochs,
+        momentum=training.momentum,
+        weight_decay=training.weight_decay,
+    )
+    return Trainer(experiment.model.name, experiment.model.options, dataset, settings, seed)
+
+
+@contextmanager
+def prepared(plan: RunPlan, *, workers: int | None = None, cache: Path | None = None) -> Iterator[Shared]:
+    """Everything that the nodes of the plan share; the workers end with the block."""
+    experiment = plan.experiment
+    learners = sum(node.learner is not None for node in plan.nodes)
+    data = share_out(experiment, learners, plan.seed, cache=cache)
+    trainer = make_trainer(experiment, data.dataset, plan.seed)
+    arena = Arena(len(plan.nodes), trainer.parameters, velocity=experiment.training.momentum > 0)
+    pool = TrainingPool(
+        trainer,
+        arena,
+        data.parts,
+        test_parts(data.dataset, data.parts),
+        samples=experiment.evaluation.samples,
+        seed=plan.seed,
+        workers=os.cpu_count() or 1 if workers is None else workers,
+    )
+    try:
+        yield Shared(
+            pool=pool,
+            arena=arena,
+            initial=trainer.initial(),
+            samples=data.sizes,
+            steps_per_round=tuple(trainer.steps_per_round(size) for size in data.sizes),
+            tested_on="own-test" if data.dataset.kind is Kind.RATINGS else "test",
+            evaluation_s=plan.ms_per_step / 1000 * experiment.evaluation.samples / experiment.training.batch / 3,
+        )
+    finally:
+        pool.close()

@@ -1,0 +1,351 @@
+"""A whole run in virtual time.
+
+Takes a `RunPlan` and its run directory, gives an `Outcome`; writes the nodes' journals and control's log, and has worker
+processes for the arithmetic. The same plan gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from random import Random
+from time import monotonic
+
+from testbed.network.flows import Flows, Sharing, Tcp
+from testbed.network.graph import expand
+from testbed.network.moment import moments, network_before
+from testbed.network.timeline import Change, NodesChange
+from testbed.node.journal import Journal
+from testbed.node.life import Life, Reason, build_of_this_process
+from testbed.node.node import Node
+from testbed.node.snapshots import newest_snapshot
+from testbed.node.world import Vector
+from testbed.plan.files import split
+from testbed.plan.model import NodePlan, RunPlan
+from testbed.records import AnyRecord, Evaluation, Event, Failure, Over, Round
+from testbed.rundir import RunDirectory
+from testbed.runtimes.change_words import words
+from testbed.runtimes.control_log import ControlLog
+from testbed.runtimes.outcome import NodeFailure, Outcome
+from testbed.runtimes.progress import Progress, Watch
+from testbed.runtimes.sim.averages import Averages
+from testbed.runtimes.sim.clock import VirtualClock, run
+from testbed.runtimes.sim.compute import Shared, SimCompute
+from testbed.runtimes.sim.network import VirtualNetwork
+from testbed.runtimes.sim.node_clock import NodeClock
+from testbed.seeds import derive
+from testbed.topologies.event_checks import starting_absent
+from testbed.topologies.model import NodeAction
+
+Tell = Callable[[Progress], None]
+_TELL_EVERY_S = 0.2
+"""Of real time: what people look at must not cost the run its speed."""
+
+
+class _Interruption:
+    """Lets an interrupt, which comes at any moment of real time, happen between two instants of virtual time."""
+
+    def __init__(self, whole: SimRun) -> None:
+        self._whole = whole
+
+    def next_s(self) -> float:
+        return -math.inf if self._whole.wants_to_end else math.inf
+
+    def advance(self, to_s: float) -> None:  # noqa: ARG002
+        if self._whole.wants_to_end:
+            self._whole.end_interrupted()
+
+
+class _Resident:
+    """A node that lives, with what the runtime needs to end or pause it."""
+
+    def __init__(self, life: Life, clock: NodeClock, compute: SimCompute, journal: Journal) -> None:
+        self.life = life
+        self.clock = clock
+        self.compute = compute
+        self.journal = journal
+        self.task: asyncio.Task[Reason] | None = None
+
+
+class SimRun:
+    """One run; made once, run once."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        directory: RunDirectory,
+        shared: Shared,
+        *,
+        tell: Tell | None = None,
+        shuffle: int | None = None,
+    ) -> None:
+        """`shuffle` changes the order in which nodes are taken within an instant: results must not depend on it."""
+        self._plan = plan
+        self._directory = directory
+        self._shared = shared
+        self._tell = tell
+        self._shuffle = shuffle
+        self._node_plans = {each.node.rank: each for each in split(plan)}
+        stop = plan.experiment.stop
+        self._learners = tuple(node.rank for node in plan.nodes if node.learner is not None)
+        self._watch = Watch(self._learners, stop.rounds, stop.time_s)
+        self._averages = Averages(lambda vector: shared.pool.evaluate(vector, -1).result())
+        self._build = build_of_this_process()
+        self._clock = VirtualClock()
+        self._clock.on_stalled = self._stalled
+        self._topology = plan.load_topology()
+        graph = expand(self._topology)
+        settings = plan.experiment.network
+        flows = Flows(
+            network_before(self._topology, graph),
+            seed=derive(plan.seed, "network"),
+            tcp=Tcp(congestion=settings.congestion, idle_restart=settings.idle_restart),
+            sharing=Sharing(settings.share),
+        )
+        self._graph = graph
+        """The network as it is now."""
+        self._network = VirtualNetwork(flows, self._clock)
+        self._clock.drive(self._network)
+        until_s = math.inf if stop.time_s is None else stop.time_s
+        self._moments = moments(self._topology, graph, plan.seed, until_s, leavers_keep_links=True)
+        self._log = ControlLog(directory.events)
+        self._residents: dict[int, _Resident] = {}
+        self._failures: list[NodeFailure] = []
+        self._finished: set[int] = set()
+        self._reason = "finished"
+        self._idle: set[int] = set()
+        """Nodes that live on only to serve others."""
+        self._over: asyncio.Event
+        self._quiet: asyncio.Event
+        self._bug: BaseException | None = None
+        self._interrupted = False
+        self._told_at = 0.0
+        self._clock.drive(_Interruption(self))
+
+    def run(self) -> Outcome:
+        """Until every node is done."""
+        try:
+            return run(self._clock, self._whole())
+        finally:
+            self._log.close()
+            for resident in self._residents.values():
+                resident.journal.close()
+
+    def interrupt(self) -> None:
+        """End soon, in good order; safe to call from a signal handler."""
+        self._interrupted = True
+
+    @property
+    def wants_to_end(self) -> bool:
+        return self._interrupted
+
+    def end_interrupted(self) -> None:
+        self._interrupted = False
+        self._stop("interrupted", Reason.INTERRUPTED)
+
+    # -- the run ---------------------------------------------------------------------------------------------------
+
+    async def _whole(self) -> Outcome:
+        self._over = asyncio.Event()
+        self._quiet = asyncio.Event()
+        absent = set(starting_absent(self._topology))
+        for rank in self._in_some_order():
+            if rank not in absent:
+                self._settle_in(rank, rejoin=None)
+        expecting = self._expect_next_moment()
+        stop = self._plan.experiment.stop
+        if stop.time_s is not None:
+            self._clock.call_at(stop.time_s, lambda: self._stop("time", Reason.STOPPED))
+        if not self._residents and not expecting:
+            self._over.set()
+        await self._over.wait()
+        if self._bug is not None:
+            raise self._bug
+        return self._conclude()
+
+    def _in_some_order(self) -> list[int]:
+        order = sorted(self._node_plans)
+        if self._shuffle is not None:
+            Random(self._shuffle).shuffle(order)  # noqa: S311
+        return order
+
+    def _conclude(self) -> Outcome:
+        for average in self._averages.complete((), self._clock.now()):
+            self._log.write(average)
+        failures = tuple(sorted(self._failures, key=lambda each: each.node))
+        finished = len(self._finished)
+        self._log.write(Over(self._clock.now(), self._reason, finished, len(failures)))
+        return Outcome(self._reason, self._clock.now(), finished, failures)
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _settle_in(self, rank: int, rejoin: str | None) -> None:
+        """A node begins, or begins again."""
+        plan = self._node_plans[rank]
+        directory = self._directory.node(plan.node.name)
+        clock = NodeClock(self._clock)
+        compute = SimCompute(self._shared, plan, clock)
+        model, first_round = self._begin_with(plan, rejoin)
+        journal = Journal(directory.journal)
+        node = Node(
+            plan,
+            clock=clock,
+            transport=self._network.transport(rank),
+            compute=compute,
+            journal=journal,
+            observer=self,
+            model=model,
+            first_round=first_round,
+            snapshots=directory.snapshots,
+        )
+        life = Life(node, self._build, rejoin)
+        resident = _Resident(life, clock, compute, journal)
+        self._residents[rank] = resident
+        self._network.attach(rank, node.mailbox.put)
+        self._log.write(Event(self._clock.now(), "joined", node=plan.node.name))
+        self._idle.discard(rank)
+        resident.task = asyncio.ensure_future(life.live(lambda: self._until_quiet(rank)))
+        resident.task.add_done_callback(lambda task: self._lived(rank, resident, task))
+
+    def _begin_with(self, plan: NodePlan, rejoin: str | None) -> tuple[Vector | None, int]:
+        """A node that comes later begins with the round of the slowest, so that nobody has to wait for older ones."""
+        if rejoin is None:
+            return None, 0
+        saved = None
+        if rejoin == "last":
+            saved = newest_snapshot(self._directory.node(plan.node.name).snapshots, self._shared.initial.size)
+        return None if saved is None else saved.vector, self._watch.round_of_the_slowest()
+
+    def _lived(self, rank: int, resident: _Resident, task: asyncio.Task[Reason]) -> None:
+        resident.clock.stop()
+        if task.cancelled():  # it crashed, as the topology's events want it
+            self._look_around()
+            return
+        if (problem := task.exception()) is not None:
+            self._bug = problem
+            self._over.set()
+            return
+        if resident.life.failure is not None:
+            name = self._node_plans[rank].node.name
+            self._failures.append(NodeFailure(name, resident.life.failure))
+            self._log.write(Event(self._clock.now(), "failed", resident.life.failure.message, node=name))
+            self._stop("failed", Reason.STOPPED)
+        else:
+            self._finished.add(rank)
+        if task.result() is Reason.LEFT:
+            self._network.detach(rank)
+        self._look_around()
+
+    async def _until_quiet(self, rank: int) -> None:
+        """Until no node does anything but serve others."""
+        self._idle.add(rank)
+        self._look_around()
+        await self._quiet.wait()
+
+    def _look_around(self) -> None:
+        living = self._living()
+        if all(rank in self._idle for rank in living):
+            self._quiet.set()
+        if not living:
+            self._over.set()
+
+    def _living(self) -> list[int]:
+        return [
+            rank for rank, each in sorted(self._residents.items()) if each.task is not None and not each.task.done()
+        ]
+
+    # -- what happens to them --------------------------------------------------------------------------------------
+
+    def _expect_next_moment(self) -> bool:
+        """Whether there is one."""
+        moment = next(self._moments, None)
+        if moment is None:
+            return False
+        at_s, changes, network = moment
+
+        def apply() -> None:
+            if network is not self._graph:
+                self._graph = network
+                self._network.change(network)
+            for change in changes:
+                self._apply(change, at_s)
+            self._expect_next_moment()
+
+        self._clock.call_at(at_s, apply)
+        return True
+
+    def _apply(self, change: Change, planned_s: float) -> None:
+        if not isinstance(change, NodesChange):
+            self._log.write(Event(self._clock.now(), "network-changed", words(change), planned_t=planned_s))
+            return
+        for rank in change.ranks:
+            name = self._node_plans[rank].node.name
+            self._log.write(Event(self._clock.now(), str(change.action.value), node=name, planned_t=planned_s))
+            self._act(change.action, rank)
+
+    def _act(self, action: NodeAction, rank: int) -> None:
+        resident = self._residents.get(rank)
+        lives = resident is not None and resident.task is not None and not resident.task.done()
+        match action:
+            case NodeAction.JOIN if not lives:
+                back = rank in self._residents
+                self._finished.discard(rank)
+                self._settle_in(rank, self._plan.experiment.rejoin if back else "fresh")
+            case NodeAction.LEAVE if lives and resident is not None:
+                resident.life.end_early(Reason.LEFT)
+            case NodeAction.CRASH if lives and resident is not None and resident.task is not None:
+                self._network.detach(rank)
+                resident.clock.stop()
+                resident.compute.abandon()
+                resident.task.cancel()
+                resident.journal.close()
+                self._watch.gone(rank)
+                self._finished.add(rank)
+            case NodeAction.PAUSE if lives and resident is not None:
+                resident.clock.pause()
+                self._network.pause(rank)
+            case NodeAction.RESUME if lives and resident is not None:
+                resident.clock.resume()
+                self._network.resume(rank)
+
+    def _stop(self, reason: str, as_: Reason) -> None:
+        """Everybody ends."""
+        if self._reason == "finished":
+            self._reason = reason
+        for rank in sorted(self._residents):
+            self._residents[rank].life.end_early(as_)
+
+    def _stalled(self) -> None:
+        for rank in self._living():
+            self._residents[rank].life.fail(
+                Failure("waits for a message that will never come, and nothing else can happen any more")
+            )
+
+    # -- what is seen (Observer) -----------------------------------------------------------------------------------
+
+    def recorded(self, rank: int, record: AnyRecord) -> None:
+        self._watch.recorded(rank, record)
+        if isinstance(record, Evaluation):
+            self._stop_if_good_enough()
+        if isinstance(record, Round) and self._tell is not None and monotonic() - self._told_at > _TELL_EVERY_S:
+            self._told_at = monotonic()
+            self._tell(self._watch.look(self._clock.now()))
+
+    def model(self, rank: int, round_: int, vector: Vector) -> None:
+        self._averages.add(rank, round_, vector)
+        for average in self._averages.complete(self._living_learners(), self._clock.now()):
+            self._log.write(average)
+
+    def _living_learners(self) -> list[int]:
+        return [rank for rank in self._living() if self._node_plans[rank].node.learner is not None]
+
+    def _stop_if_good_enough(self) -> None:
+        target = self._plan.experiment.stop.accuracy
+        scores = self._watch.scores
+        if target is None or any(rank not in scores for rank in self._living_learners()):
+            return
+        mean = self._watch.mean_accuracy()
+        if mean is not None and mean >= target:
+            # Not from within a node's own record: its round has to be finished first.
+            self._clock.call_at(self._clock.now(), lambda: self._stop("accuracy", Reason.STOPPED))

@@ -1,0 +1,150 @@
+"""The mailbox: who gets which message, whatever comes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.node.mailbox import Mailbox
+from testbed.node.messages import Message
+
+
+class Hands:
+    """A clock that is set by hand."""
+
+    t = 0.0
+
+    def now(self) -> float:
+        return self.t
+
+
+def model(round_: int, kind: str = "model") -> Message:
+    return Message(kind, round_, payload=(np.zeros(2, np.float32),))
+
+
+def inside_a_loop(test: Callable[[], None]) -> None:
+    async def body() -> None:
+        test()
+
+    asyncio.run(body())
+
+
+def test_a_later_round_waits_for_its_turn() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        box.put(1, model(5))
+        box.put(1, model(4))
+        gathering = box.gather("model", 4, [1])
+        assert gathering.future.done()
+        assert [each.round for each in gathering.by_rank()] == [4]
+        box.done(gathering)
+        assert [each.round for each in box.take_all(["model"])] == [5]
+
+    inside_a_loop(test)
+
+
+def test_only_what_was_asked_for_is_gathered() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        gathering = box.gather("model", 2, [4, 1])
+        for sender, message in [(3, model(2)), (1, model(3)), (1, model(1)), (1, model(2, "other")), (4, model(2))]:
+            box.put(sender, message)
+        assert not gathering.future.done()
+        box.put(1, model(2))
+        assert gathering.future.done()
+        assert [each.sender for each in gathering.by_rank()] == [1, 4]
+        box.done(gathering)
+        assert [(each.sender, each.round) for each in box.take_all(["model", "other"])] == [
+            (1, 1),
+            (1, 2),
+            (1, 3),
+            (3, 2),
+        ]
+
+    inside_a_loop(test)
+
+
+def test_a_second_message_of_one_sender_and_round_is_kept_apart() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        first, second = model(0), model(0)
+        box.put(1, first)
+        box.put(1, second)
+        gathering = box.gather("model", 0, [1])
+        assert gathering.by_rank()[0].message is first
+        box.done(gathering)
+        assert box.take(["model"]).message is second  # type: ignore[union-attr]
+        assert box.take(["model"]) is None
+
+    inside_a_loop(test)
+
+
+def test_the_longest_waiting_of_several_kinds_comes_first() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        for kind in ("b", "a", "b", "c"):
+            box.put(0, Message(kind, 0))
+        taken = []
+        while (received := box.take(["a", "b"])) is not None:
+            taken.append(received.message.kind)
+        assert taken == ["b", "a", "b"]
+
+    inside_a_loop(test)
+
+
+def test_old_rounds_are_thrown_away_and_told() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        for round_ in (0, 1, 2, 3):
+            box.put(7, model(round_))
+        box.put(7, model(0, "other"))
+        assert [each.round for each in box.discard_before("model", 2)] == [0, 1]
+        assert [each.round for each in box.take_all(["model"])] == [2, 3]
+        assert len(box.take_all(["other"])) == 1
+
+    inside_a_loop(test)
+
+
+@given(st.permutations(range(6)), st.integers(1, 6))
+def test_the_first_few_are_those_that_came_first_then_the_lowest_ranks(order: list[int], enough: int) -> None:
+    """Three instants with two arrivals each, in any order: who counts depends on time and rank alone."""
+
+    def test() -> None:
+        hands = Hands()
+        box = Mailbox(hands.now)
+        gathering = box.gather("model", 0, range(6), enough)
+        instants = [[0, 5], [1, 4], [2, 3]]
+        for t, senders in enumerate(instants):
+            hands.t = float(t)
+            for sender in sorted(senders, key=order.index):
+                box.put(sender, model(0))
+        assert [each.sender for each in gathering.by_rank()] == sorted([0, 5, 1, 4, 2, 3][:enough])
+
+    inside_a_loop(test)
+
+
+def test_a_node_is_told_of_bytes_that_crossed_the_network_only() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        box.put(1, model(0))
+        box.put(0, model(0), counted=False)
+        assert box.received.count() == model(0).size
+        assert len(box.take_all(["model"])) == 2
+
+    inside_a_loop(test)
+
+
+def test_nothing_is_given_to_whoever_has_given_up() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        wanted = box.want(["model"])
+        wanted.give_up()
+        box.put(1, model(0))
+        assert wanted.future.result() is None
+        assert box.take(["model"]) is not None
+
+    inside_a_loop(test)

@@ -1,0 +1,128 @@
+"""Plans as files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import InvalidInput, UsageProblem
+from testbed.experiment.language import Experiment
+from testbed.plan.files import read_node_plan, read_plan, split, to_text, write_plan
+from testbed.plan.make import make_plan
+from testbed.plan.model import RunPlan
+from testbed.rundir import RunDirectory, create_run
+from testbed.topologies.load import load
+from tests.plan.test_make import nodes
+
+
+def plan_of(**sections: Any) -> RunPlan:
+    return make_plan(
+        Experiment.model_validate({"topology": "t", **sections}),
+        nodes(5),
+        run_id="one",
+        parameters=10,
+        samples=None,
+        versions={"testbed": "0"},
+        inputs={"t": "abc"},
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return create_run(tmp_path, "one")
+
+
+def test_what_is_written_is_read(run: RunDirectory) -> None:
+    plan = plan_of(algorithm="fedavg", stop={"time": "5s"})
+    write_plan(run, plan)
+    assert read_plan(run.plan) == plan
+    assert load(run.topology).require() == plan.load_topology() == nodes(5)
+    assert run.node_names() == ["a.0", "a.1", "a.2", "a.3", "a.4"]
+    for share in split(plan):
+        assert read_node_plan(run.node(share.node.name).plan) == share
+    assert not list(run.path.rglob("*.tmp"))
+
+
+def test_the_same_plan_is_the_same_text(run: RunDirectory) -> None:
+    write_plan(run, plan_of())
+    assert run.plan.read_text() == to_text(plan_of()) == to_text(read_plan(run.plan))
+    assert list(json.loads(run.plan.read_text()))[:3] == ["schema", "run_id", "seed"]
+
+
+def test_a_share_is_small_and_knows_its_own() -> None:
+    plan = plan_of(overlay="ring")
+    shares = list(split(plan))
+    assert [share.neighbours for share in shares] == [(1, 4), (0, 2), (1, 3), (2, 4), (0, 3)]
+    assert all(share.overlay.neighbours is None for share in shares)
+    assert shares[2].ranks[2] == "a.2"
+    assert shares[2].addresses[2] == plan.nodes[2].address == "198.18.0.3"
+    assert "run_id" not in shares[0].document()
+
+
+def test_a_servers_neighbours_are_all_that_learn() -> None:
+    shares = list(split(plan_of(algorithm={"name": "fedavg", "server": "a.1"})))
+    assert shares[1].neighbours == (0, 2, 3, 4)
+    assert shares[0].neighbours == (1,)
+
+
+def test_nobody_has_neighbours_beforehand_when_they_change() -> None:
+    assert {share.neighbours for share in split(plan_of(overlay={"dynamic": True, "degree": 4}))} == {None}
+
+
+def changed(run: RunDirectory, **values: Any) -> list[str]:
+    write_plan(run, plan_of())
+    document = json.loads(run.plan.read_text())
+    run.plan.write_text(json.dumps({**document, **values}))
+    with pytest.raises(InvalidInput) as caught:
+        read_plan(run.plan)
+    assert caught.value.exit_code == 3
+    return [each.message for each in caught.value.findings]
+
+
+def test_wrong_values_are_named_by_their_keys(run: RunDirectory) -> None:
+    assert changed(run, seed="x") == ["seed: Input should be a valid integer, unable to parse string as an integer"]
+    assert changed(run, more=1) == ["more: Extra inputs are not permitted"]
+    (told,) = changed(run, experiment={"topology": "t", "training": {"lrr": 1}})
+    assert told == "experiment.training.lrr: Extra inputs are not permitted"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"schema": 2}, "it has schema 2; this testbed reads schema 1"),
+        ({"schema": None}, "it does not say which schema it has"),
+        ({"server": 5}, "a rank is not one of the 5 nodes'"),
+        ({"samples": [1]}, "samples: 1 entries for 5 learners"),
+        ({"nodes": []}, "nodes: nobody learns"),
+    ],
+)
+def test_plans_that_make_no_sense(run: RunDirectory, values: dict[str, Any], told: str) -> None:
+    assert changed(run, **values)[0].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "where"),
+    [
+        (b"", "syntax", (1, 1)),
+        (b'{"schema": 1,\n  x}', "syntax", (2, 3)),
+        (b"[]", "bad-shape", (1, 1)),
+        (b"\xff", "encoding", (1, 1)),
+        (b"[" * 200_000, "too-deep", (1, 1)),
+    ],
+)
+def test_what_is_no_plan(tmp_path: Path, data: bytes, code: str, where: tuple[int, int]) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(data)
+    with pytest.raises(InvalidInput) as caught:
+        read_plan(path)
+    assert [(each.code, tuple(each.where)) for each in caught.value.findings] == [(code, where)]
+
+
+def test_a_plan_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem):
+        read_plan(tmp_path / "plan.json")
+    with pytest.raises(UsageProblem):
+        read_plan(tmp_path)

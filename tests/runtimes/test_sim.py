@@ -1,0 +1,184 @@
+"""Runs in virtual time: what is the same again, what topology events do, and how runs end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.records import AnyRecord, Average, End, Evaluation, Event, Over, Round, Start
+from tests.runtimes.sim_runs import plan_of, records, run, star, texts
+
+
+def of_type(found: list[AnyRecord], kind: type[Any]) -> list[Any]:
+    return [record for record in found if isinstance(record, kind)]
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"overlay": {"kind": "regular", "degree": 3, "dynamic": True, "peers": "sampler"}},
+    {"sharing": {"name": "topk", "fraction": 0.2}},
+    {"algorithm": {"name": "epidemic", "mode": "local", "fanout": 2, "round_end": "timeout"}},
+    {"algorithm": {"name": "fedavg", "participation": 0.5}},
+    {"algorithm": {"name": "parameter-server", "mode": "async"}, "training": {"lr": 0.1, "batch": 8, "steps": 1}},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda each: str(sorted(each) or "plain"))
+def test_two_runs_of_one_plan_write_the_same_bytes(settings: dict[str, Any], tmp_path: Path) -> None:
+    """Whatever the order of nodes within an instant, and however many workers there are."""
+    plan = plan_of(star(6, "  - {at: 0.2s, link: [node.0, hub], latency: 20ms}\n"), **settings)
+    first, outcome = run(plan, tmp_path / "a")
+    assert outcome.reason == "finished"
+    assert not outcome.failures
+    second, _ = run(plan, tmp_path / "b", workers=1, shuffle=3)
+    third, _ = run(plan, tmp_path / "c", workers=2, shuffle=8)
+    assert texts(first) == texts(second)
+    assert texts(first) == texts(third)
+
+
+def test_another_seed_gives_another_run(tmp_path: Path) -> None:
+    first, _ = run(plan_of(star(4)), tmp_path / "a")
+    second, _ = run(plan_of(star(4), seed=2), tmp_path / "b")
+    assert texts(first) != texts(second)
+
+
+def test_a_journal_tells_the_whole_story(tmp_path: Path) -> None:
+    plan = plan_of(star(4), overlay={"kind": "full"})
+    directory, outcome = run(plan, tmp_path)
+    found = records(directory, "node.2")
+    assert isinstance(found[0], Start)
+    assert (found[0].node, found[0].rank, found[0].learner, found[0].roles) == ("node.2", 2, 2, ("learner",))
+    rounds = of_type(found, Round)
+    assert [each.round for each in rounds] == [0, 1, 2, 3]
+    assert all(each.sent.messages == each.received.messages == 3 for each in rounds)
+    parameters = found[0].parameters
+    assert all(each.sent.payload == 3 * 4 * parameters for each in rounds)
+    assert all(each.aggregated == 3 and each.steps == 2 and each.loss > 0 for each in rounds)
+    for each, before in zip(rounds, [0.0, *(each.t for each in rounds)], strict=False):
+        assert each.phases.train == pytest.approx(0.04)
+        assert each.phases.train + each.phases.wait == pytest.approx(each.t - before)
+    assert [each.round for each in of_type(found, Evaluation)] == [1, 3]
+    end = found[-1]
+    assert isinstance(end, End)
+    assert (end.reason, end.rounds, end.steps) == ("finished", 4, 8)
+    assert end.sent.payload == sum(each.sent.payload for each in rounds)
+    log = records(directory, None)
+    assert [each.round for each in of_type(log, Average)] == [1, 3]
+    assert all(each.consensus_distance > 0 and each.nodes == 4 for each in of_type(log, Average))
+    assert log[-1] == Over(outcome.t, "finished", 4, 0)
+
+
+def test_latency_and_rate_decide_how_long_a_round_takes(tmp_path: Path) -> None:
+    """Two nodes exchange 2410 parameters (9.6 kB, within the first window) over 2 × 5 ms."""
+    plan = plan_of(star(2), stop={"rounds": 2}, network={"idle_restart": False})
+    directory, _ = run(plan, tmp_path)
+    first, second = of_type(records(directory, "node.0"), Round)
+    one_way_s, size_s = 0.010, 9.7e3 * 8 / 20e6
+    assert first.phases.wait == pytest.approx(3 * one_way_s + size_s, rel=0.25)  # handshake, then the message
+    assert second.phases.wait == pytest.approx(one_way_s + size_s, rel=0.25)
+
+
+def test_a_slow_device_takes_its_factor_longer(tmp_path: Path) -> None:
+    factors = [{"nodes": "node.1", "factor": 3}, {"nodes": "node.2", "trace": [["0s", 1], ["50ms", 5]]}]
+    plan = plan_of(star(3), compute={"ms_per_step": 100, "factors": factors}, stop={"rounds": 1})
+    directory, _ = run(plan, tmp_path)
+    train = [of_type(records(directory, f"node.{rank}"), Round)[0].phases.train for rank in range(3)]
+    assert train == pytest.approx([0.2, 0.6, 0.05 + 5 * 0.15])
+
+
+def test_the_run_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    directory, outcome = run(plan_of(star(3), stop={"time": "0.5s"}), tmp_path)
+    assert (outcome.reason, outcome.t) == ("time", 0.5)
+    for rank in range(3):
+        found = records(directory, f"node.{rank}")
+        assert isinstance(found[-1], End)
+        assert (found[-1].reason, found[-1].t) == ("stopped", 0.5)
+        assert of_type(found, Evaluation)
+
+
+def test_the_run_ends_when_it_is_good_enough(tmp_path: Path) -> None:
+    settings = {"stop": {"rounds": 200, "accuracy": 0.5}, "training": {"lr": 0.2, "batch": 8, "steps": 20}}
+    directory, outcome = run(plan_of(star(3), **settings), tmp_path)
+    assert outcome.reason == "accuracy"
+    last = [of_type(records(directory, f"node.{rank}"), Evaluation)[-1].accuracy for rank in range(3)]
+    assert sum(last) / 3 >= 0.5
+    assert all(len(of_type(records(directory, f"node.{rank}"), Round)) < 100 for rank in range(3))
+
+
+@pytest.mark.parametrize("then", ["skip", "abort"])
+def test_a_crashed_peer_costs_the_others_a_timeout(then: str, tmp_path: Path) -> None:
+    topology = star(4, "  - {at: 0.1s, node: node.3, do: crash}\n")
+    plan = plan_of(topology, overlay={"kind": "full"}, missing={"after": "1s", "then": then})
+    directory, outcome = run(plan, tmp_path)
+    gone = records(directory, "node.3")
+    assert not of_type(gone, End)
+    others = [records(directory, f"node.{rank}") for rank in range(3)]
+    assert all("node.3" in of_type(found, Event)[0].detail for found in others)
+    if then == "skip":
+        assert not outcome.failures
+        assert all(len(of_type(found, Round)) == 4 for found in others)
+        assert any(each.expired == 1 and each.phases.wait >= 1 for each in of_type(others[0], Round))
+    else:
+        assert outcome.reason == "failed"
+        assert all(each.failure.message.startswith("node.3 sent nothing") for each in outcome.failures)
+
+
+def test_waiting_for_ever_is_noticed(tmp_path: Path) -> None:
+    topology = star(3, "  - {at: 0.1s, node: node.2, do: crash}\n")
+    _, outcome = run(plan_of(topology, missing={"after": "1s", "then": "wait"}), tmp_path)
+    assert outcome.reason == "failed"
+    assert "never come" in outcome.failures[0].failure.message
+
+
+@pytest.mark.parametrize("rejoin", ["fresh", "last"])
+def test_a_node_that_comes_back_goes_on_with_the_others(rejoin: str, tmp_path: Path) -> None:
+    events = "  - {at: 0.1s, node: node.3, do: crash}\n  - {at: 2s, node: node.3, do: join}\n"
+    plan = plan_of(star(4, events), overlay={"kind": "full"}, rejoin=rejoin, stop={"rounds": 6})
+    directory, outcome = run(plan, tmp_path)
+    assert not outcome.failures
+    found = records(directory, "node.3")
+    starts = of_type(found, Start)
+    assert [each.rejoin for each in starts] == [None, rejoin]
+    assert isinstance(found[-1], End)
+    assert found[-1].reason == "finished"
+    assert starts[1].t == 2
+    assert all(len(of_type(records(directory, f"node.{rank}"), Round)) == 6 for rank in range(3))
+
+
+def test_a_node_that_leaves_finishes_its_sends(tmp_path: Path) -> None:
+    topology = star(4, "  - {at: 0.1s, node: node.3, do: leave}\n")
+    plan = plan_of(topology, missing={"after": "1s", "then": "skip"})
+    directory, outcome = run(plan, tmp_path)
+    end = records(directory, "node.3")[-1]
+    assert isinstance(end, End)
+    assert end.reason == "left"
+    assert outcome.reason == "finished"
+
+
+def test_a_paused_node_goes_on_where_it_was(tmp_path: Path) -> None:
+    events = "  - {at: 0.01s, node: node.1, do: pause}\n  - {at: 3.01s, node: node.1, do: resume}\n"
+    directory, outcome = run(plan_of(star(3, events)), tmp_path)
+    assert not outcome.failures
+    first = of_type(records(directory, "node.1"), Round)[0]
+    assert first.phases.train == pytest.approx(3.04)
+    assert of_type(records(directory, "node.0"), Round)[0].phases.wait > 2.9
+
+
+def test_a_node_that_joins_late_does_its_part(tmp_path: Path) -> None:
+    topology = star(4, "  - {at: 1s, node: node.3, do: join}\n")
+    directory, outcome = run(plan_of(topology, overlay={"kind": "full"}), tmp_path)
+    assert not outcome.failures
+    found = records(directory, "node.3")
+    assert found[0].t == 1
+    assert len(of_type(found, Round)) == 4
+
+
+def test_a_network_that_is_cut_holds_everybody_up_until_it_is_there_again(tmp_path: Path) -> None:
+    events = "  - {at: 0.05s, bridge: hub, state: down}\n  - {at: 4s, bridge: hub, state: up}\n"
+    directory, outcome = run(plan_of(star(3, events)), tmp_path)
+    assert not outcome.failures
+    assert 4 < of_type(records(directory, "node.0"), Round)[0].t < 8
+    log = of_type(records(directory, None), Event)
+    assert [each.planned_t for each in log if each.what == "network-changed"] == [0.05, 4.0]
