@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How fast virtual time is, and how much memory it needs: scripts/bench/sim.py [training] [network] [memory].
 
-training: 64 nodes × ROUNDS rounds of D-PSGD (GN-LeNet 28×28, batch 8, 5 steps), as a ratio to the bare training loops on
-          the same cores in the same run. Both do the same arithmetic.
+training: 64 nodes × ROUNDS rounds of D-PSGD (GN-LeNet 28×28, batch 8, 5 steps), as a ratio to the bare training loops
+          on the same cores in the same run. Both do the same arithmetic.
 network:  256 nodes × ROUNDS rounds over wan256, 5-regular, 1 MB models, training and averaging switched off.
 memory:   1024 nodes over wan1024, a few rounds: the parent's and the workers' share of memory.
 """
@@ -22,18 +22,16 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from testbed.plan.files import write_plan
-from testbed.plan.make import make_plan
-from training import bare_steps_per_second
-
 from testbed.experiment.language import Experiment
 from testbed.node.data.fetch import ensure
+from testbed.node.data.of_experiment import share_out
+from testbed.node.training_speed import bare_loops
+from testbed.plan.files import write_plan
+from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
 from testbed.rundir import create_run
 from testbed.runtimes.sim.compute import Shared
-from testbed.runtimes.sim.prepare import prepared
+from testbed.runtimes.sim.prepare import make_trainer, prepared
 from testbed.runtimes.sim.run import SimRun
 from testbed.topologies.library import find_bundled
 from testbed.topologies.load import load
@@ -69,13 +67,20 @@ def timed(plan: RunPlan, shared: Shared) -> tuple[float, float]:
         return perf_counter() - began, outcome.t
 
 
+def bare_steps_per_s(plan: RunPlan) -> float:
+    """The same training in as many processes, and nothing else."""
+    data = share_out(plan.experiment, len(plan.learners), plan.seed)
+    trainer = make_trainer(plan.experiment, data.dataset, plan.seed)
+    return bare_loops(trainer, data.parts, processes=CORES, rounds=5, steps=5).steps_per_s
+
+
 def training(rounds: int) -> dict[str, float]:
     ensure("fashion-mnist", tell=lambda words: print(words, file=sys.stderr))
     plan = plan_of("wan64", rounds)
-    before = bare_steps_per_second(CORES)
+    before = bare_steps_per_s(plan)
     with prepared(plan, workers=CORES) as shared:
         real_s, emulated_s = timed(plan, shared)
-    after = bare_steps_per_second(CORES)
+    after = bare_steps_per_s(plan)
     bare = (before + after) / 2
     steps = 64 * rounds * 5 / real_s
     return {

@@ -16,7 +16,20 @@ from testbed import __version__
 from testbed.cli.findings import print_findings
 from testbed.errors import ExitCode, InvalidInput, TestbedError, UsageProblem
 
-VERBS = ("topologies", "validate", "show", "paths", "generate", "convert", "draw", "schema", "deploy", "collect", "calibrate", "data")
+VERBS = (
+    "topologies",
+    "validate",
+    "show",
+    "paths",
+    "generate",
+    "convert",
+    "draw",
+    "schema",
+    "deploy",
+    "collect",
+    "calibrate",
+    "data",
+)
 
 
 def _show(problem: TestbedError) -> None:

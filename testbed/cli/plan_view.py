@@ -69,7 +69,7 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
         ("bytes of a round", f"{_bytes(cost.round_bytes)} in all, {_bytes(cost.round_bytes_node)} sent by a node"),
         ("time of a round", _round(cost)),
         ("until", " or ".join(_until(plan)) or "stopped"),
-        ("the whole run", f"{_time(cost.total_s)} of emulated time, {_bytes(cost.total_bytes)}"),
+        ("the whole run", f"about {_time(cost.total_s)} of emulated time, {_bytes(cost.total_bytes)}"),
     ]
     if cost.unreachable:
         rows.append(("without a path", f"{cost.unreachable} pairs of the overlay, at the start"))
@@ -148,7 +148,7 @@ def _round(cost: Estimate) -> str:
         return f"computing {_time(cost.compute_s)}"
     slow = f", {_time(cost.compute_slowest_s)} the slowest" if cost.compute_slowest_s > cost.compute_s else ""
     message = f"; a message {_time(cost.transfer_s)}, {_time(cost.transfer_slowest_s)} the slowest"
-    return f"{_time(cost.round_s)} (computing {_time(cost.compute_s)}{slow}{message if cost.transfer_s else ''})"
+    return f"about {_time(cost.round_s)} (computing {_time(cost.compute_s)}{slow}{message if cost.transfer_s else ''})"
 
 
 def _until(plan: RunPlan) -> list[str]:

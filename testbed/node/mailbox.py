@@ -50,11 +50,7 @@ class Gathering:
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def offer(self, received: Received) -> bool:
-        if (
-            received.sender not in self.missing
-            or received.round != self.round
-            or received.message.kind != self.kind
-        ):
+        if received.sender not in self.missing or received.round != self.round or received.message.kind != self.kind:
             return False
         self.missing.discard(received.sender)
         self.found[received.sender] = received

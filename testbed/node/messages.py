@@ -56,9 +56,7 @@ class Message:
     @cached_property
     def header(self) -> bytes:
         buffers = [(buffer.dtype.str[1:], list(buffer.shape)) for buffer in (*self.metadata, *self.payload)]
-        return msgspec.msgpack.encode(
-            _Header(self.kind, self.round, dict(self.fields), buffers, len(self.payload))
-        )
+        return msgspec.msgpack.encode(_Header(self.kind, self.round, dict(self.fields), buffers, len(self.payload)))
 
     @cached_property
     def size(self) -> Count:

@@ -315,7 +315,7 @@ class Node:
         return None if received is None else self._handed_over([received])[0]
 
     async def receive_all(self, *kinds: str, timeout_s: float | None = None) -> list[Received]:
-        """All messages of some kinds that are here, or come next; of one instant by rank. None when the time is over."""
+        """All messages of some kinds that are here, or come next; of one instant by rank. Empty when time is over."""
         return self._handed_over(await self._all(kinds or (MODEL,), timeout_s))
 
     async def newest(self, *kinds: str) -> Received:

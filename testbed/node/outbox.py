@@ -41,7 +41,7 @@ class Ticket:
         self._waiting: asyncio.Future[None] | None = None
 
     async def settled(self) -> bool:
-        """Wait until it has arrived or was dropped; whether it arrived."""
+        """Wait until its last byte has left or it was dropped; whether it left."""
         if not (self.left or self.dropped):
             if self._waiting is None:
                 self._waiting = asyncio.get_running_loop().create_future()
@@ -70,7 +70,7 @@ class Outbox:
         self.sent = Tally()
         self.dropped = 0
         self.left = 0
-        """Messages that are known to have arrived."""
+        """Messages whose last byte has left."""
 
     def post(self, to: int, message: Message) -> Ticket:
         """Take a message; it starts now if its peer is free."""

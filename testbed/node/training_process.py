@@ -60,7 +60,7 @@ def _be_worker(body: Callable[[], None], parent: int) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:  # else it died before the line above
             body()
         status = 0

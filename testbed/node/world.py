@@ -42,7 +42,7 @@ class Transport(Protocol):
     """Carries messages; whoever made it says where those that arrive go."""
 
     def ship(self, to: int, message: Message, on_left: Callable[[], None]) -> Shipment:
-        """Start to send; `on_left` is called once when the last byte is known to have arrived at the other side."""
+        """Start to send; `on_left` is called once, when the last byte has left this node."""
 
 
 class Score(Protocol):

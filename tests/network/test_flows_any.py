@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from testbed.network.flows import Acknowledged, Delivered, Flows, Sharing, Tcp, Transfer, model
+from testbed.network.flows import Acknowledged, Delivered, Flows, Left, Sharing, Tcp, Transfer, model
 from testbed.network.graph import Network
 from testbed.seeds import stream
 from tests.network.test_flows import network_from
@@ -43,8 +43,10 @@ class Story:
         self.sent: dict[Transfer, float] = {}
         self.cancelled: set[Transfer] = set()
         self.lost: set[Transfer] = set()
+        self.left: dict[Transfer, float] = {}
         self.delivered: dict[Transfer, float] = {}
         self.acknowledged: dict[Transfer, float] = {}
+        self.told = {Left: self.left, Delivered: self.delivered, Acknowledged: self.acknowledged}
 
     def run(self, calls: int) -> None:
         for _ in range(calls):
@@ -69,8 +71,7 @@ class Story:
     def advance(self, to_s: float) -> None:
         assert to_s >= self.flows.now_s
         for news in self.flows.advance(to_s):
-            told = self.delivered if isinstance(news, Delivered) else self.acknowledged
-            assert isinstance(news, Delivered | Acknowledged)
+            told = self.told[type(news)]
             assert news.transfer not in told, "told twice"
             assert news.transfer not in self.lost, "from or to a node that has died since"
             told[news.transfer] = self.flows.now_s
@@ -96,6 +97,8 @@ class Story:
         self.lost |= {each for each in self.sent if rank in (each.origin, each.dest) and each not in self.acknowledged}
 
     def check(self) -> None:
+        assert set(self.delivered) <= set(self.left)
+        assert all(self.left[transfer] <= at_s for transfer, at_s in self.delivered.items())
         wanted = {transfer for transfer in self.sent if transfer not in self.cancelled | self.lost}
         assert wanted <= set(self.delivered)
         assert wanted <= set(self.acknowledged)

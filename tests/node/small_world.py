@@ -1,7 +1,8 @@
 """A small world for nodes to live in: virtual time, a simple network, and a model that needs no torch.
 
-Takes a description of the world, gives journals and models; touches nothing. Learner i wants its parameters to be near a
-point of its own; its gradients are noisy by learner and step, so that two algorithms can be given the same minibatches.
+Takes a description of the world, gives journals and models; touches nothing. Each learner wants its parameters to be
+near a point of its own; its gradients are noisy by learner and step, so that two algorithms can be given the same
+minibatches.
 """
 
 from __future__ import annotations
@@ -402,11 +403,11 @@ def plans(world: World) -> list[NodePlan]:
     nodes = []
     for rank in range(world.size):
         learner = learners.index(rank) if rank in learners else None
-        roles: list[Role] = [
-            *(["server"] if world.server and rank == 0 else []),
-            *(["sampler"] if world.sampler == rank else []),
-            *(["learner"] if learner is not None else []),
-        ]
+        does: dict[Role, bool] = {
+            "server": world.server and rank == 0,
+            "sampler": world.sampler == rank,
+            "learner": learner is not None,
+        }
         graph = None if world.graph is None or learner is None else world.graph[learner]
         nodes.append(
             NodePlan(
@@ -417,7 +418,7 @@ def plans(world: World) -> list[NodePlan]:
                     service=names[rank],
                     address=f"198.18.0.{rank + 1}",
                     image="",
-                    roles=tuple(roles),
+                    roles=tuple(role for role, is_its_own in does.items() if is_its_own),
                     learner=learner,
                     pace=(),
                 ),

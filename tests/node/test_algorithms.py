@@ -57,6 +57,23 @@ def test_epidemic_draws_anew_every_round_and_everybody_as_often() -> None:
     assert counts[~np.eye(10, dtype=bool)].max() < 180
 
 
+def test_epidemic_takes_the_plain_mean_of_what_it_received() -> None:
+    """Against the definition, and the draws; some receive none, some more than they send."""
+
+    def own(learner: int) -> np.ndarray:
+        return np.random.default_rng(learner).normal(size=8).astype(np.float32)
+
+    algorithm = {"name": "epidemic", "mode": "local", "fanout": 2}
+    outcome = World(9, algorithm=algorithm, lr=0.0, rounds=1, first_model=own).run()
+    drawn = _independent(1, tuple(range(9)), 2, 0)
+    for rank in range(9):
+        senders = [other for other in range(9) if rank in drawn[other]]
+        expected = sum((own(other) for other in senders), own(rank).astype(np.float64)) / (1 + len(senders))
+        np.testing.assert_allclose(outcome.models[rank], expected, rtol=0, atol=1e-6)
+        assert outcome.rounds(rank)[0].aggregated == len(senders)
+    assert len({record.aggregated for rank in range(9) for record in outcome.rounds(rank)}) > 2
+
+
 @pytest.mark.parametrize(("nodes", "fanout"), [(1, 0), (2, 1), (3, 2), (5, 3), (8, 3), (9, 4), (96, 7), (97, 7)])
 def test_epidemic_sends_to_the_logarithm_of_the_number_of_nodes(nodes: int, fanout: int) -> None:
     assert Epidemic(mode="local")._fanout_among(nodes) == fanout

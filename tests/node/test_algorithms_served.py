@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
 from math import inf
 
 import numpy as np
@@ -309,3 +308,27 @@ def test_gradients_are_sent_whole_or_not_at_all(mode: str) -> None:
     failure = world.run().end(0).failure
     assert failure is not None
     assert "full" in failure.message
+
+
+def one_instant(**options: object) -> World:
+    """Both answers are there after half a second; the first to be delivered is that of the higher rank."""
+    world = World(2, algorithm=options, server=True, rounds=1)
+    world.rate_bps = inf
+    world.step_s = lambda learner, _step: (0.5, 0.25)[learner]
+    world.latency_s = lambda sender, _to: 0.25 if sender == 2 else 0.0
+    return world
+
+
+def test_the_first_enough_are_known_when_their_instant_is_over() -> None:
+    world = one_instant(name="fedavg", participation=0.5, over_selection=2.0)
+    alone = World(1, algorithm={"name": "fedavg"}, server=True, rounds=1).run()
+    assert world.run().models[0].tobytes() == alone.models[0].tobytes()
+
+
+def test_gradients_of_one_instant_are_steps_by_rank() -> None:
+    world = one_instant(name="parameter-server", mode="async", damping="staleness")
+    first, second = (
+        Quadratic(world, None, learner).slope(np.zeros(8, np.float32), 0)  # type: ignore[arg-type]
+        for learner in range(2)
+    )
+    np.testing.assert_allclose(world.run().models[0], -0.1 * first - 0.05 * second, rtol=0, atol=1e-6)

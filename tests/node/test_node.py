@@ -203,13 +203,14 @@ def test_an_early_end_is_told_with_its_reason(reason: Reason) -> None:
     assert (end.reason, end.rounds, end.failure) == (reason.value, 2, None)
     left = reason is Reason.LEFT
     assert end.t == pytest.approx(0.060171 if left else 0.0552)
-    # Two messages a round: those of the third are under way, and half of their time is over.
-    assert 4 * 32 + 2 * 16 > end.sent.payload - (2 * 32 - 2 * 1 if left else 0) >= 4 * 32 - 2 * 32
+    # Two messages a round: of those of the third 28 bytes of 57 have left, 25 of them header.
+    assert end.sent.payload == (6 * 32 if left else 4 * 32 + 2 * 3)
+    assert end.sent.metadata == 6 * 25
     assert [each.round for each in outcome.records(1) if isinstance(each, Evaluation)] == (
         [] if reason is Reason.INTERRUPTED else [1]
     )
     assert outcome.end(0).rounds == 6
-    assert sum(each.aggregated for each in outcome.rounds(0)) == (2 if left else 2) * 2 + 4 - (0 if left else 0) + left
+    assert sum(each.aggregated for each in outcome.rounds(0)) == 2 * 2 + 4 + left
 
 
 def test_a_node_that_ends_before_it_begins_does_nothing() -> None:

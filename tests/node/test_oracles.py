@@ -26,7 +26,8 @@ def apart(learner: int) -> Vector:
 
 
 def mean(vectors: list[Vector]) -> np.ndarray:
-    return np.mean(np.array(vectors, np.float64), axis=0)
+    stacked: np.ndarray = np.array(vectors, np.float64)
+    return np.asarray(stacked.mean(axis=0))
 
 
 def start_mean(n: int) -> np.ndarray:

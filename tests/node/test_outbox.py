@@ -168,7 +168,8 @@ def test_cut_counts_the_bytes_that_have_left_and_no_others(gone: int | str, payl
     message = model(0)
     about = message.size.metadata
     total = message.nbytes
-    transport.bytes_gone = {"about": about, "about+1": about + 1, "all-1": total - 1, "all": total}.get(gone, gone)  # type: ignore[call-overload]
+    named = {"about": about, "about+1": about + 1, "all-1": total - 1, "all": total}
+    transport.bytes_gone = gone if isinstance(gone, int) else named[gone]
     moving, waiting = box.post(7, message), box.post(7, model(1))
     box.cut()
     sent = box.sent.count()
@@ -209,3 +210,13 @@ def test_a_transport_that_is_done_at_once_is_fine() -> None:
     post = partial(box.post, message=model(0))
     assert all(post(to).left for to in (1, 2, 1))
     asyncio.run(box.drained())
+
+
+def test_a_question_about_the_next_round_drops_no_model_of_this_one() -> None:
+    for policy in ("flush", "latest"):
+        box, transport = outbox(policy)
+        for message in (model(0), model(0), Message("ask", 1)):
+            box.post(7 if message.payload else 8, message)
+        assert box.dropped == 0
+        transport.leave(7)
+        assert transport.shipped == [(7, 0), (8, 1), (7, 0)]

@@ -50,9 +50,7 @@ def plan_of(topology: str, **settings: Any) -> RunPlan:
     return make_plan(experiment, loaded, run_id="test", runtime="sim", nominal_ms_per_step=20.0)
 
 
-def run(
-    plan: RunPlan, folder: Path, *, workers: int = 0, shuffle: int | None = None
-) -> tuple[RunDirectory, Outcome]:
+def run(plan: RunPlan, folder: Path, *, workers: int = 0, shuffle: int | None = None) -> tuple[RunDirectory, Outcome]:
     directory = create_run(folder, "run")
     write_plan(directory, plan)
     with prepared(plan, workers=workers) as shared:

@@ -17,8 +17,8 @@ time of a packet on each link after the first, delayed acknowledgements, and los
 
 from __future__ import annotations
 
-from testbed.network.flows.messages import Acknowledged, Delivered, Transfer
+from testbed.network.flows.messages import Acknowledged, Delivered, Left, Transfer
 from testbed.network.flows.model import Flows
 from testbed.network.flows.settings import Sharing, Tcp
 
-__all__ = ["Acknowledged", "Delivered", "Flows", "Sharing", "Tcp", "Transfer"]
+__all__ = ["Acknowledged", "Delivered", "Flows", "Left", "Sharing", "Tcp", "Transfer"]

@@ -8,14 +8,15 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from testbed.network.flows.connections import Connection, Connections
-from testbed.network.flows.messages import Acknowledged, Delivered, Transfer
+from testbed.network.flows.messages import Acknowledged, Delivered, Left, News, Transfer
 from testbed.network.flows.routes import Route
 from testbed.network.flows.settings import Tcp
 
 _LONGEST_BACKOFF_S = 120.0
 
-_News = tuple[float, int, int, int, bool, Transfer]
-"""When, destination, origin, number, whether it is the acknowledgement, and of what."""
+_STAGES = (Left, Delivered, Acknowledged)
+_Due = tuple[float, int, int, int, int, Transfer]
+"""When, destination, origin, number, which of the stages, and of what."""
 
 
 class Arrivals:
@@ -24,17 +25,17 @@ class Arrivals:
     def __init__(self, connections: Connections, tcp: Tcp) -> None:
         self._state = connections
         self._tcp = tcp
-        self._news: list[_News] = []
+        self._news: list[_Due] = []
 
     def next_s(self) -> float:
         return self._news[0][0] if self._news else float("inf")
 
-    def take(self, until_s: float) -> list[Delivered | Acknowledged]:
+    def take(self, until_s: float) -> list[News]:
         """What became true by then: in the order of times, then of destination, origin and number."""
-        found: list[Delivered | Acknowledged] = []
+        found: list[News] = []
         while self._news and self._news[0][0] <= until_s:
-            *_, is_acknowledgement, transfer = heappop(self._news)
-            found.append(Acknowledged(transfer) if is_acknowledgement else Delivered(transfer))
+            *_, stage, transfer = heappop(self._news)
+            found.append(_STAGES[stage](transfer))
         return found
 
     def forget(self, rank: int) -> None:
@@ -54,8 +55,9 @@ class Arrivals:
         arrives_s = max(left_s + latency_s, connection.held_s, connection.delivered_s, now_s)
         connection.delivered_s = arrives_s
         key = transfer.dest, transfer.origin, transfer.number
-        heappush(self._news, (arrives_s, *key, False, transfer))
-        heappush(self._news, (arrives_s + route.return_s, *key, True, transfer))
+        times_s = (max(left_s, now_s), arrives_s, arrives_s + route.return_s)
+        for stage, at_s in enumerate(times_s):
+            heappush(self._news, (at_s, *key, stage, transfer))
 
     def lose(self, connection: Connection, at_s: float, left_bytes: float) -> None:
         """The segment that the stream has run into is lost: what leaves after it waits until it has been sent again.

@@ -28,6 +28,13 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """The last byte left the sender, which may think of the next message."""
+
+    transfer: Transfer
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered:
     """The last byte reached the receiver's application."""
 
@@ -39,3 +46,6 @@ class Acknowledged:
     """The sender knows that all of it arrived."""
 
     transfer: Transfer
+
+
+News = Left | Delivered | Acknowledged

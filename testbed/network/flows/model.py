@@ -1,6 +1,6 @@
 """The fluid model itself: messages go in, and at each instant it says what became true and when the next thing happens.
 
-Takes a `Network` and messages, gives `Delivered` and `Acknowledged`; touches nothing.
+Takes a `Network` and messages, gives `Left`, `Delivered` and `Acknowledged`; touches nothing.
 
 Between two *steps* all rates are constant. A step accounts for what was sent since the one before, lets new messages
 and new rounds of TCP begin, shares the links anew, and plans the next step: exactly when something happens, while few
@@ -18,7 +18,7 @@ import numpy as np
 from testbed.network.flows.arrivals import Arrivals, next_try_s
 from testbed.network.flows.connections import Connection, Connections, Part
 from testbed.network.flows.draws import Draws
-from testbed.network.flows.messages import Acknowledged, Delivered, Transfer
+from testbed.network.flows.messages import News, Transfer
 from testbed.network.flows.routes import Routes
 from testbed.network.flows.settings import Sharing, Tcp
 from testbed.network.flows.sharing import Links, max_min, rtt_weighted
@@ -140,7 +140,7 @@ class Flows:
         """When the next thing happens; infinite when nothing will."""
         return min(self._step_s, self._arrivals.next_s())
 
-    def advance(self, to_s: float) -> list[Delivered | Acknowledged]:
+    def advance(self, to_s: float) -> list[News]:
         """Moves time on, no further than `next_s`; what became true then, by destination, origin and number."""
         if to_s < self.now_s or to_s > self.next_s():
             raise ValueError(f"cannot go from {self.now_s} to {to_s}: the next thing happens at {self.next_s()}")

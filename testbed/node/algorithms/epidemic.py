@@ -1,8 +1,9 @@
 """Epidemic Learning: every round, models go to a few random nodes.
 
-De Vos et al., "Epidemic Learning: Boosting Decentralized Learning with Randomized Communication", NeurIPS 2023. EL-Oracle
-draws a random regular graph every round: every node sends to s others and receives from the same s. In EL-Local every
-node draws its own s recipients, so that it receives s models on average only. Both take the plain mean of what is there.
+De Vos et al., "Epidemic Learning: Boosting Decentralized Learning with Randomized Communication", NeurIPS 2023.
+EL-Oracle draws a random regular graph every round: every node sends to s others and receives from the same s. In
+EL-Local every node draws its own s recipients, so that it receives s models on average only. Both take the plain mean
+of what is there.
 
 How a node of EL-Local knows that it has everything of a round is `round_end`:
 `notify`: whoever is not sent a model is told so; every node waits for all others.
@@ -68,7 +69,7 @@ class Epidemic(Algorithm):
         return await node.gather([rank for rank in node.others if node.rank in recipients[rank]], round_)
 
     def _fanout_among(self, nodes: int) -> int:
-        """As asked for, or the logarithm of the number of nodes; a regular graph cannot have odd degrees at odd nodes."""
+        """As asked for, or the logarithm of the number of nodes; no regular graph has an odd degree at odd numbers."""
         fanout = self.fanout
         if fanout is None:
             fanout = (nodes - 1).bit_length()

@@ -1,8 +1,9 @@
 """FedAvg: a server has some clients train, and averages what they made of its model.
 
-McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017. A round belongs
-to the server: it draws its clients, sends them the model, and takes the mean of their models, by their numbers of samples.
-Others are not contacted. Slow clients can be left behind: by a deadline, or by asking more of them than are needed.
+McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017. A round
+belongs to the server: it draws its clients, sends them the model, and takes the mean of their models, by their
+numbers of samples. Others are not contacted. Slow clients can be left behind: by a deadline, or by asking more of
+them than are needed.
 """
 
 from __future__ import annotations

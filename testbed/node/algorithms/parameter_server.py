@@ -1,10 +1,10 @@
 """The parameter server: workers compute gradients, a server has the model and takes the steps.
 
-Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014. Synchronous, a round is one step by
-the mean of one gradient of each worker. Asynchronous, every gradient is a step at once, and only its worker hears of it;
-the others go on with older models. Damping and bounds against old gradients: Zhang et al., "Staleness-aware Async-SGD for
-Distributed Deep Learning", IJCAI 2016; Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel
-Parameter Server", NeurIPS 2013.
+Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014. Synchronous, a round is one
+step by the mean of one gradient of each worker. Asynchronous, every gradient is a step at once, and only its worker
+hears of it; the others go on with older models. Damping and bounds against old gradients: Zhang et al.,
+"Staleness-aware Async-SGD for Distributed Deep Learning", IJCAI 2016; Ho et al., "More Effective Distributed ML via a
+Stale Synchronous Parallel Parameter Server", NeurIPS 2013.
 """
 
 from __future__ import annotations

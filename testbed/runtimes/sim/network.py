@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
-from testbed.network.flows import Acknowledged, Delivered, Flows, Transfer
+from testbed.network.flows import Acknowledged, Delivered, Flows, Left, Transfer
 from testbed.network.graph import Network
 from testbed.node.messages import Message
 from testbed.runtimes.sim.clock import VirtualClock
@@ -90,6 +90,10 @@ class VirtualNetwork:
         for shipment in self._waiting.pop(rank, []):
             self._send(shipment)
 
+    def leave(self, rank: int) -> None:
+        """A node is gone in good order: what it has sent arrives, what is sent to it waits for its return."""
+        self._receivers.pop(rank, None)
+
     def detach(self, rank: int) -> None:
         """A node is dead: nothing arrives from it any more, and what was on its way to it will be sent anew."""
         self._receivers.pop(rank, None)
@@ -130,9 +134,10 @@ class VirtualNetwork:
             match happened:
                 case Delivered():
                     self._hand_over(shipment.dest, shipment.origin, shipment.message)
+                case Left():
+                    shipment.on_left()
                 case Acknowledged():
                     del self._moving[happened.transfer]
-                    shipment.on_left()
 
     def _hand_over(self, rank: int, origin: int, message: Message) -> None:
         if rank in self._held:

@@ -234,7 +234,7 @@ class SimRun:
         else:
             self._finished.add(rank)
         if task.result() is Reason.LEFT:
-            self._network.detach(rank)
+            self._network.leave(rank)
         self._look_around()
 
     async def _until_quiet(self, rank: int) -> None:
