@@ -179,6 +179,6 @@ class InvalidInput(TestbedError):
 
 
 class PreflightRefused(TestbedError):
-    """Nothing is wrong with the input, but this machine, as it is now, cannot do what was asked; nothing was started."""
+    """The input is fine, but this machine, as it is now, cannot do what was asked; nothing was started."""
 
     exit_code = ExitCode.REFUSED

@@ -1,11 +1,11 @@
 """The journal contract: what a node writes while it runs, and what control writes about the run as a whole.
 
-Takes records, gives lines of JSON, and back; touches nothing. A journal is append-only, one record a line. Nothing in it
+Takes records, gives lines of JSON; touches nothing. A journal is append-only, one record a line. Nothing in it
 depends on the host, the run's name or the time of day, so that two runs of one plan in virtual time can be compared
 byte for byte. `t` is emulated seconds since the start barrier.
 
-Counts of bytes and messages are what happened since the node's previous `round` record; `end` has the totals of that life
-of the node, and so includes what came after the last full round.
+Counts of bytes and messages are what happened since the node's previous `round` record; `end` has the totals of that
+life of the node, and so includes what came after the last full round.
 """
 
 from __future__ import annotations

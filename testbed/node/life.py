@@ -7,7 +7,7 @@ algorithm or a model ends in the journal, with the place in that code.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from enum import StrEnum
 
 from testbed import __version__
@@ -93,22 +93,28 @@ class Life:
     async def _roles(self, others_done: Callable[[], Awaitable[None]]) -> None:
         roles = self.node.plan.node.roles
         serving = asyncio.ensure_future(PeerSampler().serve(self.node)) if "sampler" in roles else None
+        working = asyncio.ensure_future(self._work_of(roles, None if serving is None else others_done))
+        tasks = [working] if serving is None else [working, serving]
         try:
-            algorithm = self._algorithm()
-            if algorithm.needs_server and self.node.server is None:
-                name = self.node.plan.experiment.algorithm.name
-                raise CodeProblem(f"`{name}` needs a server: say `algorithm: {{server: NODE}}`")
-            if "server" in roles:
-                await algorithm.serve(self.node)
-            if "learner" in roles:
-                await algorithm.run(self.node)
-            await self.node.finish_sending()
-            if serving is not None:
-                await others_done()
-                await self.node.finish_sending()
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            (serving if serving is not None and serving.done() else working).result()
         finally:
-            if serving is not None:
-                serving.cancel()
+            for task in tasks:
+                task.cancel()
+
+    async def _work_of(self, roles: Collection[str], others_done: Callable[[], Awaitable[None]] | None) -> None:
+        algorithm = self._algorithm()
+        if algorithm.needs_server and self.node.server is None:
+            name = self.node.plan.experiment.algorithm.name
+            raise CodeProblem(f"`{name}` needs a server: say `algorithm: {{server: NODE}}`")
+        if "server" in roles:
+            await algorithm.serve(self.node)
+        if "learner" in roles:
+            await algorithm.run(self.node)
+        await self.node.finish_sending()
+        if others_done is not None:
+            await others_done()
+            await self.node.finish_sending()
 
     def _algorithm(self) -> Algorithm:
         experiment = self.node.plan.experiment

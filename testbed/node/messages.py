@@ -90,7 +90,7 @@ def from_frames(frames: Sequence[bytes | memoryview]) -> Message:
         raise MalformedMessage("no header, or one that is too long")
     try:
         header = _HEADER.decode(frames[0])
-    except msgspec.MsgspecError as problem:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
         raise MalformedMessage(f"the header cannot be read: {problem}") from None
     if len(header.buffers) != len(frames) - 1 or not 0 <= header.payload <= len(header.buffers):
         raise MalformedMessage(f"{len(header.buffers)} buffers announced, {len(frames) - 1} arrived")

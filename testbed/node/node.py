@@ -234,21 +234,15 @@ class Node:
     async def finish_sending(self) -> None:
         """Wait until all has left; what does not leave for as long as a peer may be silent is given up."""
         patience_s = self.plan.experiment.missing.after_s
-        left = -1
-
-        def look() -> None:
-            nonlocal left, alarm
-            if self.outbox.left == left:
-                self.note("sends-given-up", f"to {self._names(self.outbox.cut())}")
-                return
+        while not self.outbox.is_empty:
             left = self.outbox.left
-            alarm = self._clock.call_at(self.now() + patience_s, look)
-
-        alarm = self._clock.call_at(self.now(), look)
-        try:
-            await self.outbox.drained()
-        finally:
-            alarm.cancel()
+            alarm = self._clock.call_at(self.now() + patience_s, self.outbox.wake)
+            try:
+                await self.outbox.drained()
+            finally:
+                alarm.cancel()
+            if self.outbox.left == left and not self.outbox.is_empty:
+                self.note("sends-given-up", f"to {self._names(self.outbox.cut())}")
 
     async def gather(
         self,

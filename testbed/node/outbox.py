@@ -1,7 +1,7 @@
 """The outbox: what a node wants to send, and what has really left.
 
-Takes messages, gives them to the transport one a peer at a time; touches nothing else. Its policy decides what becomes of
-messages that are still waiting when newer ones come: an algorithm's results on slow links depend on it.
+Takes messages, gives them to the transport one a peer at a time; touches nothing else. Its policy decides what becomes
+of messages that are still waiting when newer ones come: an algorithm's results on slow links depend on it.
 """
 
 from __future__ import annotations
@@ -114,12 +114,23 @@ class Outbox:
         self._tell_if_drained()
         return without
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is waiting, and nothing on its way out."""
+        return not self._moving and not any(self._all_waiting())
+
     async def drained(self) -> None:
-        """Wait until nothing is waiting or under way."""
-        if self._moving or any(self._all_waiting()):
+        """Wait until it is empty, or somebody calls `wake`."""
+        if not self.is_empty:
             if self._drained is None:
                 self._drained = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._drained)
+
+    def wake(self) -> None:
+        """Whoever waits for it to be empty looks again."""
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
 
     def _all_waiting(self) -> Iterator[Ticket]:
         return (ticket for queue in self._waiting.values() for ticket in queue)
@@ -169,9 +180,8 @@ class Outbox:
         ticket.settle(left=False)
 
     def _tell_if_drained(self) -> None:
-        if self._drained is not None and not self._moving and not any(self._all_waiting()):
-            self._drained.set_result(None)
-            self._drained = None
+        if self._drained is not None and self.is_empty:
+            self.wake()
 
 
 class Tally:

@@ -1,7 +1,7 @@
 """Control's log of a run: who joined, what changed, who failed, how the average model fares.
 
-Takes records, touches `events.jsonl`. Records of one instant are in the order of their text, since which of them was told
-first means nothing.
+Takes records, touches `events.jsonl`. Records of one instant are in the order of their text, since which of them was
+told first means nothing.
 """
 
 from __future__ import annotations

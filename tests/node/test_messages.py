@@ -7,7 +7,7 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -80,6 +80,7 @@ def test_what_arrives_is_read_only() -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=4))
+@example([b"\x95\xa1\xff\x00\x80\x90\x00"])
 def test_any_bytes_are_a_message_or_malformed(frames: list[bytes]) -> None:
     with suppress(MalformedMessage):
         from_frames(frames)

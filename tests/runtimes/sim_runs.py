@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from testbed.plan.files import write_plan
-from testbed.plan.make import make_plan
 
 from testbed.experiment.language import Experiment
+from testbed.plan.files import write_plan
+from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord
 from testbed.rundir import RunDirectory, create_run

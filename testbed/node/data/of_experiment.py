@@ -1,7 +1,7 @@
 """The data of an experiment, and who gets which part of it.
 
-Takes an `Experiment` and the number of learners, gives a `DataSet` and its parts; may fetch the data set. Every node works
-out the same parts.
+Takes an `Experiment` and the number of learners, gives a `DataSet` and its parts; may fetch the data set. Every node
+works out the same parts.
 """
 
 from __future__ import annotations

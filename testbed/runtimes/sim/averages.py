@@ -1,7 +1,7 @@
 """The average of all learners' models, round by round: how good it is, and how far the nodes are from it.
 
-Takes models as nodes finish their rounds, gives one record a round when the last of them is there; touches nothing. Sums
-are in the order of ranks, whoever finished first.
+Takes models as nodes finish their rounds, gives one record a round when the last of them is there; touches nothing.
+Sums are in the order of ranks, whoever finished first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Virtual time: an asyncio loop whose clock moves only when nobody has anything left to do.
 
-Takes coroutines, runs them; touches nothing. Time jumps to the next alarm, or to the next thing that happens in whatever
-else keeps time (`Ticking`), such as the network. All that is due at one instant happens before time goes on, and what is
-computed must not depend on the order within an instant: there is a test that shuffles it.
+Takes coroutines, runs them; touches nothing. Time jumps to the next alarm, or to the next thing that happens in
+whatever else keeps time (`Ticking`), such as the network. All that is due at one instant happens before time goes on,
+and what is computed must not depend on the order within an instant: there is a test that shuffles it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A node's computing in virtual time: the arithmetic is real and done by the pool, how long it takes is the experiment's.
+"""A node's computing in virtual time: the pool does the arithmetic, the experiment says how long it takes.
 
 Takes models, gives losses and scores; touches the pool's shared memory.
 """
@@ -90,6 +90,11 @@ class SimCompute:
         pending = self.evaluate(model)
         await self._pass(self._shared.evaluation_s)
         return pending.result()
+
+    def begin_anew(self) -> None:
+        """No momentum is left from an earlier life."""
+        if self._shared.arena.velocity is not None:
+            self._shared.arena.velocity[self._row] = 0
 
     def abandon(self) -> None:
         """The node is dead: what the pool still does for it must not be mistaken for its next life's."""

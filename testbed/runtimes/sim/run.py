@@ -1,7 +1,7 @@
 """A whole run in virtual time.
 
-Takes a `RunPlan` and its run directory, gives an `Outcome`; writes the nodes' journals and control's log, and has worker
-processes for the arithmetic. The same plan gives the same bytes.
+Takes a `RunPlan` and its run directory, gives an `Outcome`; writes the nodes' journals and control's log, and has
+worker processes for the arithmetic. The same plan gives the same bytes.
 """
 
 from __future__ import annotations
@@ -187,6 +187,7 @@ class SimRun:
         clock = NodeClock(self._clock)
         compute = SimCompute(self._shared, plan, clock)
         model, first_round = self._begin_with(plan, rejoin)
+        compute.begin_anew()
         journal = Journal(directory.journal)
         node = Node(
             plan,
