@@ -67,10 +67,18 @@ NOT_IN_TOPOLOGY_FILES = {
 }
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/topology.md"])
+def written(page: Path) -> dict[str, str]:
+    """The files that a page shows, by the name it gives them."""
+    shown = blocks(page, "python", "yaml")
+    return {remark.removeprefix("file="): text for _kind, remark, text in shown if remark.startswith("file=")}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/topology.md", "docs/writing-an-algorithm.md"])
 def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(EXAMPLES[0][2])
+    for name, text in written(ROOT / page).items():
+        (tmp_path / name).write_text(text)
     ran = 0
     for _kind, _remark, text in blocks(ROOT / page, "console"):
         for line in text.splitlines():
@@ -80,6 +88,10 @@ def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 assert result.exit_code == 0, (line, result.output, result.exception)
                 ran += 1
     assert ran
+
+
+def test_an_algorithm_from_scratch_takes_no_more_than_thirty_lines() -> None:
+    assert len(written(ROOT / "docs" / "writing-an-algorithm.md")["gossip.py"].splitlines()) <= 30
 
 
 def test_every_code_of_a_target_is_told_and_exists() -> None:
