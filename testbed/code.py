@@ -6,9 +6,11 @@ with a trace through ours.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
 from functools import cache
@@ -29,8 +31,20 @@ class CodeProblem(Exception):
         self.line = line
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " if self.file else ""
-        return f"{place}{self.message}"
+        return f"{place_words(self.file, self.line)}{self.message}"
+
+
+_HERE = Path(__file__).resolve().parent
+_LIBRARIES = tuple(
+    {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+
+
+def place_words(file: str | None, line: int | None) -> str:
+    """How a message begins that is about a place: with as much of it as is known."""
+    if file is None:
+        return ""
+    return f"{file}: " if line is None else f"{file}:{line}: "
 
 
 def is_code(name: str) -> bool:
@@ -55,7 +69,10 @@ def load_object(name: str) -> object:
     where, what = split(name)
     if not where or not what.isidentifier():
         raise CodeProblem(f"`{name}` does not name code: write module:Name or path/to/file.py:Name")
-    module = _load(where)
+    path = file_of(name)
+    if path is not None and not path.is_file():
+        raise CodeProblem(f"there is no file {path}")
+    module = _load(where if path is None else str(path.resolve()))
     try:
         return getattr(module, what)
     except AttributeError:
@@ -70,7 +87,7 @@ def call(name: str, function: Callable[..., object], *arguments: object, **optio
         return function(*arguments, **options)
     except CodeProblem:
         raise
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         raise problem_in(name, problem) from problem
 
 
@@ -83,18 +100,17 @@ def _load(where: str) -> ModuleType:
     except CodeProblem:
         raise
     except ModuleNotFoundError as problem:
-        if problem.name == where:
-            raise CodeProblem(f"there is no module `{where}`") from None
+        if problem.name and f"{where}.".startswith(f"{problem.name}."):
+            hint = "it has to be installed or on PYTHONPATH; a file is named as path/to/file.py:Name"
+            raise CodeProblem(f"there is no module `{problem.name}`: {hint}") from None
         raise _problem(where, problem) from problem
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         raise _problem(where, problem) from problem
 
 
 def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise CodeProblem(f"there is no file {path}")
     # The module's own name: two files of one name in different folders are two modules.
-    name = f"testbed_user_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    name = f"testbed_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # noqa: S101 - the name ends in .py
     assert spec.loader is not None  # noqa: S101
@@ -109,18 +125,38 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def problem_in(name: str, problem: BaseException) -> CodeProblem:
-    """What some code raised, with the innermost place that is in its own file or module."""
+    """What some code raised, with the innermost place that is a researcher's: in the file named, or in another one."""
     return _problem(split(name)[0] if is_code(name) else name, problem)
 
 
 def _problem(where: str, problem: BaseException) -> CodeProblem:
     if isinstance(problem, SyntaxError):
         return CodeProblem(f"{problem.msg} (SyntaxError)", Path(problem.filename or where).name, problem.lineno)
-    own = Path(where).name if where.endswith(".py") else where.rpartition(".")[2] + ".py"
-    frames = traceback.extract_tb(problem.__traceback__)
-    inside = [frame for frame in frames if Path(frame.filename).name == own] or frames[-1:]
-    text = str(problem) or "no further words"
-    message = f"{text} ({type(problem).__name__})"
-    if not inside:
-        return CodeProblem(message)
-    return CodeProblem(message, Path(inside[-1].filename).name, inside[-1].lineno)
+    own = _path_of(where)
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(problem.__traceback__)]
+    theirs = [(path, line) for path, line in frames if _is_same(path, own) or _is_theirs(path)]
+    message = f"{str(problem) or 'no further words'} ({type(problem).__name__})"
+    if theirs:
+        path, line = theirs[-1]
+        return CodeProblem(message, path.name, line)
+    return CodeProblem(message, own.name if own else None)
+
+
+def _path_of(where: str) -> Path | None:
+    """The file of a module that is loaded or being loaded."""
+    if where.endswith(".py"):
+        return Path(where).resolve()
+    file = getattr(sys.modules.get(where), "__file__", None)
+    return Path(file).resolve() if file else None
+
+
+def _is_same(path: Path, own: Path | None) -> bool:
+    return own is not None and path.resolve() == own
+
+
+def _is_theirs(path: Path) -> bool:
+    """Neither ours nor a library's."""
+    if not path.is_file():  # such as <frozen importlib._bootstrap>
+        return False
+    whole = path.resolve()
+    return not any(whole.is_relative_to(folder) for folder in (_HERE, *_LIBRARIES))

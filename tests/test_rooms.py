@@ -11,11 +11,12 @@ import pytest
 import testbed
 
 PACKAGE = Path(testbed.__file__).parent
-LEAVES = {"code", "errors", "records", "rundir", "seeds", "units"}
+LEAVES = {"code", "errors", "protocol", "records", "rundir", "seeds", "units"}
 PURE = LEAVES | {"topologies", "network"}
 MAY_IMPORT = {
     "code": {"errors"},
     "errors": set[str](),
+    "protocol": set[str](),
     "records": set[str](),
     "rundir": {"errors"},
     "seeds": set[str](),
@@ -26,7 +27,9 @@ MAY_IMPORT = {
     "experiment": PURE,
     "plan": PURE | {"experiment"},
     "node": LEAVES | {"experiment", "plan"},
-    "runtimes": PURE | {"experiment", "plan", "node"},
+    "engines": PURE | {"experiment", "plan"},
+    "control": LEAVES | {"experiment", "plan", "runtimes"},
+    "runtimes": PURE | {"experiment", "plan", "node", "engines", "control"},
     "collect": LEAVES | {"experiment", "plan"},
     "cli": PURE | {"targets", "experiment", "plan", "node", "runtimes", "collect"},
     "__init__": set[str](),

@@ -2,7 +2,8 @@
 """How fast virtual time is, and how much memory it needs: scripts/bench/sim.py [training] [network] [memory].
 
 training: 64 nodes × ROUNDS rounds of D-PSGD (GN-LeNet 28×28, batch 8, 5 steps), as a ratio to the bare training loops
-          on the same cores in the same run. Both do the same arithmetic.
+          on the same cores in the same run. Both do the same arithmetic. `ratio` is of what a clock shows, and means
+          something on an otherwise idle machine only; `processor_ratio` is of processor time.
 network:  256 nodes × ROUNDS rounds over wan256, 5-regular, 1 MB models, training and averaging switched off.
 memory:   1024 nodes over wan1024, a few rounds: the parent's and the workers' share of memory.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -67,30 +69,48 @@ def timed(plan: RunPlan, shared: Shared) -> tuple[float, float]:
         return perf_counter() - began, outcome.t
 
 
-def bare_steps_per_s(plan: RunPlan) -> float:
-    """The same training in as many processes, and nothing else."""
+_BARE_ROUNDS = 5
+
+
+def bare(plan: RunPlan) -> tuple[float, float]:
+    """The same training in as many processes, and nothing else: steps per second, and processor seconds of a step."""
     data = share_out(plan.experiment, len(plan.learners), plan.seed)
     trainer = make_trainer(plan.experiment, data.dataset, plan.seed)
-    return bare_loops(trainer, data.parts, processes=CORES, rounds=5, steps=5).steps_per_s
+    before = processor_s(resource.RUSAGE_CHILDREN)
+    speed = bare_loops(trainer, data.parts, processes=CORES, rounds=_BARE_ROUNDS, steps=5)
+    taken = processor_s(resource.RUSAGE_CHILDREN) - before
+    return speed.steps_per_s, taken / (len(plan.learners) * (_BARE_ROUNDS + 1) * 5)  # one round is to warm up
+
+
+def processor_s(who: int) -> float:
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
 
 
 def training(rounds: int) -> dict[str, float]:
     ensure("fashion-mnist", tell=lambda words: print(words, file=sys.stderr))
     plan = plan_of("wan64", rounds)
-    before = bare_steps_per_s(plan)
+    before, before_s = bare(plan)
+    workers_before = processor_s(resource.RUSAGE_CHILDREN)
     with prepared(plan, workers=CORES) as shared:
+        main_before = processor_s(resource.RUSAGE_SELF)
         real_s, emulated_s = timed(plan, shared)
-    after = bare_steps_per_s(plan)
-    bare = (before + after) / 2
-    steps = 64 * rounds * 5 / real_s
+        main_s = processor_s(resource.RUSAGE_SELF) - main_before
+    workers_s = processor_s(resource.RUSAGE_CHILDREN) - workers_before
+    after, after_s = bare(plan)
+    steps = 64 * rounds * 5
     return {
         "rounds": rounds,
         "real_s": real_s,
         "emulated_s": emulated_s,
-        "bare_steps_per_s": bare,
+        "bare_steps_per_s": (before + after) / 2,
         "bare_before_over_after": before / after,
-        "steps_per_s": steps,
-        "ratio": steps / bare,
+        "steps_per_s": steps / real_s,
+        "ratio": steps / real_s / ((before + after) / 2),
+        "processor_ms_per_step_bare": (before_s + after_s) / 2 * 1e3,
+        "processor_ms_per_step_workers": workers_s / steps * 1e3,
+        "processor_ms_per_step_main": main_s / steps * 1e3,
+        "processor_ratio": (before_s + after_s) / 2 * steps / (workers_s + main_s),
     }
 
 
@@ -110,6 +130,7 @@ class _Nothing:
 class _Rows:
     def __init__(self, vector: np.ndarray[Any, Any]) -> None:
         self.model = self.trained = _Same(vector)
+        self.velocity = None
 
 
 class _Same:

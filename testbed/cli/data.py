@@ -97,7 +97,7 @@ def info(name: str, output_format: Format) -> None:
 @click.option("--kind", type=click.Choice(PARTITIONS), default="iid", show_default=True, help="How it is divided.")
 @click.option("--per-node", type=int, help="shards: how many each learner gets (2).")
 @click.option("--variant", type=click.Choice(["grid", "decpy"]), help="shards: which of the two ways (grid).")
-@click.option("--alpha", type=float, help="dirichlet: the smaller, the more uneven (0.5).")
+@click.option("--alpha", type=float, help="dirichlet: the smaller, the more uneven (0.1).")
 @click.option("--min", "least", type=int, help="dirichlet: the fewest samples of a learner (as many as classes).")
 @click.option("--order", type=click.Choice(["shuffle", "contiguous"]), help="user: in which order users are dealt.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The experiment's seed.")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import click
@@ -17,16 +18,19 @@ import click
 from testbed.cli.experiment_options import Resolved, experiment_options, resolve
 from testbed.cli.findings import print_findings
 from testbed.cli.output import Format, format_option
-from testbed.errors import ExitCode, Severity, UsageProblem, did_you_mean
+from testbed.cli.run_ending import tell_ending
+from testbed.cli.run_signals import RunSignals
+from testbed.code import CodeProblem
+from testbed.errors import Severity, UsageProblem, did_you_mean
 from testbed.rundir import RunDirectory, create_run
 
 if TYPE_CHECKING:
     from testbed.experiment.origin import Setting
     from testbed.plan.model import RunPlan
     from testbed.runtimes.outcome import Outcome
-    from testbed.runtimes.sim.run import SimRun
 
 RUNTIMES = ("sim",)
+_LATER = ("local", "docker", "swarm", "kubernetes", "kollaps")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -43,7 +47,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 @click.option("--run-id", help="The run's name.  [default: from topology, algorithm and time of day]")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False), help="Run this plan.json again.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, start nothing.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing but what goes wrong.")
 @format_option
 @click.option("--workers", type=click.IntRange(0, 256), help="Processes that train.  [default: one a core]")
 def command(
@@ -68,71 +72,108 @@ def command(
       testbed deploy experiment.yaml --set training.lr=0.1 --seed 2
       testbed deploy --plan results/wan16-dpsgd-1/plan.json
 
-    Everything about the run goes to RESULTS/RUN-ID; `testbed collect RESULTS` says what happened.
+    Everything about the run goes to RESULTS/RUN-ID; `testbed collect RESULTS` says what happened. Ctrl-C ends a run
+    in good order, a second one at once.
     """
-    from testbed.cli.plan_view import print_plan
     from testbed.plan.files import read_plan, write_plan
 
-    chosen = _choose_runtime(runtime)
+    say = _keep_quiet if quiet else _say
+    chosen = _choose_runtime(runtime, say)
     if plan_file is not None:
         if file is not None or settings:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
         plan = read_plan(plan_file)
-        plan = plan.model_copy(update={"run_id": _run_id(run_id, plan.topology_name, plan.experiment.algorithm.name)})
+        _check_runtime(plan.runtime)
+        name = _run_id(results, run_id, plan.topology_name, plan.experiment.algorithm.name)
+        plan = plan.model_copy(update={"run_id": name})
     else:
-        plan = _make_plan(resolve(file, settings), chosen, run_id, quiet=quiet, fetch=not dry_run)
+        plan = _make_plan(resolve(file, settings, quiet=quiet), chosen, results, run_id, say=say, dry_run=dry_run)
     if dry_run:
+        from testbed.cli.plan_view import print_plan
+
         print_plan(plan, output_format)
         return
-    directory = create_run(results, plan.run_id)
-    write_plan(directory, plan)
-    click.echo(f"run {plan.run_id} in {directory.path}", err=True)
-    outcome = _run(plan, directory, quiet=quiet, workers=workers)
-    _tell(outcome, directory)
+    with RunSignals(quiet=quiet) as signals:
+        if plan_file is not None:
+            _fetch_data(plan, say)
+        directory = create_run(results, plan.run_id)
+        write_plan(directory, plan)
+        say(f"run {plan.run_id} in {directory.path}")
+        began = monotonic()
+        outcome = _run(plan, directory, signals, quiet=quiet, workers=workers)
+    tell_ending(outcome, directory.path, monotonic() - began, say)
 
 
-def _choose_runtime(asked: str | None) -> str:
-    """The runtime asked for, by option or environment; says which when nobody asked."""
-    pinned = asked or os.environ.get("TESTBED_RUNTIME")
-    if pinned is None:
-        click.echo("runtime: sim (virtual time; say --runtime to choose another)", err=True)
-        return "sim"
-    if pinned not in RUNTIMES:
-        raise UsageProblem(f"there is no runtime `{pinned}`", did_you_mean(pinned, RUNTIMES))
-    return pinned
+def _choose_runtime(asked: str | None, say: Callable[[str], None]) -> str:
+    """The runtime asked for, by option or environment; says which one and why unless it was the option."""
+    if asked is not None:
+        return _check_runtime(asked)
+    if pinned := os.environ.get("TESTBED_RUNTIME"):
+        _check_runtime(pinned)
+        say(f"runtime: {pinned} (TESTBED_RUNTIME says so)")
+        return pinned
+    say("runtime: sim (virtual time; the only one so far)")
+    return "sim"
 
 
-def _run_id(given: str | None, topology: str, algorithm: str) -> str:
+def _check_runtime(name: str) -> str:
+    if name in RUNTIMES:
+        return name
+    if name in _LATER:
+        raise UsageProblem(f"this version of testbed cannot run on `{name}` yet", f"there is: {', '.join(RUNTIMES)}")
+    raise UsageProblem(f"there is no runtime `{name}`", did_you_mean(name, RUNTIMES))
+
+
+def _run_id(results: Path, given: str | None, topology: str, algorithm: str) -> str:
+    """A name that no run has yet, as far as can be known before its directory is made."""
     if given is None:
         made = f"{topology}-{algorithm.rpartition(':')[2]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-        return re.sub(r"[^A-Za-z0-9._-]", "-", made).lstrip("-.")[:100]
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", made).lstrip("-.")[:95]
+        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        return next(each for each in names if not (results / each).exists())
     if not _RUN_ID.fullmatch(given):
         raise UsageProblem(f"`{given}` cannot be a run's name", "use letters, digits and . _ -, at most 100")
+    if (results / given).exists():
+        raise UsageProblem(f"{results / given} exists already", "give another --run-id, or remove it")
     return given
 
 
-def _make_plan(resolved: Resolved, runtime: str, run_id: str | None, *, quiet: bool, fetch: bool) -> RunPlan:
+def _make_plan(
+    resolved: Resolved,
+    runtime: str,
+    results: Path,
+    run_id: str | None,
+    *,
+    say: Callable[[str], None],
+    dry_run: bool,
+) -> RunPlan:
+    from testbed.plan.cautions import cautions
     from testbed.plan.make import make_plan
 
     experiment = resolved.experiment
     if experiment.compute.mode == "measured":
         raise UsageProblem("virtual time cannot be measured", "take `compute: {mode: paced}` with this runtime")
-    for name, findings in resolved.findings:
-        print_findings(name, [each for each in findings if each.severity is Severity.WARNING])
     plan = partial(
         make_plan,
         experiment,
         resolved.topology,
-        run_id=_run_id(run_id, resolved.topology.name, experiment.algorithm.name),
+        run_id=_run_id(results, run_id, resolved.topology.name, experiment.algorithm.name),
         runtime=runtime,
         source=resolved.origin,
         inputs=resolved.inputs,
     )
     learners = len(plan().learners)  # and all that does not fit together is known before anything is fetched
+    if say is not _keep_quiet:
+        for name, findings in resolved.findings:
+            print_findings(name, [each for each in findings if each.severity is Severity.WARNING])
+        print_findings(experiment.topology, cautions(experiment, resolved.topology))
+    say(f"preparing {experiment.data.name} and {experiment.model.name} for {learners} learners")
 
     from testbed.runtimes.sim.describe import describe, versions
 
-    described = describe(experiment, learners, fetch=fetch, tell=_keep_quiet if quiet else _say)
+    described = describe(experiment, learners, fetch=not dry_run, tell=say)
+    if dry_run and described.problem is not None:
+        say(f"warning: the run would fail at once: {described.problem}")
     return plan(
         parameters=described.parameters,
         samples=described.samples,
@@ -149,48 +190,32 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _run(plan: RunPlan, directory: RunDirectory, *, quiet: bool, workers: int | None) -> Outcome:
+def _fetch_data(plan: RunPlan, say: Callable[[str], None]) -> None:
+    """Before there is a run directory: without its data nothing can be started."""
+    say(f"preparing {plan.experiment.data.name} and {plan.experiment.model.name} for {len(plan.learners)} learners")
+
+    from testbed.runtimes.sim.describe import fetch_data
+
+    fetch_data(plan.experiment, say)
+
+
+def _run(plan: RunPlan, directory: RunDirectory, signals: RunSignals, *, quiet: bool, workers: int | None) -> Outcome:
     from testbed.cli.progress_view import progress_view
+    from testbed.node.data.problems import Impossible
+    from testbed.node.models.problems import ModelProblem
+    from testbed.records import Failure
     from testbed.runtimes.sim.prepare import prepared
     from testbed.runtimes.sim.run import SimRun
+    from testbed.runtimes.sim.stillborn import stillborn
 
-    with prepared(plan, workers=workers) as shared, progress_view(quiet=quiet) as tell:
+    with ExitStack() as stack:
+        try:
+            shared = stack.enter_context(prepared(plan, workers=workers))
+        except CodeProblem as problem:
+            return stillborn(plan, directory, Failure(problem.message, problem.file, problem.line))
+        except (ModelProblem, Impossible) as problem:
+            return stillborn(plan, directory, Failure(problem.message))
+        tell = stack.enter_context(progress_view(quiet=quiet))
         whole = SimRun(plan, directory, shared, tell=tell)
-        with _ends_on_signals(whole):
-            return whole.run()
-
-
-@contextmanager
-def _ends_on_signals(whole: SimRun) -> Iterator[None]:
-    """The first Ctrl-C (or SIGTERM) ends the run in good order; the second one ends it at once."""
-
-    def first(number: int, _frame: object) -> None:
-        signal.signal(number, signal.default_int_handler)
-        click.echo("ending the run; once more to end it at once", err=True)
-        whole.interrupt()
-
-    before = {number: signal.signal(number, first) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _tell(outcome: Outcome, directory: RunDirectory) -> None:
-    context = click.get_current_context()
-    for each in outcome.failures:
-        place = f"{each.failure.file}:{each.failure.line}: " if each.failure.file else ""
-        click.echo(f"Error: node {each.node} failed: {place}{each.failure.message}", err=True)
-    if outcome.reason == "interrupted":
-        click.echo(f"interrupted; what there is: testbed collect {directory.path}", err=True)
-        context.exit(ExitCode.INTERRUPTED)
-    if outcome.failures:
-        click.echo(f"what there is: testbed collect {directory.path}", err=True)
-        context.exit(ExitCode.NODE_FAILED)
-    why = {"finished": "", "time": "its time is over; ", "accuracy": "the accuracy is reached; "}[outcome.reason]
-    click.echo(
-        f"{why}{outcome.finished} nodes finished after {outcome.t:.1f} emulated seconds; "
-        f"next: testbed collect {directory.path}",
-        err=True,
-    )
+        signals.end_with(whole.interrupt)
+        return whole.run()

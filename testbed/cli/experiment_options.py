@@ -13,7 +13,7 @@ import click
 
 from testbed.cli.topology_file import load_named
 from testbed.errors import Finding, UsageProblem
-from testbed.experiment.attached import code_files
+from testbed.experiment.attached import own_files
 from testbed.experiment.language import DEFAULT_ROUNDS, Experiment
 from testbed.experiment.origin import Origin, Setting
 from testbed.experiment.read import LoadedExperiment, experiment_on, is_experiment, load_experiment, setting
@@ -93,17 +93,17 @@ class Resolved:
     """Warnings and notes, by file."""
 
 
-def resolve(file: str | None, settings: Sequence[Setting]) -> Resolved:
+def resolve(file: str | None, settings: Sequence[Setting], *, quiet: bool = False) -> Resolved:
     """The experiment in a file, or the default one on a topology, with settings; or InvalidInput, or UsageProblem."""
     if file is None:
         raise UsageProblem("which topology or experiment?", "give a file, such as topologies/wan16.xml")
     own = _is_experiment(file)
     read = load_experiment(file, settings) if own else experiment_on(file, settings)
     experiment = read.require()
-    topology = _topology(experiment.topology, read, own=own)
+    topology = _topology(experiment.topology, read, own=own, quiet=quiet)
     inputs = {experiment.topology: _hash(Path(topology.file).read_bytes())}
     inputs |= {name: _hash(text.encode()) for name, text in read.origin.attached.items()}
-    inputs |= {name: _hash(Path(name).read_bytes()) for name in code_files(experiment)}
+    inputs |= {name: _hash(Path(name).read_bytes()) for name in own_files(experiment)}
     if own:
         inputs[file] = _hash(read.origin.source.data)
     findings = ((file, read.findings), (topology.file, topology.findings)) if own else ((file, topology.findings),)
@@ -117,13 +117,13 @@ def _is_experiment(file: str) -> bool:
         return False  # reading it says why
 
 
-def _topology(name: str, read: LoadedExperiment, *, own: bool) -> Loaded:
+def _topology(name: str, read: LoadedExperiment, *, own: bool, quiet: bool) -> Loaded:
     """Beside the experiment, as seen from here, or bundled; raises InvalidInput or UsageProblem."""
     if not own:
-        return load_named(name)
+        return load_named(name, quiet=quiet)
     path = read.origin.locate(name)
     try:
-        return load(path) if path.is_file() else load_named(name)
+        return load(path) if path.is_file() else load_named(name, quiet=quiet)
     except UsageProblem as problem:
         report = read.origin.report()
         report.complain("no-file", problem.message, problem.hint, "topology")

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
-from rich.progress import Progress as Bar
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
 from rich.text import Text
 
-from testbed.runtimes.progress import Progress
-from testbed.runtimes.sim.run import Tell
+from testbed.runtimes.progress import Progress, Tell
 
 _PLAIN_EVERY_S = 5.0
+_BETWEEN = " · "
 
 
 @contextmanager
@@ -27,72 +27,83 @@ def progress_view(*, quiet: bool) -> Iterator[Tell]:
     if quiet:
         yield lambda _progress: None
     elif sys.stderr.isatty():
-        with _moving() as tell:
-            yield tell
+        moving = _Moving()
+        # Its thread keeps the line up to date while the run waits; nothing may be forked from now on.
+        with Live(moving, console=Console(stderr=True), transient=True, refresh_per_second=5):
+            yield moving.tell
     else:
         yield _Lines().tell
 
 
-class _Figures(ProgressColumn):
-    """The run's figures, as the task carries them."""
-
-    def render(self, task: Task) -> Text:
-        return Text(str(task.fields.get("figures", "")))
-
-
-@contextmanager
-def _moving() -> Iterator[Tell]:
-    began = monotonic()
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), _Figures())
-    with Bar(*columns, console=console, transient=True, refresh_per_second=5) as bar:
-        task = bar.add_task("starting", total=None, figures="")
-
-        def tell(progress: Progress) -> None:
-            share = progress.share
-            bar.update(
-                task,
-                description=_rounds(progress),
-                total=None if share is None else 1.0,
-                completed=share or 0.0,
-                figures=_figures(progress, monotonic() - began),
-            )
-
-        yield tell
-
-
-class _Lines:
-    """A line every few seconds, for logs."""
+class _Moving:
+    """One line, as wide as the terminal allows, that is drawn anew several times a second."""
 
     def __init__(self) -> None:
         self._began = monotonic()
-        self._last = -_PLAIN_EVERY_S
+        self._newest: Progress | None = None
+
+    def tell(self, progress: Progress) -> None:
+        self._newest = progress
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        real_s = monotonic() - self._began
+        line = f"starting{_BETWEEN}real {in_time(real_s)}"
+        if self._newest is not None:
+            line = progress_line(self._newest, real_s, options.max_width)
+        yield Text(line, no_wrap=True, overflow="ellipsis")
+
+
+class _Lines:
+    """A line every few seconds, for logs: from the first whole round on."""
+
+    def __init__(self) -> None:
+        self._began = monotonic()
+        self._last = self._began - _PLAIN_EVERY_S
+        self._said_nothing = True
 
     def tell(self, progress: Progress) -> None:
         now = monotonic()
-        if now - self._last >= _PLAIN_EVERY_S:
-            self._last = now
-            print(f"{_rounds(progress)}  {_figures(progress, now - self._began)}", file=sys.stderr)  # noqa: T201
+        if now - self._last < _PLAIN_EVERY_S:
+            return
+        if self._said_nothing and not progress.rounds and now - self._began < _PLAIN_EVERY_S:
+            return
+        self._said_nothing = False
+        self._last = now
+        print(progress_line(progress, now - self._began), file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _rounds(progress: Progress) -> str:
-    of = f"/{progress.rounds_planned}" if progress.rounds_planned else ""
-    return f"round {progress.rounds}{of}"
-
-
-def _figures(progress: Progress, real_s: float) -> str:
-    parts = [f"{progress.nodes} nodes"]
-    if progress.accuracy is not None:
-        parts.append(f"accuracy {progress.accuracy:.3f}")
-    elif progress.loss is not None:
-        parts.append(f"loss {progress.loss:.3f}")
-    parts.append(f"sent {in_bytes(progress.bytes_sent)}")
-    parts.append(f"emulated {in_time(progress.t)}")
-    parts.append(f"real {in_time(real_s)}")
+def progress_line(progress: Progress, real_s: float, width: int | None = None) -> str:
+    """The run's figures; where they are too many for the width, those that matter least are left out."""
     share = progress.share
-    if share:
-        parts.append(f"left {in_time(real_s * (1 - share) / share)}")
-    return " · ".join(parts)
+    of = f"/{progress.rounds_planned}" if progress.rounds_planned else ""
+    done = "" if share is None else f" ({100 * share:.0f} %)"
+    score = ""
+    if progress.accuracy is not None:
+        score = f"accuracy {progress.accuracy:.3f}"
+    elif progress.loss is not None:
+        score = f"loss {progress.loss:.3f}"
+    figures = [  # with how much they matter
+        (0, f"round {progress.rounds}{of}{done}"),
+        (4, in_number(progress.nodes, "node")),
+        (1, score),
+        (3, f"sent {in_bytes(progress.bytes_sent)}"),
+        (5, f"emulated {in_time(progress.t)}"),
+        (6, f"real {in_time(real_s)}"),
+        (2, f"left {in_time(real_s * (1 - share) / share)}" if share else ""),
+    ]
+    figures = [each for each in figures if each[1]]
+    while len(figures) > 1 and width is not None and cell_len(_joined(figures)) > width:
+        figures.remove(max(figures))
+    return _joined(figures)
+
+
+def _joined(figures: list[tuple[int, str]]) -> str:
+    return _BETWEEN.join(words for _, words in figures)
+
+
+def in_number(count: int, what: str) -> str:
+    """So many of something, in the plural but for one."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def in_bytes(count: float) -> str:

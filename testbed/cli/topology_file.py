@@ -31,8 +31,8 @@ class Opened:
     shown: str
 
 
-def load_named(file: str) -> Loaded:
-    """The file as given, else the bundled one of that name; says on stderr when it is a bundled one."""
+def load_named(file: str, *, quiet: bool = False) -> Loaded:
+    """The file as given, else the bundled one of that name; says on stderr (unless quiet) when it is a bundled one."""
     try:
         own = Path(file).exists()
     except (OSError, ValueError):
@@ -43,7 +43,8 @@ def load_named(file: str) -> Loaded:
             names = [f"topologies/{each.file_name}" for each in BUNDLED]
             raise UsageProblem(f"{file}: neither a file nor bundled", did_you_mean(file, names))
         return load(file)
-    click.echo(f"using the bundled topology {bundled}", err=True)
+    if not quiet:
+        click.echo(f"using the bundled topology {bundled}", err=True)
     return load(bundled)
 
 

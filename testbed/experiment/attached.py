@@ -1,4 +1,4 @@
-"""The files that an experiment names: code, lists of edges, traces of speed.
+"""The files that an experiment names: code, data, lists of edges, traces of speed.
 
 Takes a validated experiment and where it comes from, gives it with those files found; touches these files only. Code is
 only looked for, not run.
@@ -21,9 +21,10 @@ _CODE = (("overlay", "kind"), ("algorithm", "name"), ("sharing", "name"), ("data
 
 
 def attach(experiment: Experiment, origin: Origin, report: OriginReport) -> tuple[Experiment, dict[str, str]]:
-    """The experiment with paths of code as seen from here and traces written out; the texts of the files, by name."""
+    """The experiment with paths as seen from here and traces written out; the texts of other files, by name."""
     texts: dict[str, str] = {}
     experiment = _with_code(experiment, origin, report)
+    experiment = _with_data(experiment, origin, report)
     experiment = _with_traces(experiment, origin, report, texts)
     overlay = experiment.overlay
     if overlay.kind == "file" and overlay.file is not None:
@@ -33,12 +34,14 @@ def attach(experiment: Experiment, origin: Origin, report: OriginReport) -> tupl
     return experiment, texts
 
 
-def code_files(experiment: Experiment) -> Iterator[str]:
-    """The files of the experiment's own code."""
+def own_files(experiment: Experiment) -> Iterator[str]:
+    """The files that a run reads itself: the experiment's own code, and its own data."""
     for section, key in _CODE:
         name = getattr(getattr(experiment, section), key)
         if is_code(name) and (path := file_of(name)):
             yield str(path)
+    if (ratings := _ratings(experiment)) is not None:
+        yield ratings
 
 
 def _with_code(experiment: Experiment, origin: Origin, report: OriginReport) -> Experiment:
@@ -54,6 +57,23 @@ def _with_code(experiment: Experiment, origin: Origin, report: OriginReport) -> 
             report.complain("no-file", f"there is no file {file}", "write path/to/file.py:Name", section, key)
         found[section] = chosen.model_copy(update={key: f"{path}:{what}"})
     return experiment.model_copy(update=found)
+
+
+def _ratings(experiment: Experiment) -> str | None:
+    """The file that stands for the data set of ratings."""
+    path = experiment.data.options.get("path")
+    return path if isinstance(path, str) and not is_code(experiment.data.name) else None
+
+
+def _with_data(experiment: Experiment, origin: Origin, report: OriginReport) -> Experiment:
+    name = _ratings(experiment)
+    if name is None:
+        return experiment
+    path = origin.locate(name)
+    if not path.is_file():
+        report.complain("no-file", f"there is no file {name}", "", "data", "path")
+    data = experiment.data.model_copy(update={"options": {**experiment.data.options, "path": str(path)}})
+    return experiment.model_copy(update={"data": data})
 
 
 def _with_traces(experiment: Experiment, origin: Origin, report: OriginReport, texts: dict[str, str]) -> Experiment:

@@ -51,10 +51,6 @@ class NoOptions(Options):
     """It has none."""
 
 
-class AnyOptions(Options):
-    """Whatever comes with it checks them itself, so they stand under `options`."""
-
-
 def refused(key: str, value: object, problem: Problem) -> ValidationError:
     """What makes pydantic tell of a problem at one key."""
     detail = InitErrorDetails(type="value_error", loc=(key,), input=value, ctx={"error": problem})
@@ -110,9 +106,8 @@ class Choice(Section):
                 check_choice(name, cls.built_in)
             except Problem as problem:  # its keys mean nothing
                 raise refused("name", name, problem) from None
-        if described in (None, AnyOptions):
+        if described is None:
             return handler(given)
-        assert described is not None  # noqa: S101 - None is gone already
         own = {key: given.pop(key) for key in list(given) if key not in cls.model_fields}
         inside = given.pop("options", {})
         problems = []

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from testbed.experiment.choices import AnyOptions, Choice, NoOptions, Options, Section, refused, together
+from testbed.experiment.choices import Choice, NoOptions, Options, Section, refused, together
 from testbed.experiment.scalars import (
     Above,
     Amount,
@@ -149,11 +149,40 @@ class Partition(Section):
     per_node: Positive = Field(2, description="For shards: how many a node gets.")
     variant: Literal["grid", "decpy"] = Field("grid", description="For shards: equal ones, or DecentralizePy's.")
     alpha: Above = Field(0.1, description="For dirichlet: the smaller, the fewer classes a node has.")
+    min: Positive | None = Field(None, description="For dirichlet: samples that every node has at least, or none can.")
+    order: Literal["shuffle", "contiguous"] | None = Field(
+        None, description="For user: users at random, or by their numbers, which is usual for ratings."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, value: object) -> object:
         return cls.expanded(value)
+
+
+class PictureOptions(Options):
+    """Pictures in classes."""
+
+    normalise: Literal["channel", "half", "none"] = Field(
+        "channel", description="Each colour with mean 0 and variance 1, values from -1 to 1, or from 0 to 1."
+    )
+
+
+class RatingsOptions(Options):
+    """Ratings by users."""
+
+    path: Name | None = Field(None, description="A ratings.csv of the newer MovieLens sets instead of the 100K set.")
+
+
+class SyntheticOptions(Options):
+    """What is made from the seed."""
+
+    samples: Positive = Field(10_000, description="To train and to test together.")
+    users: Positive = Field(100, description="Each has a linear classifier of its own.")
+    classes: Positive = Field(10, description="Classes.")
+    features: Positive = Field(60, description="Numbers that an input has.")
+    clusters: Positive = Field(1, description="Groups of users that are alike.")
+    spread: Amount = Field(0.3, description="How much the users of a group differ.")
 
 
 DEFAULT_PARTITION = {"movielens": "user"}
@@ -164,12 +193,12 @@ class Data(Choice):
 
     called: ClassVar[str] = "`data`"
     built_in = {  # noqa: RUF012
-        "fashion-mnist": NoOptions,
-        "mnist": NoOptions,
-        "cifar10": NoOptions,
-        "digits": NoOptions,
-        "movielens": AnyOptions,
-        "synthetic": AnyOptions,
+        "fashion-mnist": PictureOptions,
+        "mnist": PictureOptions,
+        "cifar10": PictureOptions,
+        "digits": PictureOptions,
+        "movielens": RatingsOptions,
+        "synthetic": SyntheticOptions,
     }
 
     name: Name = Field(
@@ -340,7 +369,11 @@ class Missing(Section):
     called: ClassVar[str] = "`missing`"
 
     after_s: Lasting = Field(60.0, alias="after", description="How long a peer may be silent, such as 60s.")
-    then: Literal["wait", "skip", "abort"] = Field("wait", description="Wait on, go on without it, or end the node.")
+    then: Literal["wait", "skip", "abort"] = Field(
+        "wait",
+        description="Wait on, go on without it, or end the node; `wait`, or `skip` "
+        "where the topology's events take nodes away.",
+    )
 
 
 class Outbox(Section):

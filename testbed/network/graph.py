@@ -3,8 +3,8 @@
 Takes a `Topology`, gives a `Network`; touches nothing.
 
 A link between groups of nodes becomes one link for every pair of members. Nodes that share an access link stand
-behind a hidden vertex, their *meeting point*: the legs from them to it have the link's rate and no other property,
-the link behind it has all of them. Both directions of a link meet at the same point.
+behind a hidden vertex, their *meeting point*: the legs from them to it have the link's rate and queue and no other
+property, the link behind it has all of them. Both directions of a link meet at the same point.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.topologies.model import Routing, Topology
+from testbed.units import UNLIMITED
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -38,10 +39,16 @@ class Network:
     loss: Floats
     rate_bps: Floats
     """Infinite where nothing throttles the link."""
+    queue_ms: Floats
+    """How long a packet may have to wait before it is dropped; infinite where `queue_bytes` is the limit."""
+    queue_bytes: Floats
+    """How much may wait before packets are dropped; infinite where `queue_ms` is the limit."""
+    background_bps: Floats
+    """Other people's traffic, which takes this much of the rate."""
     declared: Ints
     """Which of the topology's links each one comes from."""
     access_leg: Flags
-    """The legs to and from meeting points: latency, jitter and loss are on the link behind the point."""
+    """The legs to and from meeting points: rate and queue are the link's, everything else is on it behind the point."""
     up: Flags
     """False for links that only an event brings up; paths leave them out."""
     partitions: tuple[Ints, ...] = ()
@@ -81,10 +88,18 @@ def expand(topology: Topology) -> Network:
         jitter_ms=np.array([each.jitter_ms for each in properties], dtype=np.float64)[link] * real,
         loss=np.array([each.loss for each in properties], dtype=np.float64)[link] * real,
         rate_bps=np.array([each.rate_bps for each in properties], dtype=np.float64)[link],
+        queue_ms=np.array([unlimited_if_none(each.queue.ms) for each in properties], dtype=np.float64)[link],
+        queue_bytes=np.array([unlimited_if_none(each.queue.size_bytes) for each in properties], dtype=np.float64)[link],
+        background_bps=np.array([each.background_bps for each in properties], dtype=np.float64)[link] * real,
         declared=link.astype(np.int32),
         access_leg=~real,
         up=~np.array([declared_link.starts_down for declared_link in topology.links], dtype=np.bool_)[link],
     )
+
+
+def unlimited_if_none(limit: float | None) -> float:
+    """A limit as the arrays of a network hold it."""
+    return UNLIMITED if limit is None else float(limit)
 
 
 def count_directed_links(topology: Topology) -> int:

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from testbed.network.graph import Flags, Ints, Network
+from testbed.network.graph import Flags, Ints, Network, unlimited_if_none
 from testbed.network.timeline import BridgeChange, Change, LinksChange, NodesChange, PartitionChange, timeline
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import NodeAction, Topology
@@ -73,6 +73,9 @@ class _Moment:
         self.jitter_ms = network.jitter_ms.copy()
         self.loss = network.loss.copy()
         self.rate_bps = network.rate_bps.copy()
+        self.queue_ms = network.queue_ms.copy()
+        self.queue_bytes = network.queue_bytes.copy()
+        self.background_bps = network.background_bps.copy()
         self.up = network.up.copy()
         self.cut = np.zeros(len(network.names), dtype=np.bool_)
         self.cut[list(starting_absent(topology))] = True
@@ -136,6 +139,11 @@ class _Moment:
             self.loss[real] = change.loss
         if change.rate_bps is not None:
             self.rate_bps[links] = change.rate_bps
+        if change.queue is not None:
+            self.queue_ms[links] = unlimited_if_none(change.queue.ms)
+            self.queue_bytes[links] = unlimited_if_none(change.queue.size_bytes)
+        if change.background_bps is not None:
+            self.background_bps[real] = change.background_bps
         if event.is_ending:
             self.up[links & (self.cause == event.cause)] = True
         elif event.up is not None:
@@ -156,6 +164,9 @@ class _Moment:
             jitter_ms=self.jitter_ms.copy(),
             loss=self.loss.copy(),
             rate_bps=self.rate_bps.copy(),
+            queue_ms=self.queue_ms.copy(),
+            queue_bytes=self.queue_bytes.copy(),
+            background_bps=self.background_bps.copy(),
             up=self.up & ~self.cut[self.base.origin] & ~self.cut[self.base.dest],
             partitions=tuple(self.group_by_rank(groups) for groups in dict.fromkeys(self.partitions.values())),
         )

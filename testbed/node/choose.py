@@ -31,6 +31,8 @@ def choose_algorithm(name: str, options: Mapping[str, object]) -> Algorithm:
     source, found = _class(name, ALGORITHMS, Algorithm)
     algorithm = _make(source, found, options)
     assert isinstance(algorithm, Algorithm)  # noqa: S101 - `_class` has looked
+    if type(algorithm).run is Algorithm.run:
+        raise _at(source, found, f"{found.__name__} has no `async def run(self, node)`")
     for method in ("run", "serve"):
         if not inspect.iscoroutinefunction(getattr(algorithm, method)):
             raise _at(source, found, f"`{method}` of {found.__name__} must be `async def {method}(self, node)`")
@@ -51,7 +53,8 @@ def _class(name: str, built_in: Mapping[str, str], base: type) -> tuple[str, typ
     source = name if is_code(name) else built_in[name]
     found = load_object(source)
     if not isinstance(found, type) or not issubclass(found, base):
-        raise CodeProblem(f"`{name}` is not a class derived from {base.__name__}", _file(source))
+        message = f"`{name}` is not a class derived from {base.__name__}"
+        raise _at(source, found, message) if isinstance(found, type) else CodeProblem(message, _file(source))
     return source, found
 
 

@@ -17,8 +17,13 @@ from testbed.node.algorithm import Algorithm
 from testbed.node.choose import ALGORITHMS, choose_algorithm, choose_sharing
 from testbed.node.neighbourhood import PeerSampler
 from testbed.node.node import Node, PeerMissing
-from testbed.node.training_settings import TrainingFailed
+from testbed.node.training_settings import ComputingLost, TrainingFailed
+from testbed.plan.overlay_graph import NoGraph
 from testbed.records import SCHEMA, Build, End, Failure, Start
+
+Told = CodeProblem | TrainingFailed | PeerMissing | ComputingLost | NoGraph
+"""What says itself what went wrong, and where."""
+TOLD = (CodeProblem, TrainingFailed, PeerMissing, ComputingLost, NoGraph)
 
 
 class Reason(StrEnum):
@@ -55,17 +60,16 @@ class Life:
             await self._work
             self.reason = Reason.FINISHED
         except asyncio.CancelledError:
-            if self._early is None:
+            if self._early is None or _is_being_cancelled():  # it dies, and a dead node says nothing
                 raise
             self.reason = self._early
         except TestbedError:
             raise
-        except (CodeProblem, TrainingFailed, PeerMissing) as problem:
+        except TOLD as problem:
             self._fail(problem)
         except Exception as problem:
             self._fail(problem_in(self._source, problem))
         if self.reason is Reason.LEFT:
-            self.node.outbox.flush()
             await self.node.finish_sending()
         elif self.reason is not Reason.FINISHED:
             self.node.outbox.cut()
@@ -78,6 +82,8 @@ class Life:
             self._early = reason
             if self._work is not None:
                 self._work.cancel()
+        elif self._early is Reason.LEFT:
+            self.node.outbox.cut()  # it is sending its last, and now there is no time left for that
 
     def fail(self, failure: Failure) -> None:
         """End now, because of something outside of it."""
@@ -108,13 +114,24 @@ class Life:
             name = self.node.plan.experiment.algorithm.name
             raise CodeProblem(f"`{name}` needs a server: say `algorithm: {{server: NODE}}`")
         if "server" in roles:
-            await algorithm.serve(self.node)
+            await self._own_code(algorithm.serve(self.node))
         if "learner" in roles:
-            await algorithm.run(self.node)
+            await self._own_code(algorithm.run(self.node))
         await self.node.finish_sending()
         if others_done is not None:
             await others_done()
             await self.node.finish_sending()
+
+    async def _own_code(self, work: Awaitable[None]) -> None:
+        """An algorithm may end itself, but neither the process nor, unseen, its node."""
+        try:
+            await work
+        except SystemExit as problem:
+            raise problem_in(self._source, problem) from problem
+        except asyncio.CancelledError as problem:
+            if _is_being_cancelled():  # by whoever ends this life
+                raise
+            raise problem_in(self._source, problem) from problem
 
     def _algorithm(self) -> Algorithm:
         experiment = self.node.plan.experiment
@@ -145,17 +162,15 @@ class Life:
             )
         )
 
-    def _fail(self, problem: CodeProblem | TrainingFailed | PeerMissing) -> None:
+    def _fail(self, problem: Told) -> None:
         self.reason = Reason.FAILED
-        file = getattr(problem, "file", None)
-        line = getattr(problem, "line", None)
-        message = getattr(problem, "message", None) or str(problem)
-        self.failure = Failure(message, file, line)
+        self.failure = failure_of(problem)
 
     def _end(self) -> None:
         assert self.reason is not None  # noqa: S101 - it has just been set
         if self.reason in (Reason.STOPPED, Reason.LEFT):
-            self.node.evaluate_after()
+            self._last_evaluations(self.node.evaluate_after)
+        self._last_evaluations(self.node.settle_evaluations)
         self.node.record(
             End(
                 t=self.node.now(),
@@ -167,6 +182,26 @@ class Life:
                 failure=self.failure,
             )
         )
+
+    def _last_evaluations(self, step: Callable[[], None]) -> None:
+        """What goes wrong in them is the end of a node that had none yet; otherwise its reason stays."""
+        try:
+            step()
+        except TOLD as problem:
+            if self.reason is Reason.FINISHED:
+                self._fail(problem)
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody else wants the current task to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def failure_of(problem: Told) -> Failure:
+    """As journals tell it."""
+    message = getattr(problem, "message", None) or str(problem)
+    return Failure(message, getattr(problem, "file", None), getattr(problem, "line", None))
 
 
 def build_of_this_process() -> Build:

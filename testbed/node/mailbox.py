@@ -79,12 +79,15 @@ class Mailbox:
         self._arrivals = 0
         self._waiting: list[Wanted | Gathering] = []
         self.received = Tally()
+        self.heard: dict[int, float] = {}
+        """When each sender was last heard of."""
 
     def put(self, sender: int, message: Message, *, counted: bool = True) -> None:
         """A message has arrived whole; one from the node itself crossed no network and is not counted."""
         if counted:
             self.received.add(message.size)
         received = Received(sender, message, self._now())
+        self.heard[sender] = received.t
         for waiting in self._waiting:
             if waiting.offer(received):
                 return
@@ -133,6 +136,10 @@ class Mailbox:
             gathering.give_up()
         self._waiting.append(gathering)
         return gathering
+
+    def awaited(self) -> list[Gathering]:
+        """What is being collected and not there yet."""
+        return [each for each in self._waiting if isinstance(each, Gathering) and not each.future.done()]
 
     def done(self, waiting: Wanted | Gathering) -> None:
         self._waiting.remove(waiting)

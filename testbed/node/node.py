@@ -29,10 +29,6 @@ class PeerMissing(Exception):
     """A peer did not answer in time, and the experiment says to give up then."""
 
 
-class NotANumber(Exception):
-    """Training left the numbers; sending such a model would spoil everybody's."""
-
-
 class _Unwritten(NamedTuple):
     """An evaluation under way: where its record belongs."""
 
@@ -98,6 +94,8 @@ class Node:
         self._evaluated_round = -1
         self._given_up: set[tuple[str, int, int]] = set()
         """Messages that count as expired already, should they still come: kind, round, sender."""
+        self._silent_since: dict[int, float] = {}
+        """Peers that a wait was given up for, and when."""
         self._tab = _Tab(clock.now(), Count(), Count(), 0)
 
     # -- what it is ------------------------------------------------------------------------------------------------
@@ -182,6 +180,8 @@ class Node:
     def evaluate_after(self) -> None:
         """Try the model as it is now, outside emulated time; at most once a round."""
         number = self.rounds_done - 1
+        if self.server not in (None, self.rank):
+            return  # where there is a server, its model is what counts
         if self._evaluated_round >= number or self.plan.experiment.evaluation.mode == "none":
             return
         self._evaluated_round = number
@@ -256,13 +256,16 @@ class Node:
         """One message of the round from each sender (or of the first that are `enough`, or come in time), by rank.
 
         Messages of later rounds wait for theirs, those of earlier ones have expired. A sender that is silent for too
-        long is waited for, left out, or ends this node, as the experiment says.
+        long is waited for, left out (until it is heard of again), or ends this node, as the experiment says.
         """
         self.expire(kind, round_)
-        gathering = self.mailbox.gather(kind, round_, senders, enough)
+        awaited, silent = self._apart(senders)
+        self._give_up(kind, round_, silent)
+        gathering = self.mailbox.gather(kind, round_, awaited, enough)
         missing = self.plan.experiment.missing
+        began = self.now()
         with self._phase("wait"):
-            alarms = [self._clock.call_at(self.now() + missing.after_s, lambda: self._silent(gathering))]
+            alarms = [self._clock.call_at(self.now() + missing.after_s, lambda: self._silent(gathering, began))]
             if within_s is not None:
                 alarms.append(self._clock.call_at(self.now() + within_s, gathering.give_up))
             try:
@@ -280,16 +283,31 @@ class Node:
         self._tab.expired += len(gathering.found) - len(received)
         return self._handed_over(received)
 
-    def _silent(self, gathering: Gathering) -> None:
+    def _silent(self, gathering: Gathering, since: float) -> None:
         if gathering.future.done():
             return
         then = self.plan.experiment.missing.then
         self.note("peer-missing", f"round {gathering.round}: {self._names(gathering.missing)}: {then}")
         if then != "wait":
             gathering.silent = True
-            self._tab.expired += len(gathering.missing)
-            self._given_up.update((gathering.kind, gathering.round, sender) for sender in gathering.missing)
+            unheard = [sender for sender in gathering.missing if self.mailbox.heard.get(sender, -1.0) < since]
+            self._silent_since.update(dict.fromkeys(unheard, self.now()))
+            self._give_up(gathering.kind, gathering.round, gathering.missing)
             gathering.give_up()
+
+    def _apart(self, senders: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Those to wait for, and those given up before and not heard of since: a dead peer costs its timeout once."""
+        heard = self.mailbox.heard
+        awaited: list[int] = []
+        silent: list[int] = []
+        for sender in senders:
+            gone = sender in self._silent_since and heard.get(sender, -1.0) <= self._silent_since[sender]
+            (silent if gone else awaited).append(sender)
+        return awaited, silent
+
+    def _give_up(self, kind: str, round_: int, senders: Collection[int]) -> None:
+        self._tab.expired += len(senders)
+        self._given_up.update((kind, round_, sender) for sender in senders)
 
     def expire(self, kind: str, round_: int) -> None:
         """Throw away messages of a kind that are older than a round; each counts as expired, once."""

@@ -33,6 +33,15 @@ class Score:
     samples: int
 
 
+class ComputingLost(Exception):
+    """What computes for the nodes is gone, or met what nobody foresaw: no node's fault, but none can go on."""
+
+    def __init__(self, message: str, told: str | None = None) -> None:
+        super().__init__(told or message)
+        self.message = message
+        """For journals: nothing in it depends on the host."""
+
+
 class TrainingFailed(Exception):
     """Training left the numbers, or there was nothing to train on; says at which local step."""
 

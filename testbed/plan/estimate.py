@@ -1,27 +1,36 @@
 """What a run will cost: bytes and emulated time of a round, by node and in all.
 
-Takes a `RunPlan`, gives an `Estimate`; touches nothing. It is a sum on the back of an envelope: every message of a
-round is sent at once and shares its links evenly, TCP starts slowly each time, nothing is lost, nobody fails.
+Takes a `RunPlan`, gives an `Estimate`; touches nothing. Where a few rounds are not too many messages they are rehearsed
+over the network's model. Otherwise it is a sum on the back of an envelope: every message of a round is sent at once
+and shares its links evenly, TCP starts slowly each time, and losses hold its rate down.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from functools import lru_cache
+from math import ceil, isfinite
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.network.flows import Tcp
 from testbed.network.graph import expand
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
 from testbed.plan.overlay_graph import dynamic_graph
+from testbed.plan.rehearse import Messages, Peers, Rehearsal, Served, rehearse
 from testbed.seeds import stream
 
 HEADER_BYTES = 60
 """Metadata of a message, about."""
 CONTROL_BYTES = 40
+_MESSAGES = 8_000
+"""A rehearsal of no more takes about a second; it has no more rounds than are good for something."""
+_MOST_MESSAGES = 16_000
+_LEAST_ROUNDS, _MOST_ROUNDS = 3, 12
 _WINDOW_BYTES = 10 * 1448
 _MOST_PAIRS = 20_000
 """Whose routes are followed link by link; with more, a node's own messages share its path."""
@@ -84,7 +93,7 @@ def steps_per_round(plan: RunPlan) -> int:
     if training.steps is not None:
         return training.steps
     samples = median(plan.samples) if plan.samples else training.batch
-    return int((training.epochs or 1) * max(1, -(-samples // training.batch)))
+    return (training.epochs or 1) * max(1, int(samples // training.batch))
 
 
 def estimate(plan: RunPlan) -> Estimate:
@@ -106,11 +115,19 @@ def estimate(plan: RunPlan) -> Estimate:
     phases = _Transfers(plan).times(traffic)
     times = np.concatenate([np.array([], dtype=np.float64), *phases])
     finite = times[np.isfinite(times)]
-    round_s = _round_s(plan, compute, traffic, phases) if finite.size else slowest
-    total_s = None if rounds is None else rounds * round_s
-    if (limit := plan.experiment.stop.time_s) is not None:
-        total_s = limit if total_s is None else min(limit, total_s)
-    done = rounds if total_s is None or round_s == 0 else total_s / round_s
+    rehearsal = _rehearsal(plan, size, compute, len(pairs)) if finite.size == times.size > 0 else None
+    if rehearsal is not None:
+        finite = np.array(rehearsal.transfers_s)
+        round_s = rehearsal.steady_s
+    else:
+        round_s = _round_s(plan, compute, traffic, phases) if finite.size else slowest
+    total_s = None
+    if rounds is not None:
+        total_s = rounds * round_s if rehearsal is None else rehearsal.total_s(rounds)
+    done: float | None = rounds
+    if (limit := plan.experiment.stop.time_s) is not None and (total_s is None or limit < total_s):
+        total_s = limit
+        done = limit / round_s if round_s else None
     return Estimate(
         message_bytes=size,
         round_bytes=in_all,
@@ -123,31 +140,101 @@ def estimate(plan: RunPlan) -> Estimate:
         rounds=rounds,
         total_s=total_s,
         total_bytes=None if done is None else round(in_all * done),
-        unreachable=int(times.size - finite.size),
+        unreachable=int(np.isinf(times).sum()),
     )
+
+
+def _rehearsal(plan: RunPlan, size: int, compute: Mapping[int, float], messages: int) -> Rehearsal | None:
+    """The first rounds, unless they are too many messages or go on for ever."""
+    rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, _MESSAGES // messages))
+    if plan.experiment.stop.rounds is not None:
+        rounds = min(rounds, plan.experiment.stop.rounds)
+    if rounds * messages > _MOST_MESSAGES:
+        return None
+    evaluation = plan.experiment.evaluation
+    if evaluation.mode == "inline":
+        # A forward pass is a third of a step, and the rounds between evaluations share it.
+        steps = evaluation.samples / plan.experiment.training.batch / 3 / evaluation.every
+        pace = {node.rank: node.pace[0][1] for node in plan.nodes}
+        compute = {rank: took + steps * plan.ms_per_step / 1e3 * pace[rank] for rank, took in compute.items()}
+    return rehearse(plan, _parts(plan, size), compute, rounds)
+
+
+def _parts(plan: RunPlan, size: int) -> Peers | Served:
+    learners, overlay, options = plan.learners, plan.overlay, plan.experiment.algorithm.options
+    if plan.server is not None and overlay.kind == "star":
+        wanted, asked = _clients(plan)
+
+        def draw(round_: int) -> tuple[int, ...]:
+            return tuple(sorted(stream(plan.seed, "estimate", str(round_)).sample(learners, asked)))
+
+        deadline = options.get("deadline")
+        return Served(
+            plan.server,
+            draw,
+            wanted,
+            size,
+            deadline_s=float(deadline) if isinstance(deadline, int | float) else None,
+            at_once=options.get("mode") == "async",
+        )
+    if overlay.neighbours is not None:
+        always = dict(zip(learners, overlay.neighbours, strict=True))
+        return Peers(lambda _: always, size)
+    if plan.experiment.algorithm.name == "epidemic" and options.get("mode") == "local":
+        timeout = options.get("timeout")
+        ends = options.get("round_end")
+        return Peers(
+            lru_cache(maxsize=None)(lambda round_: _drawn(plan, round_)),
+            size,
+            notes=ends == "notify",
+            wait_s=float(timeout) if ends == "timeout" and isinstance(timeout, int | float) else None,
+            control_size=CONTROL_BYTES,
+        )
+
+    def graph(round_: int) -> Messages:
+        drawn = dynamic_graph(overlay, len(learners), plan.seed, round_)
+        return {rank: tuple(learners[other] for other in others) for rank, others in zip(learners, drawn, strict=True)}
+
+    return Peers(lru_cache(maxsize=None)(graph), size, sampler=overlay.sampler, control_size=CONTROL_BYTES)
+
+
+def _clients(plan: RunPlan) -> tuple[int, int]:
+    """How many answers the server waits for in a round, and how many clients it asks."""
+    options, count = plan.experiment.algorithm.options, len(plan.learners)
+
+    def part(whole: int, factor: object) -> int:
+        # Rounded up, but not because of what a factor such as 0.1 is in binary.
+        return max(1, ceil(round(whole * factor, 9))) if isinstance(factor, int | float) else whole
+
+    wanted = part(count, options.get("participation"))
+    return wanted, min(count, part(wanted, options.get("over_selection")))
+
+
+def _drawn(plan: RunPlan, round_: int) -> dict[int, tuple[int, ...]]:
+    """Every learner's own recipients, such as epidemic learning's."""
+    fanout = plan.overlay.degree or 0
+    found = {}
+    for rank in plan.learners:
+        others = [other for other in plan.learners if other != rank]
+        found[rank] = tuple(sorted(stream(plan.seed, "estimate", str(round_), str(rank)).sample(others, fanout)))
+    return found
 
 
 def _traffic(plan: RunPlan, size: int) -> _Traffic:
     learners, overlay = plan.learners, plan.overlay
     algorithm = plan.experiment.algorithm
     if plan.server is not None and overlay.kind == "star":
-        share = algorithm.options.get("participation", 1.0)
-        count = max(1, round(len(learners) * share)) if isinstance(share, float) else len(learners)
-        asked = sorted(stream(plan.seed, "estimate").sample(learners, count))
+        _, count = _clients(plan)
+        asked = sorted(stream(plan.seed, "estimate", "0").sample(learners, count))
         down = tuple((plan.server, rank) for rank in asked)
         return _Traffic((down, tuple((rank, plan.server) for rank in asked)), size)
     if overlay.neighbours is not None:
         return _Traffic((_pairs(learners, overlay.neighbours),), size)
     count = len(learners)
     if algorithm.name == "epidemic" and algorithm.options.get("mode") == "local":
-        draw = stream(plan.seed, "estimate")
-        fanout = overlay.degree or 0
-        pairs = tuple(
-            (rank, learners[other + (other >= at)])
-            for at, rank in enumerate(learners)
-            for other in sorted(draw.sample(range(count - 1), fanout))
-        )
-        notes = count * (count - 1 - fanout) if algorithm.options.get("round_end") == "notify" else 0
+        drawn = _drawn(plan, 0)
+        pairs = _pairs(learners, tuple(drawn[rank] for rank in learners))
+        notes = count * (count - 1) - len(pairs) if algorithm.options.get("round_end") == "notify" else 0
         return _Traffic((pairs,), size, notes * CONTROL_BYTES)
     graph = dynamic_graph(overlay, count, plan.seed, 0)
     ranks = tuple(tuple(learners[other] for other in others) for others in graph)
@@ -202,8 +289,9 @@ class _Transfers:
         paths = self._paths
         there_s = paths.latency_ms[origin, dest] / 1e3
         rtt_s = there_s + paths.latency_ms[dest, origin] / 1e3
-        rate = np.minimum(self._shares(pairs, origin, dest), _FASTEST_BPS) / 8
+        rate = np.minimum(self._shares(pairs, origin, dest), _FASTEST_BPS) / 8 * Tcp().goodput
         with np.errstate(invalid="ignore"):
+            rate = np.minimum(rate, _held_down_bytes_s(float(size), rtt_s, paths.loss[origin, dest]))
             return _tcp_s(float(size), there_s, rtt_s, rate)
 
     def _shares(
@@ -219,6 +307,15 @@ class _Transfers:
         used = np.bincount([link for route in routes for link in route], minlength=self._network.link_count)
         share = self._network.rate_bps / np.maximum(used, 1)
         return np.array([min((share[link] for link in route), default=0.0) for route in routes])
+
+
+def _held_down_bytes_s(size: float, rtt_s: NDArray[np.float64], loss: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where losses come before the end of a message: what the windows of cubic, or of reno, are on average."""
+    mss = float(Tcp().mss_bytes)
+    some = np.maximum(loss, 1e-12)
+    windows = np.maximum(1.22 * some**-0.5, 1.17 * (np.where(np.isfinite(rtt_s), rtt_s, 0.0) / some) ** 0.75)
+    held: NDArray[np.float64] = np.where(size * loss > mss, windows * mss / np.maximum(rtt_s, 1e-6), np.inf)
+    return held
 
 
 def _tcp_s(

@@ -13,6 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
+from testbed.plan.check import MOST_FINDINGS, check_plan
 from testbed.plan.model import SCHEMA, NodePlan, PlannedOverlay, RunPlan, Versioned
 from testbed.rundir import RunDirectory
 from testbed.topologies.source import read_at_most
@@ -20,7 +21,6 @@ from testbed.topologies.write_yaml import to_yaml
 from testbed.units import format_size, shown
 
 MAX_PLAN_BYTES = 256 * 2**20
-_MOST_FINDINGS = 20
 _Kind = TypeVar("_Kind", bound=Versioned)
 
 
@@ -81,7 +81,7 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
 def read_plan(path: str | Path) -> RunPlan:
     """The plan in a file; raises InvalidInput, with findings, when it is none."""
     plan = _read(Path(path), RunPlan)
-    problems = [*_check(plan)]
+    problems = check_plan(plan)
     if problems:
         raise InvalidInput(str(path), problems)
     return plan
@@ -126,34 +126,11 @@ def _read(path: Path, kind: type[_Kind]) -> _Kind:
 def _findings(problem: ValidationError) -> Iterator[Finding]:
     """Every wrong value, named by its keys."""
     wrong = problem.errors(include_url=False)
-    for each in wrong[:_MOST_FINDINGS]:
+    for each in wrong[:MOST_FINDINGS]:
         keys = ".".join(str(part) for part in each["loc"])
         yield error("bad-plan", f"{keys}: {each['msg']}", f"it is {shown(str(each['input']))}")
-    if len(wrong) > _MOST_FINDINGS:
-        yield error("bad-plan", f"{len(wrong) - _MOST_FINDINGS} more like these")
-
-
-def _check(plan: RunPlan) -> Iterator[Finding]:
-    """What a plan that somebody changed by hand may have got wrong, though every value is of its type."""
-    count = len(plan.nodes)
-    if [node.rank for node in plan.nodes] != list(range(count)):
-        yield error("bad-plan", "nodes: their ranks are not 0, 1, 2, …")
-    learners = [node.learner for node in plan.nodes if node.learner is not None]
-    if learners != list(range(len(learners))):
-        yield error("bad-plan", "nodes: their positions among the learners are not 0, 1, 2, …")
-    if not learners:
-        yield error("bad-plan", "nodes: nobody learns")
-    table = plan.overlay.neighbours
-    if table is None and not plan.overlay.dynamic:
-        yield error("bad-plan", "overlay.neighbours: a static overlay needs them")
-    if table is not None and len(table) != len(learners):
-        yield error("bad-plan", f"overlay.neighbours: {len(table)} entries for {len(learners)} learners")
-    ranks = {rank for each in table or () for rank in each}
-    ranks |= {rank for rank in (plan.server, plan.overlay.sampler) if rank is not None}
-    if any(not 0 <= rank < count for rank in ranks):
-        yield error("bad-plan", f"a rank is not one of the {count} nodes'")
-    if plan.samples is not None and len(plan.samples) != len(learners):
-        yield error("bad-plan", f"samples: {len(plan.samples)} entries for {len(learners)} learners")
+    if len(wrong) > MOST_FINDINGS:
+        yield error("bad-plan", f"{len(wrong) - MOST_FINDINGS} more like these")
 
 
 def _write(path: Path, text: str) -> None:

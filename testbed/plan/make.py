@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from testbed.experiment.language import Experiment
 from testbed.experiment.origin import Origin
 from testbed.plan.addresses import address
+from testbed.plan.cautions import with_patience
 from testbed.plan.model import PlannedNode, PlannedOverlay, RunPlan, as_json
 from testbed.plan.overlay import plan_overlay
 from testbed.plan.pace import plan_pace
@@ -71,7 +72,7 @@ def make_plan(
         topology=as_json(topology),
         nodes=nodes,
         overlay=overlay,
-        experiment=_with_fanout(experiment, overlay),
+        experiment=with_patience(_with_fanout(experiment, overlay), topology),
         parameters=parameters,
         samples=samples,
         ms_per_step=_ms_per_step(experiment, nominal_ms_per_step),

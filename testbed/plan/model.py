@@ -6,7 +6,7 @@ Pure. A learner reads only its own `NodePlan`, which stays small however many no
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -39,9 +39,9 @@ class PlannedNode(Part):
     address: str = Field(description="In the emulated network.")
     image: str
     roles: tuple[Role, ...]
-    learner: int | None = Field(description="Position among those that learn; None for a node that does not.")
+    learner: int | None = Field(ge=0, description="Position among those that learn; None for a node that does not.")
     pace: tuple[tuple[float, float], ...] = Field(
-        description="From which second on a step takes how many times longer."
+        min_length=1, description="From which second on a step takes how many times longer."
     )
 
 
@@ -49,14 +49,14 @@ class PlannedOverlay(Part):
     """Who exchanges models with whom."""
 
     kind: str
-    degree: int | None
+    degree: int | None = Field(ge=0)
     dynamic: bool
     peers: Literal["seed", "sampler"]
     sampler: int | None = Field(description="Rank of the node with the peer sampler.")
     neighbours: tuple[tuple[int, ...], ...] | None = Field(
         description="Ranks, ascending, by position among the learners; None when every round has its own graph."
     )
-    rewire: float
+    rewire: float = Field(ge=0.0, le=1.0)
     code: str | None
 
 
@@ -76,7 +76,7 @@ class RunPlan(Versioned):
     """One run."""
 
     run_id: str
-    seed: int
+    seed: int = Field(ge=0)
     runtime: str
     engine: str
     versions: dict[str, str]
@@ -86,9 +86,11 @@ class RunPlan(Versioned):
     nodes: tuple[PlannedNode, ...]
     overlay: PlannedOverlay
     experiment: Experiment
-    parameters: int | None
-    samples: tuple[int, ...] | None = Field(description="Size of each learner's part of the data.")
-    ms_per_step: float
+    parameters: int | None = Field(ge=1)
+    samples: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
+        description="Size of each learner's part of the data."
+    )
+    ms_per_step: float = Field(gt=0.0, le=1e9)
     server: int | None = Field(description="Rank of the node that serves.")
 
     def load_topology(self) -> Topology:
@@ -105,7 +107,7 @@ class RunPlan(Versioned):
 class NodePlan(Versioned):
     """One node's share of a plan."""
 
-    seed: int
+    seed: int = Field(ge=0)
     node: PlannedNode
     ranks: tuple[str, ...] = Field(description="Names, by rank.")
     addresses: tuple[str, ...] = Field(description="By rank.")
@@ -113,9 +115,9 @@ class NodePlan(Versioned):
     neighbours: tuple[int, ...] | None = Field(description="Its own, as ranks; None when every round has others.")
     overlay: PlannedOverlay = Field(description="Without the table of neighbours.")
     experiment: Experiment
-    ms_per_step: float
+    ms_per_step: float = Field(gt=0.0, le=1e9)
     server: int | None
-    parameters: int | None
+    parameters: int | None = Field(ge=1)
 
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

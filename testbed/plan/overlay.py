@@ -18,6 +18,7 @@ from testbed.plan.overlay_graph import (
     code_graph,
     components,
     default_degree,
+    default_fanout,
     dynamic_graph,
     graph_of,
     static_graph,
@@ -93,14 +94,6 @@ def _around(server: int, experiment: Experiment, learners: int, report: OriginRe
     )
 
 
-def default_fanout(count: int, *, regular: bool) -> int:
-    """log2 of the learners, rounded up; for a regular graph the nearest number above that is possible."""
-    fanout = min((count - 1).bit_length(), count - 1)
-    if regular and fanout * count % 2:
-        return fanout + 1 if fanout + 1 < count else fanout - 1
-    return fanout
-
-
 def _epidemic(experiment: Experiment, cast: Cast) -> PlannedOverlay:
     """The oracle's graphs are a dynamic regular overlay; with `local` everybody may be sent to."""
     overlay, options, count = experiment.overlay, experiment.algorithm.options, len(cast.learners)
@@ -109,9 +102,9 @@ def _epidemic(experiment: Experiment, cast: Cast) -> PlannedOverlay:
     fanout = options["fanout"]
     if fanout is not None and overlay.degree not in (None, fanout):
         raise NoGraph(f"`fanout` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
+    if overlay.peers == "sampler":
+        raise NoGraph("with epidemic every node draws the peers itself, from the seed", "remove `peers`", "peers")
     oracle = options["mode"] == "oracle"
-    if not oracle and overlay.peers == "sampler":
-        raise NoGraph("with `mode: local` every node draws its own peers", "remove `peers`", "peers")
     chosen = fanout if fanout is not None else overlay.degree
     degree = chosen if isinstance(chosen, int) else default_fanout(count, regular=oracle)
     check_degree("regular" if oracle else "full", count, degree, dynamic=True)

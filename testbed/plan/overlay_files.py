@@ -18,6 +18,8 @@ from testbed.units import shown
 
 Pair = tuple[int, int]
 
+_MOST_DIGITS = 20
+
 
 def read_edges(text: str, ranks: Mapping[str, int], file: str) -> list[Pair]:
     """The edges in a text: `a b` on a line, or `a b c …` for a's edge to each of the others; names or ranks.
@@ -28,7 +30,7 @@ def read_edges(text: str, ranks: Mapping[str, int], file: str) -> list[Pair]:
     pairs: list[Pair] = []
     lines = [(number, line.split("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1)]
     lines = [(number, line) for number, line in lines if line]
-    if lines and lines[0][1].isdigit() and lines[0][1] not in ranks:
+    if lines and _is_number(lines[0][1]) and lines[0][1] not in ranks:
         number, first = lines.pop(0)
         if int(first) != len(ranks):
             raise NoGraph(f"{file}:{number}: it is for {first} nodes, here are {len(ranks)}", "", "file")
@@ -49,10 +51,15 @@ def _words(line: str) -> list[str]:
     return [first.strip(), *rest.split()] if colon else line.removesuffix(":").split()
 
 
+def _is_number(word: str) -> bool:
+    """Whether it is one that Python reads, and a person could mean."""
+    return word.isdecimal() and len(word) < _MOST_DIGITS
+
+
 def _rank(word: str, ranks: Mapping[str, int], here: str) -> int:
     if word in ranks:
         return ranks[word]
-    if word.isdigit() and int(word) < len(ranks):
+    if _is_number(word) and int(word) < len(ranks):
         return int(word)
     raise NoGraph(f"{here}: there is no node {shown(word)}", did_you_mean(word, ranks), "file")
 

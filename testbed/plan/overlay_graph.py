@@ -46,6 +46,14 @@ def default_degree(kind: str, count: int) -> int:
     return degree - 1 if degree * count % 2 else degree
 
 
+def default_fanout(count: int, *, regular: bool) -> int:
+    """log2 of the learners, rounded up; for a regular graph the nearest number above that is possible."""
+    fanout = min((count - 1).bit_length(), count - 1)
+    if regular and fanout * count % 2:
+        return fanout + 1 if fanout + 1 < count else fanout - 1
+    return fanout
+
+
 def check_degree(kind: str, count: int, degree: int, *, dynamic: bool) -> None:
     """Raises NoGraph unless there is a graph of this kind and degree."""
     if degree >= count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.records import Failure
+from testbed.runtimes.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -23,3 +24,5 @@ class Outcome:
     t: float
     finished: int
     failures: tuple[NodeFailure, ...]
+    last: Progress | None = None
+    """How far it was; None when it never began."""

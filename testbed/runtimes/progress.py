@@ -5,10 +5,10 @@ Takes the records of all nodes as they are written, gives figures; touches nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from testbed.records import AnyRecord, End, Evaluation, Round, Start
+from testbed.records import AnyRecord, Count, End, Evaluation, Round, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,9 @@ class Progress:
         return min(1.0, max(shares)) if shares else None
 
 
+Tell = Callable[[Progress], None]
+
+
 class Watch:
     """Keeps the newest of every node."""
 
@@ -51,20 +54,28 @@ class Watch:
         self._living: set[int] = set()
         self._done: set[int] = set()
         self._bytes = 0
+        self._bytes_of_life: dict[int, int] = {}
 
     def recorded(self, rank: int, record: AnyRecord) -> None:
         match record:
             case Round():
                 self._rounds[rank] = record.round + 1
-                self._bytes += record.sent.payload + record.sent.metadata + record.sent.control
+                self._sent(rank, _in_all(record.sent))
             case Evaluation():
                 self._scores[rank] = record
             case Start():
                 self._living.add(rank)
                 self._done.discard(rank)
+                self._rounds[rank] = record.round
+                self._bytes_of_life[rank] = 0
             case End():
+                self._sent(rank, _in_all(record.sent) - self._bytes_of_life.get(rank, 0))
                 self.gone(rank)
                 self._done.add(rank)
+
+    def _sent(self, rank: int, size: int) -> None:
+        self._bytes += size
+        self._bytes_of_life[rank] = self._bytes_of_life.get(rank, 0) + size
 
     def gone(self, rank: int) -> None:
         """A node that does not live any more does not hold the others up."""
@@ -97,3 +108,7 @@ class Watch:
             loss=sum(losses) / len(losses) if losses else None,
             bytes_sent=self._bytes,
         )
+
+
+def _in_all(count: Count) -> int:
+    return count.payload + count.metadata + count.control

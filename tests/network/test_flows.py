@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.network.flows import Acknowledged, Delivered, Flows, Left, Sharing, Tcp, Transfer
-from testbed.network.graph import Network, expand
+from testbed.network.graph import Floats, Network, expand
 from testbed.seeds import stream
 from testbed.topologies.library import BUNDLED
 from testbed.topologies.load import load, load_bytes
@@ -101,6 +101,36 @@ def test_a_small_request_on_an_idle_connection_costs_its_own_time_only() -> None
     assert arrival_s(flows, flows.send(0, 1, 1000)) == pytest.approx(1 + 0.05 + 1000 / 1e6, rel=1e-3)
 
 
+@pytest.mark.parametrize("senders", [10, 100])
+def test_small_messages_share_a_slow_link_like_others(senders: int) -> None:
+    """A segment and its headers are 1500 bytes: so many of them, at 100 kbps, whether few or many connections send."""
+    network = network_from(
+        f"services: {{n: {{replicas: {senders}}}, slow: {{replicas: 1}}}}\nbridges: [hub]\nlinks:\n"
+        "  - {from: n, to: hub, latency: 5ms, rate: 8Mbps}\n"
+        "  - {from: slow, to: hub, latency: 5ms, rate: 100kbps}\n"
+    )
+    flows = Flows(network, seed=1)
+    for rank in range(senders):
+        flows.send(rank, senders, 1)
+    run_until(flows, 20)
+    for rank in range(senders):
+        flows.send(rank, senders, 1448)
+    arrivals = [at for at, what, *_ in run_until(flows, 60) if what == "Delivered"]
+    assert max(arrivals) - 20 == pytest.approx(senders * 1500 * 8 / 1e5 + 0.01, rel=0.01)
+
+
+@pytest.mark.parametrize("between_s", [0.0, 0.0001, 0.001])
+def test_small_messages_of_a_pair_take_their_time_on_the_link(between_s: float) -> None:
+    """A thousand segments at 10 Mbps, faster than it carries them, on a connection that is open."""
+    flows = Flows(pair(latency="1ms", rate="10Mbps"), seed=1)
+    flows.send(0, 1, 1)
+    run_until(flows, 1)
+    for number in range(1000):
+        run_until(flows, 1 + number * between_s)
+        last = flows.send(0, 1, 1448)
+    assert arrival_s(flows, last) - 1 == pytest.approx(1.2 + 0.001, rel=0.01)
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     flows = Flows(pair(), seed=1)
     with pytest.raises(ValueError, match="cannot send"):
@@ -158,6 +188,15 @@ def test_looking_does_not_change_what_is_seen() -> None:
     assert story(1) == story(977)
 
 
+def carried_bps(flows: Flows, network: Network) -> Floats:
+    """The rate at which messages' bytes flow into every link at this moment."""
+    state, sending = flows._state, flows._sending
+    links = state.links[sending]
+    rates = np.repeat(state.rate[sending], links.shape[1])
+    carried = np.bincount(links.ravel(), weights=rates, minlength=network.link_count + 1)[:-1]
+    return carried.astype(np.float64) * 8.0
+
+
 def test_no_link_carries_more_than_its_rate_and_a_full_one_is_full() -> None:
     for sharing in Sharing:
         network = bundled("wan64")
@@ -167,7 +206,7 @@ def test_no_link_carries_more_than_its_rate_and_a_full_one_is_full() -> None:
         fullest = 0.0
         while flows.next_s() < 3:
             flows.advance(flows.next_s())
-            load_of = flows.link_bps() / network.rate_bps
+            load_of = carried_bps(flows, network) / network.rate_bps
             assert load_of.max() <= 1 + 1e-9
             fullest = max(fullest, float(load_of.max()))
         assert fullest > 0.9
@@ -283,6 +322,21 @@ def test_a_connection_cannot_open_without_a_path() -> None:
     assert arrival_s(flows, transfer) == pytest.approx(3 + 0.1 + 0.05 + 0.001, abs=1e-3)
 
 
+@pytest.mark.parametrize("direction", [0, 1])
+def test_where_all_is_lost_on_the_way_there_or_back_nothing_is_sent(direction: int) -> None:
+    """TCP needs its acknowledgements: both stall, and both go on when that is over."""
+    network = pair()
+    loss = network.loss.copy()
+    loss[network.origin == direction] = 1.0
+    flows = Flows(replace(network, loss=loss), seed=1)
+    transfer = flows.send(0, 1, 1000)
+    assert run_until(flows, 100) == []
+    assert flows.sent_bytes(transfer) == 0
+    flows.change(network)
+    # Handshakes are tried at 63 s and 127 s; one takes a round trip.
+    assert arrival_s(flows, transfer) == pytest.approx(127 + 0.1 + 0.05 + 0.001, abs=1e-3)
+
+
 def test_a_partition_cuts_only_across() -> None:
     network = star(4)
     flows = Flows(network, seed=1, tcp=PLAIN)
@@ -308,6 +362,15 @@ def test_an_idle_connection_does_not_notice_a_short_cut() -> None:
 def test_another_network_is_refused() -> None:
     with pytest.raises(ValueError, match="more or fewer links"):
         Flows(pair(), seed=1).change(star(3))
+
+
+def test_background_traffic_leaves_less_to_messages() -> None:
+    network = pair()
+    half = network.rate_bps / 2
+    alone = arrival_s(flows := Flows(network, seed=1, tcp=PLAIN), flows.send(0, 1, 1_000_000))
+    flows = Flows(replace(network, background_bps=half), seed=1, tcp=PLAIN)
+    shared = arrival_s(flows, flows.send(0, 1, 1_000_000))
+    assert shared - 0.05 == pytest.approx(2 * (alone - 0.05), rel=1e-3)
 
 
 # Nodes that die

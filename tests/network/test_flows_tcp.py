@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from testbed.network.flows import Flows, Tcp
+from testbed.network.flows import Delivered, Flows, Tcp
+from testbed.network.flows.arrivals import Arrivals
+from testbed.network.flows.connections import Connection, Connections
+from testbed.network.flows.draws import Draws
+from testbed.network.flows.routes import Route
 from testbed.network.graph import Network
 from tests.network.test_flows import arrival_s, network_from, pair, run_until
 
@@ -111,6 +115,52 @@ def test_a_lost_last_segment_waits_for_the_timer() -> None:
     assert 0.05 < len(lost) / len(times) < 0.16
     assert min(lost) == pytest.approx(0.025 + 0.25, abs=1e-3)
     assert max(lost) > 0.4
+
+
+@pytest.mark.parametrize(("loss", "least_s", "most_s"), [("95%", 900, 5000), ("99.9%", 900, 5000), ("10%", 0.05, 60)])
+def test_hardly_anything_getting_through_takes_long_and_ends(
+    loss: str, least_s: float, most_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over three such links: no more draws than segments, and no segment is tried for longer than TCP does."""
+    drawn = []
+    uniform = Draws.uniform
+
+    def counted(draws: Draws) -> float:
+        drawn.append(draws)
+        assert len(drawn) < 200, "one draw for every try"
+        return uniform(draws)
+
+    monkeypatch.setattr(Draws, "uniform", counted)
+    hop = f"latency: 10ms, rate: 10Mbps, loss: {loss}"
+    network = network_from(
+        "services: {a: {replicas: 1}, b: {replicas: 1}}\nbridges: [x, y]\nlinks:\n"
+        f"  - {{from: a, to: x, {hop}}}\n  - {{from: x, to: y, {hop}}}\n  - {{from: y, to: b, {hop}}}\n"
+    )
+    flows = Flows(network, seed=1)
+    transfer = flows.send(0, 1, 20_000)
+    assert len(run_until(flows, 0.05)) == 0
+    steps = 0
+    while not (told := flows.advance(flows.next_s())) or told[-1] != Delivered(transfer):
+        steps += 1
+        assert steps < 200, "rounds in which nothing is sent"
+    assert least_s < flows.now_s < most_s
+
+
+def test_timers_double_up_to_two_minutes() -> None:
+    state, tcp = Connections(no_link=0), Tcp(syn_timeout_s=1.0)
+    route = Route((), 0.05, 0.05, 0.0, 0.9999999, 1e6)
+    connection = Connection(0, 1, Draws(1, 0, 1, 0), route)
+    # 1 + 2 + … + 64 s, then eight times 120 s; given up after fifteen.
+    assert Arrivals(state, tcp).handshake_done_s(connection, 0.0) == pytest.approx(0.1 + 127 + 8 * 120)
+
+
+def test_failures_are_as_many_as_single_draws_would_tell() -> None:
+    draws = Draws(1, 0, 1, 0)
+    found = [draws.failures(0.3, 15) for _ in range(4000)]
+    assert 0.27 < sum(each >= 1 for each in found) / 4000 < 0.33
+    assert 0.075 < sum(each >= 2 for each in found) / 4000 < 0.105
+    assert draws.failures(0.0, 15) == 0
+    assert draws.failures(1.0, 15) == 15
 
 
 def window(network: Network, rtt_s: float, congestion: str, size_bytes: int = 500_000_000) -> float:

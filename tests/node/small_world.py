@@ -420,7 +420,7 @@ def plans(world: World) -> list[NodePlan]:
                     image="",
                     roles=tuple(role for role, is_its_own in does.items() if is_its_own),
                     learner=learner,
-                    pace=(),
+                    pace=((0.0, 1.0),),
                 ),
                 ranks=names,
                 addresses=tuple(f"198.18.0.{other + 1}" for other in range(world.size)),

@@ -121,12 +121,21 @@ def test_skipping_a_missing_peer_goes_on_without_and_says_so() -> None:
     world.lost = lambda sender, to, message: (sender, to) == (0, 1) and message.round == 1
     outcome = world.run()
     rounds = outcome.rounds(1)
+    # In round 2 it is waited for again: meanwhile it has sent that round's message, and so it lives.
     assert [each.aggregated for each in rounds] == [2, 1, 2, 2]
     assert [each.expired for each in rounds] == [0, 1, 0, 0]
     assert rounds[1].phases.wait == pytest.approx(2.0)
     (event,) = outcome.events(1)
     assert (event.what, event.detail) == ("peer-missing", "round 1: node0: skip")
     assert not outcome.events(2)
+
+
+def test_a_dead_peer_costs_its_timeout_once() -> None:
+    world = World(3, graph=full(3), rounds=4, experiment=SKIP)
+    world.lost = lambda sender, _to, message: sender == 0 and message.round >= 1
+    rounds = world.run().rounds(1)
+    assert [each.phases.wait > 1.9 for each in rounds] == [False, True, False, False]
+    assert [each.aggregated for each in rounds] == [2, 1, 1, 1]
 
 
 def test_waiting_for_a_missing_peer_says_so_once_and_loses_nothing() -> None:

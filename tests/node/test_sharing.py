@@ -190,7 +190,7 @@ def test_topk_keeps_what_was_trained_between_encoding_and_mixing() -> None:
 @pytest.mark.parametrize("kind", ["random", "topk"])
 def test_much_is_sent_whole(kind: str) -> None:
     model = vector(40)
-    for fraction, dense in ((0.5, False), (0.51, True), (1.0, True)):
+    for fraction, dense in ((0.49, False), (0.5, True), (0.51, True), (1.0, True)):
         message = made(kind, model, fraction).encode(model, 0)
         assert (message.payload[0].size == 40 and not message.metadata and not message.fields) == dense
 

@@ -94,13 +94,82 @@ def test_wrong_values_are_named_by_their_keys(run: RunDirectory) -> None:
     [
         ({"schema": 2}, "it has schema 2; this testbed reads schema 1"),
         ({"schema": None}, "it does not say which schema it has"),
-        ({"server": 5}, "a rank is not one of the 5 nodes'"),
+        ({"server": 5}, "server: it is 5, the nodes with the role `server` are []"),
         ({"samples": [1]}, "samples: 1 entries for 5 learners"),
-        ({"nodes": []}, "nodes: nobody learns"),
+        ({"samples": [1, 1, 0, 1, 1]}, "samples.2: Input should be greater than or equal to 1"),
+        ({"nodes": []}, "nodes: there are 0, the topology has 5"),
+        ({"ms_per_step": -1.0}, "ms_per_step: Input should be greater than 0"),
+        ({"ms_per_step": 0.0}, "ms_per_step: Input should be greater than 0"),
+        ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
+        ({"topology": {"services": {"a": {"replicas": 4}}}}, "nodes: there are 5, the topology has 4"),
+        ({"topology": {"servicess": {}}}, "topology: "),
+        ({"topology": {"services": {"a": [[[]]]}}}, "topology: "),
     ],
 )
 def test_plans_that_make_no_sense(run: RunDirectory, values: dict[str, Any], told: str) -> None:
     assert changed(run, **values)[0].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("at", "values", "told"),
+    [
+        (1, {"name": "../../../escaped"}, "nodes.1.name: it is `../../../escaped`, it must be `a.1`"),
+        (2, {"name": "a.1"}, "nodes.2.name: it is `a.1`, it must be `a.2`"),
+        (3, {"rank": 1}, "nodes.3.rank: it is `1`, it must be `3`"),
+        (3, {"service": "b"}, "nodes.3.service: it is `b`, it must be `a`"),
+        (4, {"learner": 3}, "nodes.4.learner: it is `3`, it must be `4`"),
+        (4, {"roles": []}, "nodes.4.learner: it is `4`, it must be `None`"),
+        (4, {"roles": ["learner", "server"]}, "server: it is None, the nodes with the role `server` are [4]"),
+        (0, {"pace": []}, "nodes.0.pace: Tuple should have at least 1 item"),
+        (0, {"pace": [[1.0, 1.0]]}, "nodes.0.pace: its times must begin with 0 and ascend"),
+        (0, {"pace": [[0.0, 1.0], [0.0, 2.0]]}, "nodes.0.pace: its times must begin with 0 and ascend"),
+        (0, {"pace": [[0.0, -1.0]]}, "nodes.0.pace: a factor must be above 0"),
+    ],
+)
+def test_nodes_must_be_those_of_the_topology(run: RunDirectory, at: int, values: dict[str, Any], told: str) -> None:
+    nodes = plan_of().document()["nodes"]
+    assert isinstance(nodes, list)
+    nodes[at] = {**nodes[at], **values}  # type: ignore[dict-item]
+    assert changed(run, nodes=nodes)[0].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "told"),
+    [
+        ([[0, 1, 4], [0, 2], [1, 3], [2, 4], [0, 3]], "overlay.neighbours.0: 0 is its own neighbour"),
+        (
+            [[1, 5], [0, 2], [1, 3], [2, 4], [3]],
+            "overlay.neighbours.0: 5 is not the rank of a node that learns or serves",
+        ),
+        ([[-1, 1], [0, 2], [1, 3], [2, 4], [3]], "overlay.neighbours.0: -1 is not the rank"),
+        ([[4, 1], [0, 2], [1, 3], [2, 4], [0, 3]], "overlay.neighbours.0: ranks must ascend"),
+        ([[1, 1, 4], [0, 2], [1, 3], [2, 4], [0, 3]], "overlay.neighbours.0: ranks must ascend"),
+        ([[1, 4], [0, 2], [1, 3], [2, 4], [3]], "overlay.neighbours.0: 4 is a neighbour of 0, but not 0 of 4"),
+        ([[1]], "overlay.neighbours: 1 entries for 5 learners"),
+        (None, "overlay.neighbours: a static overlay needs them"),
+    ],
+)
+def test_neighbours_must_be_each_others(run: RunDirectory, neighbours: Any, told: str) -> None:
+    overlay = plan_of(overlay="ring").document()["overlay"]
+    assert isinstance(overlay, dict)
+    assert changed(run, overlay={**overlay, "neighbours": neighbours})[0].startswith(told)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"overlay": "ring"},
+        {"overlay": "network"},
+        {"overlay": {"dynamic": True, "degree": 4, "peers": "sampler", "sampler": "a.3"}},
+        {"algorithm": {"name": "parameter-server", "server": "a.4"}},
+        {"algorithm": {"name": "module:Own", "server": "a.1"}, "overlay": "full"},
+        {"algorithm": "epidemic"},
+        {"compute": {"factors": [{"nodes": ["*"], "trace": [[5, 4], [9, 1]]}]}},
+    ],
+)
+def test_every_kind_of_plan_is_read_back(run: RunDirectory, sections: dict[str, Any]) -> None:
+    write_plan(run, plan_of(**sections))
+    assert read_plan(run.plan) == plan_of(**sections)
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,16 @@ def test_epidemic_takes_degree_for_fanout() -> None:
         (4, {"algorithm": {"name": "fedavg", "server": "a.4"}}, "unknown-node: algorithm.server: there is no node"),
         (4, {"algorithm": "fedavg", "overlay": "ring"}, "overlay: overlay: with fedavg all exchange with the server"),
         (4, {"algorithm": "epidemic", "overlay": "ring"}, "overlay: overlay.kind: epidemic draws its peers"),
+        (
+            4,
+            {"algorithm": "epidemic", "overlay": {"peers": "sampler"}},
+            "overlay: overlay.peers: with epidemic every node",
+        ),
+        (
+            4,
+            {"algorithm": {"name": "epidemic", "mode": "local"}, "overlay": {"peers": "sampler"}},
+            "overlay: overlay.peers: with epidemic every node",
+        ),
         (9, {"algorithm": {"name": "epidemic", "fanout": 3}}, "overlay: overlay.degree: no graph over 9 learners"),
         (
             9,
@@ -207,6 +217,9 @@ def test_an_overlay_from_a_file(tmp_path: Path) -> None:
         ("0 1\n2 3\n", "falls into 2 parts"),
         ("0 4\n", "edges:1: there is no node `4`"),
         ("0 1\n\n1 a.7\n", "edges:3: there is no node `a.7`"),
+        ("0 ²\n", "edges:1: there is no node `²`"),
+        ("²\n0 1\n", "edges:1: there is no node `²`"),
+        (f"0 {'9' * 5000}\n", "edges:1: there is no node `999"),
         ("0 0\n", "edges:1: an edge from a node to itself"),
         ("9\n0 1\n", "edges:1: it is for 9 nodes, here are 4"),
     ],

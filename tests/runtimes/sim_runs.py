@@ -17,6 +17,7 @@ from testbed.runtimes.outcome import Outcome
 from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
 from testbed.topologies.load import load_bytes
+from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 
 DECODER = msgspec.json.Decoder(AnyRecord)
@@ -26,16 +27,16 @@ services:
   node: {{replicas: {nodes}}}
 bridges: [hub]
 links:
-  - {{from: node, to: hub, latency: 5ms, rate: 20Mbps}}
+  - {{from: node, to: hub, latency: 5ms, rate: {rate}}}
 """
 
 
-def star(nodes: int, events: str = "") -> str:
-    return STAR.format(nodes=nodes) + (f"events:\n{events}" if events else "")
+def star(nodes: int, events: str = "", rate: str = "20Mbps") -> str:
+    return STAR.format(nodes=nodes, rate=rate) + (f"events:\n{events}" if events else "")
 
 
-def plan_of(topology: str, **settings: Any) -> RunPlan:
-    """The plan of an experiment on digits; `topology` is YAML."""
+def plan_of(topology: str | Topology, **settings: Any) -> RunPlan:
+    """The plan of an experiment on digits; `topology` may be YAML."""
     experiment = Experiment.model_validate(
         {
             "topology": "test.yaml",
@@ -46,8 +47,9 @@ def plan_of(topology: str, **settings: Any) -> RunPlan:
             **settings,
         }
     )
-    loaded = load_bytes(topology.encode(), Form.YAML, "test.yaml").require()
-    return make_plan(experiment, loaded, run_id="test", runtime="sim", nominal_ms_per_step=20.0)
+    if isinstance(topology, str):
+        topology = load_bytes(topology.encode(), Form.YAML, "test.yaml").require()
+    return make_plan(experiment, topology, run_id="test", runtime="sim", nominal_ms_per_step=20.0)
 
 
 def run(plan: RunPlan, folder: Path, *, workers: int = 0, shuffle: int | None = None) -> tuple[RunDirectory, Outcome]:

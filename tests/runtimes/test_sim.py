@@ -129,7 +129,7 @@ def test_waiting_for_ever_is_noticed(tmp_path: Path) -> None:
     topology = star(3, "  - {at: 0.1s, node: node.2, do: crash}\n")
     _, outcome = run(plan_of(topology, missing={"after": "1s", "then": "wait"}), tmp_path)
     assert outcome.reason == "failed"
-    assert "never come" in outcome.failures[0].failure.message
+    assert "nothing else can happen" in outcome.failures[0].failure.message
 
 
 @pytest.mark.parametrize("rejoin", ["fresh", "last"])
@@ -147,14 +147,80 @@ def test_a_node_that_comes_back_goes_on_with_the_others(rejoin: str, tmp_path: P
     assert all(len(of_type(records(directory, f"node.{rank}"), Round)) == 6 for rank in range(3))
 
 
+LEAVER = "  - {at: 0.05s, node: node.3, do: leave}\n"
+
+
 def test_a_node_that_leaves_finishes_its_sends(tmp_path: Path) -> None:
-    topology = star(4, "  - {at: 0.1s, node: node.3, do: leave}\n")
-    plan = plan_of(topology, missing={"after": "1s", "then": "skip"})
+    """One message at a time, so that two of three are still waiting when it leaves."""
+    settings = {"overlay": {"kind": "full"}, "missing": {"after": "2s", "then": "skip"}, "outbox": {"in_flight": 1}}
+    plan = plan_of(star(4, LEAVER).replace("20Mbps", "200kbps"), **settings)
     directory, outcome = run(plan, tmp_path)
     end = records(directory, "node.3")[-1]
     assert isinstance(end, End)
-    assert end.reason == "left"
+    assert (end.reason, end.sent.messages) == ("left", 3)
+    assert 1 < end.t < 5
     assert outcome.reason == "finished"
+
+
+def test_a_node_that_leaves_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    topology = star(4, LEAVER).replace("20Mbps", "20kbps")
+    _, outcome = run(plan_of(topology, overlay={"kind": "full"}, stop={"time": "0.5s"}), tmp_path)
+    assert (outcome.reason, outcome.t) == ("time", 0.5)
+
+
+def test_a_node_that_should_be_back_before_it_is_gone_comes_back_then(tmp_path: Path) -> None:
+    events = LEAVER + "  - {at: 0.1s, node: node.3, do: join}\n"
+    settings = {"overlay": {"kind": "full"}, "missing": {"after": "2s", "then": "skip"}}
+    directory, _ = run(plan_of(star(4, events).replace("20Mbps", "200kbps"), **settings), tmp_path)
+    found = records(directory, "node.3")
+    left = next(each for each in found if isinstance(each, End))
+    again = of_type(found, Start)[1]
+    assert (left.reason, again.rejoin) == ("left", "fresh")
+    assert again.t == left.t > 0.5
+
+
+SERVED = [
+    {"algorithm": {"name": "fedavg"}, "training": {"lr": 0.2, "batch": 8, "steps": 10}},
+    {"algorithm": {"name": "parameter-server"}, "training": {"lr": 0.2, "batch": 64, "steps": 1}},
+]
+
+
+@pytest.mark.parametrize("settings", SERVED, ids=["fedavg", "parameter-server"])
+def test_with_a_server_its_model_decides_when_it_is_good_enough(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings = {**settings, "stop": {"rounds": 400, "accuracy": 0.4}, "evaluation": {"every": 1, "samples": 200}}
+    directory, outcome = run(plan_of(star(4), **settings), tmp_path)
+    assert outcome.reason == "accuracy"
+    scores = [each.accuracy for each in of_type(records(directory, "node.0"), Evaluation)]
+    assert scores[-1] >= 0.4 > max(scores[:-1], default=0)
+    assert len(scores) < 400
+    assert not any(of_type(records(directory, f"node.{rank}"), Evaluation) for rank in range(1, 4))
+    assert not of_type(records(directory, None), Average), "there are no models of learners to average"
+
+
+def test_the_end_by_accuracy_does_not_depend_on_the_order_within_an_instant(tmp_path: Path) -> None:
+    settings = {
+        "algorithm": {"name": "epidemic", "mode": "local", "fanout": 2, "round_end": "timeout", "timeout": "100ms"},
+        "stop": {"rounds": 60, "accuracy": 0.6},
+        "evaluation": {"every": 1, "samples": 20},
+        "training": {"lr": 0.2, "batch": 8, "steps": 5},
+    }
+    plan = plan_of(star(6), **settings)
+    runs = [run(plan, tmp_path / str(shuffle), shuffle=shuffle) for shuffle in (None, 1, 2, 3)]
+    assert runs[0][1].reason == "accuracy"
+    assert all(texts(directory) == texts(runs[0][0]) for directory, _ in runs[1:])
+
+
+def test_no_more_arrives_than_was_sent_when_a_node_crashes(tmp_path: Path) -> None:
+    """One second one way: the crash comes after a delivery and before its acknowledgement."""
+    for at in ("3.2s", "3.5s", "4s", "4.5s"):
+        events = f"  - {{at: {at}, node: node.1, do: crash, rejoin: 1s}}\n"
+        settings = {"stop": {"rounds": 8}, "missing": {"after": "5s", "then": "skip"}}
+        directory, outcome = run(plan_of(star(2, events).replace("5ms", "500ms"), **settings), tmp_path / at)
+        assert not outcome.failures
+        rounds = [each for rank in range(2) for each in of_type(records(directory, f"node.{rank}"), Round)]
+        sent = sum(each.sent.payload for each in rounds)
+        received = sum(each.received.payload for each in rounds)
+        assert 0 < received <= sent
 
 
 def test_a_paused_node_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from testbed.network.flows.routes import Route
 from testbed.network.flows.settings import Tcp
 
 _LONGEST_BACKOFF_S = 120.0
+_MOST_TRIES = 15
+"""A segment, or a handshake, that is lost so often again gets through the next time: Linux gives up a connection then,
+after a quarter of an hour, and whoever uses it opens another one."""
 
 _STAGES = (Left, Delivered, Acknowledged)
 _Due = tuple[float, int, int, int, int, Transfer]
@@ -77,12 +80,9 @@ class Arrivals:
 
     def _send_again(self, connection: Connection, route: Route, at_s: float, *, is_last: bool) -> None:
         timeout_s = route.rtt_s + self._tcp.min_rto_s
-        again_s = at_s + (timeout_s if is_last else route.rtt_s)
-        lost = 1.0
-        while connection.draws.uniform() < route.loss:
-            again_s += timeout_s
-            timeout_s = min(2.0 * timeout_s, _LONGEST_BACKOFF_S)
-            lost = 2.0
+        tries = connection.draws.failures(route.loss, _MOST_TRIES)
+        again_s = at_s + (timeout_s if is_last else route.rtt_s) + _waited_s(timeout_s, tries)
+        lost = 2.0 if tries else 1.0
         self._state.lost[connection.slot] = max(lost, float(self._state.lost[connection.slot]))
         connection.held_s = max(connection.held_s, again_s + route.latency_s)
 
@@ -96,12 +96,14 @@ class Arrivals:
         if not self._tcp.handshake:
             return began_s
         route = connection.present_route
-        timeout_s = self._tcp.syn_timeout_s
-        done_s = began_s + route.rtt_s
-        while connection.draws.uniform() < route.loss:
-            done_s += timeout_s
-            timeout_s = min(2.0 * timeout_s, _LONGEST_BACKOFF_S)
-        return done_s
+        tries = connection.draws.failures(route.loss, _MOST_TRIES)
+        return began_s + route.rtt_s + _waited_s(self._tcp.syn_timeout_s, tries)
+
+
+def _waited_s(timeout_s: float, tries: int) -> float:
+    """How long so many retransmission timers run, one after the other, each twice as long as the one before."""
+    longest_s = max(timeout_s, _LONGEST_BACKOFF_S)
+    return sum(min(timeout_s * 2.0**number, longest_s) for number in range(tries))
 
 
 def next_try_s(stalled_s: float, timeout_s: float, now_s: float) -> float:

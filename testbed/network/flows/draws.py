@@ -36,6 +36,12 @@ class Draws:
         through = 0.0 if loss >= 1.0 else math.floor(math.log(self.uniform()) / math.log1p(-loss))
         return through + self.uniform()
 
+    def failures(self, loss: float, most: int) -> int:
+        """How many times in a row something is lost that is sent until it gets through; no more than so many."""
+        if loss <= 0.0:
+            return 0
+        return most if loss >= 1.0 else int(min(math.log(self.uniform()) / math.log(loss), most))
+
     def normal(self, message: int) -> float:
         """Of the standard normal distribution, for one message."""
         word = derive(self._seed, "flows", "jitter", self._name, str(message))

@@ -23,7 +23,7 @@ from testbed.network.flows.routes import Routes
 from testbed.network.flows.settings import Sharing, Tcp
 from testbed.network.flows.sharing import Links, max_min, rtt_weighted
 from testbed.network.flows.tcp import Windows
-from testbed.network.graph import Floats, Network
+from testbed.network.graph import Network
 
 _FEW = 24
 """Connections that are stepped exactly."""
@@ -74,9 +74,6 @@ class Flows:
         transfer = Transfer(origin, dest, size_bytes, connection.sent_count)
         connection.sent_count += 1
         size = float(max(size_bytes, 1))
-        if not connection.queue and self._leaves_at_once(connection, size):
-            self._send_at_once(connection, transfer, size)
-            return transfer
         connection.queue.append(Part(transfer, size))
         if (origin, dest) in self._starting:
             return transfer
@@ -189,15 +186,6 @@ class Flows:
             state.is_busy[slot] = state.is_open[slot] = False
             state.queued[slot] = state.head[slot] = 0.0
 
-    def link_bps(self) -> Floats:
-        """The rate at which messages' bytes flow into every link at this moment."""
-        state, sending = self._state, self._sending
-        links = state.links[sending]
-        carried = np.bincount(
-            links.ravel(), weights=np.repeat(state.rate[sending], links.shape[1]), minlength=state.no_link + 1
-        )
-        return carried[:-1].astype(np.float64) * 8.0
-
     # Messages in and out
 
     def _connection(self, origin: int, dest: int) -> Connection:
@@ -208,26 +196,6 @@ class Flows:
 
     def _draws(self, origin: int, dest: int) -> Draws:
         return Draws(self._seed, origin, dest, self._resets.get(origin, 0) + self._resets.get(dest, 0))
-
-    def _leaves_at_once(self, connection: Connection, size: float) -> bool:
-        """One segment on an open, idle connection has the window for itself."""
-        slot = connection.slot
-        return (
-            slot >= 0
-            and size <= self._tcp.mss_bytes
-            and connection.routes is self._routes
-            and connection.route is not None
-            and bool(self._state.is_open[slot])
-            and not self._state.is_busy[slot]
-        )
-
-    def _send_at_once(self, connection: Connection, transfer: Transfer, size: float) -> None:
-        state, slot = self._state, connection.slot
-        left_s = self.now_s + size / connection.present_route.rate_bytes_s
-        state.last_sent_s[slot] = left_s
-        state.to_loss[slot] -= size
-        self._arrivals.lose(connection, left_s, 0.0)
-        self._arrivals.leave(connection, transfer, left_s, self.now_s)
 
     def _is_draining(self, connection: Connection) -> bool:
         """Still has something to send by now, so that more goes on behind it."""

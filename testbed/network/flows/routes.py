@@ -49,7 +49,8 @@ class Routes:
     @cached_property
     def capacity(self) -> Floats:
         """Bytes per second of every link, and one more at the end that stands for none."""
-        rates = np.minimum(self.network.rate_bps * self._bytes_per_bit, UNTHROTTLED_BYTES_S)
+        rates_bps = self.network.rate_bps - self.network.background_bps
+        rates = np.minimum(rates_bps * self._bytes_per_bit, UNTHROTTLED_BYTES_S)
         return np.append(rates, UNTHROTTLED_BYTES_S)
 
     @cached_property
@@ -57,7 +58,7 @@ class Routes:
         return compute_paths(self.network)
 
     def route(self, origin: int, dest: int) -> Route | None:
-        """None unless there is a way both there and back, since TCP needs both."""
+        """None unless there is a way both there and back that carries anything at all, since TCP needs both."""
         pair = origin, dest
         if pair not in self._found:
             self._found[pair] = self._look_up(origin, dest)
@@ -65,8 +66,9 @@ class Routes:
 
     def _look_up(self, origin: int, dest: int) -> Route | None:
         paths = self._paths
-        if paths.hops[origin, dest] <= 0 or paths.hops[dest, origin] <= 0 or paths.loss[origin, dest] >= 1.0:
-            return None
+        for one, other in ((origin, dest), (dest, origin)):
+            if paths.hops[one, other] <= 0 or paths.loss[one, other] >= 1.0:
+                return None
         links = paths.links(origin, dest)
         return Route(
             links=tuple(sorted({link for link in links if math.isfinite(self.network.rate_bps[link])})),
@@ -74,5 +76,5 @@ class Routes:
             return_s=max(float(paths.latency_ms[dest, origin]) / 1e3, _LEAST_LATENCY_S),
             jitter_s=float(paths.jitter_ms[origin, dest]) / 1e3,
             loss=float(paths.loss[origin, dest]),
-            rate_bytes_s=min(float(paths.bandwidth_bps[origin, dest]) * self._bytes_per_bit, UNTHROTTLED_BYTES_S),
+            rate_bytes_s=float(self.capacity[links].min()),
         )

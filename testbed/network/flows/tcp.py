@@ -109,7 +109,8 @@ class Windows:
         together = np.where(doubles, np.exp2(np.minimum(trips, _MOST_TRIPS)) - 1.0, trips)
         most = np.where(doubles, trips * self._tcp.receive_window_bytes, np.inf)
         every.window[slots], every.threshold[slots] = grown, threshold
-        every.budget[slots] = np.minimum(grown * together, most) * (1.0 - every.loss[slots])
+        # What gets through; but for a segment, which is sent whole, whatever becomes of it.
+        every.budget[slots] = np.maximum(np.minimum(grown * together, most) * (1.0 - every.loss[slots]), self._mss)
         every.round_end_s[slots] = start + trips * rtt + np.where(lost > 1.0, rtt + self._tcp.min_rto_s, 0.0)
         every.round_trips[slots] = trips
         every.round_sent[slots] = every.round_busy_s[slots] = every.lost[slots] = 0.0

@@ -20,7 +20,7 @@ from testbed.node.messages import Message, Received
 from testbed.node.node import Node
 from testbed.node.sharing.base import MODEL
 from testbed.plan.model import PlannedOverlay
-from testbed.plan.overlay_graph import dynamic_graph
+from testbed.plan.overlay_graph import check_degree, default_fanout, dynamic_graph
 from testbed.seeds import stream
 
 MODES = ("oracle", "local")
@@ -69,17 +69,11 @@ class Epidemic(Algorithm):
         return await node.gather([rank for rank in node.others if node.rank in recipients[rank]], round_)
 
     def _fanout_among(self, nodes: int) -> int:
-        """As asked for, or the logarithm of the number of nodes; no regular graph has an odd degree at odd numbers."""
-        fanout = self.fanout
-        if fanout is None:
-            fanout = (nodes - 1).bit_length()
-            if self.mode == "oracle":
-                fanout += nodes * fanout % 2
-        if fanout >= nodes > 1:
-            raise ValueError(f"a fanout of {fanout} needs more than {nodes} nodes")
-        if self.mode == "oracle" and nodes * fanout % 2:
-            raise ValueError(f"there is no {fanout}-regular graph of {nodes} nodes: one of both must be even")
-        return min(fanout, nodes - 1)
+        """As asked for, or the logarithm of the number of nodes; raises ValueError where there is no such graph."""
+        regular = self.mode == "oracle"
+        fanout = default_fanout(nodes, regular=regular) if self.fanout is None else self.fanout
+        check_degree("regular" if regular else "full", nodes, fanout, dynamic=True)
+        return fanout
 
 
 # All nodes of one process draw the same: once is enough.

@@ -47,6 +47,8 @@ def extract(archive: Path, wanted: Mapping[str, str], into: Path) -> dict[str, P
                 found = _from_tar(opened, wanted, into)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, LZMAError, zlib.error, NotImplementedError) as problem:
         raise SourceFailed(f"{archive.name} is damaged: {problem}") from None
+    except RuntimeError as problem:  # what zipfile says of files with a password
+        raise SourceFailed(f"{archive.name} cannot be read: {problem}") from None
     missing = [name for ours, name in wanted.items() if ours not in found]
     if missing:
         raise SourceFailed(f"{archive.name} does not contain {', '.join(missing)}")

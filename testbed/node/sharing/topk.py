@@ -14,30 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.node.messages import Message, Received
-from testbed.node.sharing.base import MODEL, Sharing, checked_share, frozen, values_of
+from testbed.node.sharing.base import MODEL, frozen, values_of
+from testbed.node.sharing.sparse import Sparse
 from testbed.node.world import Vector
 
 
-class TopK(Sharing):
+class TopK(Sparse):
     """The largest changes first."""
 
     def __init__(self, random: Random, fraction: float = 0.1, dense_above: float = 0.5) -> None:
-        super().__init__(random)
-        self.fraction = checked_share("fraction", fraction)
-        self.dense = fraction > checked_share("dense_above", dense_above)
+        super().__init__(random, fraction, dense_above)
         self._known = np.empty(0, np.float32)
         """The model as it was when its changes were last accounted for."""
         self._change = np.empty(0, np.float32)
         """By training, since a parameter was last sent."""
 
     def begin(self, model: Vector) -> None:
-        if not self.dense:
-            self._known = model.copy()
-            self._change = np.zeros_like(model)
+        self._known = model.copy()
+        self._change = np.zeros_like(model)
 
-    def encode(self, model: Vector, round_: int) -> Message:
-        if self.dense:
-            return super().encode(model, round_)
+    def encode_part(self, model: Vector, round_: int) -> Message:
         self._account(model)
         np.copyto(self._known, model)
         places = largest(np.abs(self._change), round(self.fraction * model.size))
@@ -56,17 +52,11 @@ class TopK(Sharing):
 
     def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
         # What others brought is no change of this node's own.
-        if self.dense:
-            super().mix(model, received, weights)
-            return
         self._account(model)
         super().mix(model, received, weights)
         np.copyto(self._known, model)
 
     def adopt(self, model: Vector, received: Received) -> None:
-        if self.dense:
-            super().adopt(model, received)
-            return
         self._account(model)
         super().adopt(model, received)
         np.copyto(self._known, model)

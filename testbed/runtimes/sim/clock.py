@@ -51,6 +51,7 @@ class VirtualClock:
         self._alarms: list[tuple[float, int, _Alarm]] = []
         self._numbers = count()
         self._ticking: list[Ticking] = []
+        self._at_its_end: list[Callable[[], None]] = []
         self.on_stalled: Callable[[], None] | None = None
 
     def now(self) -> float:
@@ -61,6 +62,10 @@ class VirtualClock:
         alarm = _Alarm(callback)
         heappush(self._alarms, (max(t, self._now), next(self._numbers), alarm))
         return alarm
+
+    def at_end_of_instant(self, callback: Callable[[], None]) -> None:
+        """Call when all that happens at this instant has happened, before time moves on."""
+        self._at_its_end.append(callback)
 
     def drive(self, ticking: Ticking) -> None:
         self._ticking.append(ticking)
@@ -77,6 +82,11 @@ class VirtualClock:
                 raise Stalled
             self.on_stalled()
             return
+        if at > self._now and self._at_its_end:
+            callbacks, self._at_its_end = self._at_its_end, []
+            for callback in callbacks:
+                callback()
+            return  # they may have given somebody something to do
         self._now = max(at, self._now)
         for ticking in self._ticking:
             ticking.advance(self._now)
@@ -99,14 +109,19 @@ class _WhenIdle(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             self._clock.jump()
-        elif timeout > 0:
-            raise RuntimeError("asyncio's own timers know nothing of emulated time: use node.sleep and timeout_s")
         return super().select(0)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Asyncio's own timers know nothing of emulated time: whoever sets one is told so at that place."""
+
+    def call_at(self, *_arguments: Any, **_options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
+        raise RuntimeError("asyncio's own timers know nothing of emulated time: use node.sleep and timeout_s")
 
 
 def run(clock: VirtualClock, work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a coroutine in virtual time, until it is done."""
-    loop = asyncio.SelectorEventLoop(_WhenIdle(clock))
+    loop = _Loop(_WhenIdle(clock))
     try:
         return loop.run_until_complete(work)
     finally:

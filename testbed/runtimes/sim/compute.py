@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.code import CodeProblem
-from testbed.node.training import TrainingFailed
+from testbed.node.pace import end_of_work
+from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.world import Pending, Score, Vector
 from testbed.plan.model import NodePlan
 from testbed.runtimes.sim.arena import Arena
@@ -99,7 +100,7 @@ class SimCompute:
     def abandon(self) -> None:
         """The node is dead: what the pool still does for it must not be mistaken for its next life's."""
         if self._job is not None:
-            with contextlib.suppress(TrainingFailed, CodeProblem):
+            with contextlib.suppress(TrainingFailed, CodeProblem, ComputingLost):
                 self._job.result()
             self._job = None
 
@@ -127,17 +128,3 @@ class SimCompute:
             await over
         finally:
             alarm.cancel()
-
-
-def end_of_work(begin_s: float, nominal_s: float, pace: tuple[tuple[float, float], ...]) -> float:
-    """When work that takes so long on a device of factor 1 is done by one whose factor changes in time."""
-    now, left = begin_s, nominal_s
-    for place, (_, factor) in enumerate(pace):
-        until = pace[place + 1][0] if place + 1 < len(pace) else float("inf")
-        if until <= now:
-            continue
-        if left * factor <= until - now:
-            return now + left * factor
-        left -= (until - now) / factor
-        now = until
-    return now + left

@@ -6,11 +6,13 @@ Takes an experiment, gives figures; fetches the data set when that is wanted, an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 from testbed import __version__
 from testbed.code import CodeProblem
 from testbed.experiment.language import Experiment
-from testbed.node.data.fetch import Tell, silently
+from testbed.node.choose import choose_algorithm, choose_sharing
+from testbed.node.data.fetch import Tell, ensure, silently
 from testbed.node.data.of_experiment import is_at_hand, share_out
 from testbed.node.training_cost import nominal_ms_per_step
 from testbed.runtimes.sim.prepare import make_trainer
@@ -23,25 +25,41 @@ class Described:
     parameters: int | None = None
     samples: tuple[int, ...] | None = None
     nominal_ms_per_step: float | None = None
+    problem: CodeProblem | None = None
+    """Of code that is wrong: the run will tell, with the name of the node that met it."""
 
 
 def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell = silently) -> Described:
     """Sizes of parts and model. Without `fetch`, data that is not here stays unknown.
 
-    Code that is wrong is not reported here: the run will, with the name of the node that met it.
+    Code that is wrong is no reason to raise here.
     """
-    if not fetch and not is_at_hand(experiment.data.name):
-        return Described()
-    try:
-        data = share_out(experiment, learners, experiment.seed, tell=tell)
-    except CodeProblem:
-        return Described()
+    problem = _problem_of_choices(experiment)
+    if not fetch and not is_at_hand(experiment.data.name, experiment.data.options):
+        return Described(problem=problem)
+    data = share_out(experiment, learners, experiment.seed, tell=tell)
     try:
         trainer = make_trainer(experiment, data.dataset, experiment.seed)
         cost = nominal_ms_per_step(trainer, experiment.training.batch)
-    except CodeProblem:
-        return Described(samples=data.sizes)
-    return Described(trainer.parameters, data.sizes, cost)
+    except CodeProblem as of_model:
+        return Described(samples=data.sizes, problem=problem or of_model)
+    return Described(trainer.parameters, data.sizes, cost, problem)
+
+
+def fetch_data(experiment: Experiment, tell: Tell) -> None:
+    """The data set is in the cache, or needs none; raises NoSource when it cannot be had."""
+    if not is_at_hand(experiment.data.name, experiment.data.options):
+        ensure(experiment.data.name, tell=tell)
+
+
+def _problem_of_choices(experiment: Experiment) -> CodeProblem | None:
+    """What every node would meet when it makes its algorithm and its way of sharing."""
+    try:
+        choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)
+        choose_sharing(experiment.sharing.name, experiment.sharing.options, Random(0))  # noqa: S311 - draws nothing
+    except CodeProblem as problem:
+        return problem
+    return None
 
 
 def versions() -> dict[str, str]:

@@ -23,7 +23,7 @@ Receiver = Callable[[int, Message], None]
 class _Shipment:
     """One message from one node to another."""
 
-    __slots__ = ("dest", "message", "network", "on_left", "origin", "transfer")
+    __slots__ = ("dest", "is_delivered", "message", "network", "on_left", "origin", "transfer")
 
     def __init__(
         self, network: VirtualNetwork, origin: int, dest: int, message: Message, on_left: Callable[[], None]
@@ -34,6 +34,7 @@ class _Shipment:
         self.message = message
         self.on_left = on_left
         self.transfer: Transfer | None = None
+        self.is_delivered = False
 
     @property
     def wire_bytes(self) -> int:
@@ -80,6 +81,8 @@ class VirtualNetwork:
                 self._waiting[shipment.dest].remove(shipment)
             return 0
         left = self._flows.cancel(shipment.transfer)
+        if not shipment.transfer.has_left:
+            self._moving.pop(shipment.transfer, None)
         return min(left, shipment.message.nbytes)
 
     # -- for the runtime -------------------------------------------------------------------------------------------
@@ -104,7 +107,7 @@ class VirtualNetwork:
             assert shipment.transfer is not None  # noqa: S101 - it is moving
             del self._moving[shipment.transfer]
             shipment.transfer = None
-            if shipment.dest == rank:
+            if shipment.dest == rank and not shipment.is_delivered:
                 self._waiting[rank].append(shipment)
         for dest, waiting in self._waiting.items():
             self._waiting[dest] = [each for each in waiting if each.origin != rank]
@@ -133,6 +136,7 @@ class VirtualNetwork:
                 continue
             match happened:
                 case Delivered():
+                    shipment.is_delivered = True
                     self._hand_over(shipment.dest, shipment.origin, shipment.message)
                 case Left():
                     shipment.on_left()

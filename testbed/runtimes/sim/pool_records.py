@@ -5,6 +5,7 @@ Takes orders and outcomes, gives bytes, and back; touches nothing.
 
 from __future__ import annotations
 
+import signal
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from select import PIPE_BUF
 import msgspec
 
 from testbed.code import CodeProblem
-from testbed.node.training_settings import Score, TrainingFailed
+from testbed.node.training_settings import ComputingLost, Score, TrainingFailed
 
 _ORDER = struct.Struct("=qiiqqi")
 _OUTCOME = struct.Struct("=qiiddq")
@@ -51,16 +52,17 @@ class Order:
         return Order(number, Work(work), row, first_step, steps, who)
 
 
-class WorkerFailed(Exception):
+class WorkerFailed(ComputingLost):
     """A worker met an exception that nobody foresaw; has its words."""
 
 
-class WorkerLost(Exception):
+class WorkerLost(ComputingLost):
     """A worker process ended though nobody told it to: killed, perhaps for want of memory."""
 
     def __init__(self, pid: int, status: int) -> None:
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        super().__init__(f"worker process {pid} {how}")
+        why = ", perhaps for want of memory" if status == -signal.SIGKILL else ""
+        super().__init__(f"a worker process {how}{why}", f"worker process {pid} {how}")
         self.pid = pid
         self.status = status
         """As subprocess has it: an exit status, or minus the number of the signal."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from time import monotonic
 
@@ -17,18 +17,18 @@ from testbed.network.graph import expand
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
 from testbed.node.journal import Journal
-from testbed.node.life import Life, Reason, build_of_this_process
+from testbed.node.life import TOLD, Life, Reason, build_of_this_process, failure_of
 from testbed.node.node import Node
 from testbed.node.snapshots import newest_snapshot
 from testbed.node.world import Vector
 from testbed.plan.files import split
 from testbed.plan.model import NodePlan, RunPlan
-from testbed.records import AnyRecord, Evaluation, Event, Failure, Over, Round
+from testbed.records import AnyRecord, Event, Failure, Over, Round
 from testbed.rundir import RunDirectory
 from testbed.runtimes.change_words import words
 from testbed.runtimes.control_log import ControlLog
 from testbed.runtimes.outcome import NodeFailure, Outcome
-from testbed.runtimes.progress import Progress, Watch
+from testbed.runtimes.progress import Tell, Watch
 from testbed.runtimes.sim.averages import Averages
 from testbed.runtimes.sim.clock import VirtualClock, run
 from testbed.runtimes.sim.compute import Shared, SimCompute
@@ -38,7 +38,6 @@ from testbed.seeds import derive
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import NodeAction
 
-Tell = Callable[[Progress], None]
 _TELL_EVERY_S = 0.2
 """Of real time: what people look at must not cost the run its speed."""
 
@@ -50,7 +49,7 @@ class _Interruption:
         self._whole = whole
 
     def next_s(self) -> float:
-        return -math.inf if self._whole.wants_to_end else math.inf
+        return 0.0 if self._whole.wants_to_end else math.inf  # in the past, which is: at once
 
     def advance(self, to_s: float) -> None:  # noqa: ARG002
         if self._whole.wants_to_end:
@@ -114,6 +113,9 @@ class SimRun:
         self._failures: list[NodeFailure] = []
         self._finished: set[int] = set()
         self._reason = "finished"
+        self._is_judging = False
+        self._returning: set[int] = set()
+        """Nodes that join as soon as they are gone."""
         self._idle: set[int] = set()
         """Nodes that live on only to serve others."""
         self._over: asyncio.Event
@@ -171,12 +173,15 @@ class SimRun:
         return order
 
     def _conclude(self) -> Outcome:
-        for average in self._averages.complete((), self._clock.now()):
-            self._log.write(average)
+        try:
+            for average in self._averages.complete((), self._clock.now()):
+                self._log.write(average)
+        except TOLD as problem:  # the nodes have met it too
+            self._log.write(Event(self._clock.now(), "average-lost", failure_of(problem).message))
         failures = tuple(sorted(self._failures, key=lambda each: each.node))
         finished = len(self._finished)
         self._log.write(Over(self._clock.now(), self._reason, finished, len(failures)))
-        return Outcome(self._reason, self._clock.now(), finished, failures)
+        return Outcome(self._reason, self._clock.now(), finished, failures, self._watch.look(self._clock.now()))
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -221,7 +226,7 @@ class SimRun:
     def _lived(self, rank: int, resident: _Resident, task: asyncio.Task[Reason]) -> None:
         resident.clock.stop()
         if task.cancelled():  # it crashed, as the topology's events want it
-            self._look_around()
+            self._return_or_rest(rank)
             return
         if (problem := task.exception()) is not None:
             self._bug = problem
@@ -236,6 +241,12 @@ class SimRun:
             self._finished.add(rank)
         if task.result() is Reason.LEFT:
             self._network.leave(rank)
+        self._return_or_rest(rank)
+
+    def _return_or_rest(self, rank: int) -> None:
+        if rank in self._returning:
+            self._returning.discard(rank)
+            self._join(rank)
         self._look_around()
 
     async def _until_quiet(self, rank: int) -> None:
@@ -289,16 +300,18 @@ class SimRun:
         resident = self._residents.get(rank)
         lives = resident is not None and resident.task is not None and not resident.task.done()
         match action:
-            case NodeAction.JOIN if not lives:
-                back = rank in self._residents
-                self._finished.discard(rank)
-                self._settle_in(rank, self._plan.experiment.rejoin if back else "fresh")
+            case NodeAction.JOIN if lives:
+                self._returning.add(rank)  # it is about to go
+            case NodeAction.JOIN:
+                self._join(rank)
             case NodeAction.LEAVE if lives and resident is not None:
                 resident.life.end_early(Reason.LEFT)
             case NodeAction.CRASH if lives and resident is not None and resident.task is not None:
                 self._network.detach(rank)
                 resident.clock.stop()
                 resident.compute.abandon()
+                with suppress(*TOLD):
+                    resident.life.node.settle_evaluations()
                 resident.task.cancel()
                 resident.journal.close()
                 self._watch.gone(rank)
@@ -310,30 +323,47 @@ class SimRun:
                 resident.clock.resume()
                 self._network.resume(rank)
 
+    def _join(self, rank: int) -> None:
+        back = rank in self._residents
+        self._finished.discard(rank)
+        self._settle_in(rank, self._plan.experiment.rejoin if back else "fresh")
+
     def _stop(self, reason: str, as_: Reason) -> None:
         """Everybody ends."""
         if self._reason == "finished":
             self._reason = reason
+        self._returning.clear()
         for rank in sorted(self._residents):
             self._residents[rank].life.end_early(as_)
 
     def _stalled(self) -> None:
         for rank in self._living():
-            self._residents[rank].life.fail(
-                Failure("waits for a message that will never come, and nothing else can happen any more")
-            )
+            self._residents[rank].life.fail(Failure(self._waits_in_vain(rank)))
+
+    def _waits_in_vain(self, rank: int) -> str:
+        awaited = self._residents[rank].life.node.mailbox.awaited()
+        names = [self._node_plans[missing].node.name for each in awaited for missing in sorted(each.missing)]
+        if not names:
+            return "waits for a message that will never come, and nothing else can happen any more"
+        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        hint = "; `missing.then: skip` goes on without" if self._plan.experiment.missing.then == "wait" else ""
+        return f"waits for {some} in round {awaited[0].round}, in vain: nothing else can happen any more{hint}"
 
     # -- what is seen (Observer) -----------------------------------------------------------------------------------
 
     def recorded(self, rank: int, record: AnyRecord) -> None:
         self._watch.recorded(rank, record)
-        if isinstance(record, Evaluation):
-            self._stop_if_good_enough()
         if isinstance(record, Round) and self._tell is not None and monotonic() - self._told_at > _TELL_EVERY_S:
             self._told_at = monotonic()
             self._tell(self._watch.look(self._clock.now()))
 
     def model(self, rank: int, round_: int, vector: Vector) -> None:
+        if self._plan.experiment.stop.accuracy is not None and not self._is_judging:
+            # Others may be evaluated at this very instant, and all of them or none count.
+            self._is_judging = True
+            self._clock.at_end_of_instant(self._stop_if_good_enough)
+        if self._node_plans[rank].node.learner is None:
+            return
         self._averages.add(rank, round_, vector)
         for average in self._averages.complete(self._living_learners(), self._clock.now()):
             self._log.write(average)
@@ -342,11 +372,18 @@ class SimRun:
         return [rank for rank in self._living() if self._node_plans[rank].node.learner is not None]
 
     def _stop_if_good_enough(self) -> None:
-        target = self._plan.experiment.stop.accuracy
+        """Judges by the server's model where there is one, else by the mean over learners."""
+        self._is_judging = False
+        for rank in self._living():
+            life = self._residents[rank].life
+            try:
+                life.node.settle_evaluations()
+            except TOLD as problem:
+                life.fail(failure_of(problem))
         scores = self._watch.scores
-        if target is None or any(rank not in scores for rank in self._living_learners()):
+        server = self._plan.server
+        if any(rank not in scores for rank in (self._living_learners() if server is None else [server])):
             return
         mean = self._watch.mean_accuracy()
-        if mean is not None and mean >= target:
-            # Not from within a node's own record: its round has to be finished first.
-            self._clock.call_at(self._clock.now(), lambda: self._stop("accuracy", Reason.STOPPED))
+        if mean is not None and mean >= (self._plan.experiment.stop.accuracy or 0.0):
+            self._stop("accuracy", Reason.STOPPED)

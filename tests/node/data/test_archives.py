@@ -69,6 +69,17 @@ def test_a_truncated_archive_fails(tmp_path: Path, into: Path, kind: str, keep: 
         extract(archive, WANTED, into)
 
 
+def test_an_archive_with_a_password_fails(tmp_path: Path, into: Path) -> None:
+    """Python cannot write one, so the flag is set by hand, in the file's own header and in the table."""
+    archive = make("whl", tmp_path, ("package/data", RANDOM))
+    data = bytearray(archive.read_bytes())
+    for magic, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(magic) + place] |= 1
+    archive.write_bytes(data)
+    with pytest.raises(SourceFailed, match="encrypted"):
+        extract(archive, WANTED, into)
+
+
 def test_a_damaged_archive_fails(tmp_path: Path, into: Path) -> None:
     """A wheel has a checksum for each file; in a tar only the hashes of archive and arrays see every change."""
     archive = make("whl", tmp_path, ("package/data", b"abc" * 100_000))

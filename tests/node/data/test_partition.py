@@ -15,6 +15,7 @@ from testbed.errors import ExitCode
 from testbed.node.data.dataset import DataSet, Kind, Samples
 from testbed.node.data.partition import KINDS, Part, histogram, partition, targets_of, test_parts
 from testbed.node.data.problems import Impossible
+from testbed.node.data.ratings import split_ratings
 
 
 def toy(count: int, classes: int = 10, users: int = 0) -> DataSet:
@@ -233,6 +234,23 @@ def test_ratings_are_divided_in_the_order_of_users_and_tested_on_their_own() -> 
     assert sum(map(len, tested)) == len(dataset.test)
     assert targets_of(dataset).tolist() == [1, 2, 3, 4, 5]
     assert histogram(dataset, parts).sum() == len(dataset.train)
+
+
+def rated(counts: list[int]) -> DataSet:
+    """So many ratings by each user."""
+    pairs = [(user, item) for user, count in enumerate(counts) for item in range(count)]
+    return split_ratings("few", np.array(pairs, np.int32), np.ones(len(pairs), np.float32), 1)
+
+
+def test_a_learner_that_cannot_be_tried_is_refused() -> None:
+    dataset = rated([9, 2, 1, 1])
+    with pytest.raises(Impossible, match="learner 2 of 4 has no ratings to test with") as caught:
+        test_parts(dataset, partition(dataset, 4, "user", {}, 1))
+    assert caught.value.hint
+    lucky = rated([9, 1, 1, 2])
+    assert [len(part) for part in test_parts(lucky, partition(lucky, 2, "user", {}, 1))] == [3, 1]
+    with pytest.raises(Impossible, match="nothing to test with"):
+        test_parts(rated([1, 1]), [np.array([0]), np.array([1])])
 
 
 def test_classes_are_tested_on_everything() -> None:

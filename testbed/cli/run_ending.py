@@ -1,0 +1,69 @@
+"""What is said when a run is over, and the exit code.
+
+Takes an `Outcome`, writes to stderr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.cli.progress_view import in_bytes, in_number, in_time
+from testbed.code import place_words
+from testbed.errors import ExitCode
+
+if TYPE_CHECKING:
+    from testbed.runtimes.outcome import Outcome
+
+_MOST_TOLD = 5
+_WHY = {
+    "finished": "finished",
+    "time": "its time is over",
+    "accuracy": "the accuracy is reached",
+    "interrupted": "interrupted",
+    "failed": "failed",
+}
+
+
+def tell_ending(outcome: Outcome, path: Path, real_s: float, say: Callable[[str], None]) -> None:
+    """Errors in any case, the rest through `say`; leaves the command with what became of the run."""
+    for line in _failures(outcome):
+        click.echo(f"Error: {line}", err=True)
+    say(f"{_WHY[outcome.reason]}: {', '.join(_figures(outcome, real_s))}")
+    say(f"next: testbed collect {path}")
+    if outcome.reason == "interrupted":
+        click.get_current_context().exit(ExitCode.INTERRUPTED)
+    if outcome.failures:
+        click.get_current_context().exit(ExitCode.NODE_FAILED)
+
+
+def _figures(outcome: Outcome, real_s: float) -> Iterator[str]:
+    yield in_number(outcome.finished, "node") + (" ended well" if outcome.failures else "")
+    last = outcome.last
+    if last is None:
+        return
+    yield in_number(last.rounds, "round")
+    if last.accuracy is not None:
+        yield f"accuracy {last.accuracy:.3f}"
+    if last.loss is not None:
+        yield f"loss {last.loss:.3f}"
+    yield f"{in_bytes(last.bytes_sent)} sent"
+    yield f"{in_time(outcome.t)} of emulated time in {in_time(real_s)}"
+
+
+def _failures(outcome: Outcome) -> Iterator[str]:
+    """One line for all nodes that met the same."""
+    alike: dict[str, list[str]] = {}
+    for each in outcome.failures:
+        failure = each.failure
+        told = place_words(failure.file, failure.line) + failure.message
+        alike.setdefault(told, []).append(each.node)
+    for told, nodes in list(alike.items())[:_MOST_TOLD]:
+        others = f" and {in_number(len(nodes) - 1, 'other')}" if len(nodes) > 1 else ""
+        yield f"node {nodes[0]}{others} failed: {told}"
+    if len(alike) > _MOST_TOLD:
+        left = sum(len(nodes) for nodes in list(alike.values())[_MOST_TOLD:])
+        yield f"{in_number(left, 'more node')} failed; their journals say why"

@@ -1,0 +1,345 @@
+"""The packet model: every piece of every segment, link by link, in exact order.
+
+Takes a `Network`, offers and times; gives arrivals; touches nothing. See the package for how a link works.
+
+How it goes about it. The pieces of a segment that are on their way to the same link are a *train*. Whichever train
+reaches its link first is carried next, as many of its pieces at once as certainly come before any other at that link:
+up to the next train that is known to come there, and as far as no other piece can reach it from wherever it is now. So
+a super-segment costs little more than a packet, and interleaved ones are still carried piece by piece.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+
+from testbed.network.graph import Network
+from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot, link_counts, pair_counts
+from testbed.network.packets.link import Link
+from testbed.network.packets.retime import Rewired, retime
+from testbed.network.packets.routes import Routes
+from testbed.network.packets.train import GONE, Flow, Route, Train, key_of, segment_of
+from testbed.network.packets.wire import Wires, ordinals
+
+DEFAULT_WINDOW_S = 0.0002
+
+
+class Arrival(NamedTuple):
+    """Pieces of a segment that are to be handed to their destination together."""
+
+    segment: int
+    origin: int
+    dest: int
+    due_s: float
+    """When the last of them is there."""
+    pieces: tuple[int, ...]
+    """Which of the sizes offered."""
+
+
+class Packets:
+    """Packets under way in one network. Times never go backwards: neither of offers nor of advances."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        seed: int,
+        in_order: bool = True,
+        time_scale: float = 1.0,
+        window_s: float = DEFAULT_WINDOW_S,
+        routes: Routes | None = None,
+    ) -> None:
+        """Pieces of a segment that arrive within `window_s` of the first of them are reported together."""
+        self._seed = seed
+        self._in_order = in_order
+        self._scale = time_scale
+        self._window_s = window_s
+        self._now_s = 0.0
+        self._network = network
+        self._ordinals = ordinals(network)
+        self._cut: set[int] = set()
+        """Ranks."""
+        self._wires = Wires(network, self._cut, time_scale)
+        self._routes = routes or Routes(self._wires.network)
+        self._lookahead_s: list[float] = []
+        self._last_hop_s = 0.0
+        self._look_ahead()
+        self._links: dict[int, Link] = {}
+        self._flows: dict[int, Flow] = {}
+        self._epoch = 0
+        """Of the routes."""
+        self._segments = 0
+        self._no_path = 0
+        self._agenda: list[tuple[float, int, int, int, Link]] = []
+        """When some train reaches which link: time, key, piece, link. Entries that are no longer true are skipped."""
+        self._due: list[tuple[float, int, int, Train]] = []
+        """What has passed its last link: when it is due, key, piece."""
+
+    # -- packets ---------------------------------------------------------------------------------------------------
+
+    def offer(self, now_s: float, origin: int, dest: int, sizes: Sequence[int]) -> int | None:
+        """Pieces of so many bytes reach their first link together; gives the number of the segment.
+
+        None, and counted, where there is no path.
+        """
+        self._forward(now_s)
+        flow = self._flows.get(origin * self._network.node_count + dest) or self._new_flow(origin, dest)
+        if flow.epoch != self._epoch:
+            self._find_route(flow)
+        count = len(sizes)
+        flow.offered_packets += count
+        flow.offered_bytes += sum(sizes)
+        route = flow.route
+        if route is None or not count:
+            flow.dropped_packets += count
+            self._no_path += count
+            return None
+        segment = self._segments
+        self._segments += 1
+        times = [now_s] * count
+        train = Train(route, key_of(origin, segment), tuple(sizes), 0, times, times, list(range(count)))
+        self._wait(train, route.links[0])
+        return segment
+
+    def next_s(self) -> float:
+        """Nothing arrives before, but for what is overdue; infinite when nothing is under way. It may be too early."""
+        next_s = self._due[0][0] if self._due else math.inf
+        if self._agenda:
+            next_s = min(next_s, self._agenda[0][0] + self._last_hop_s)
+        return max(next_s, self._now_s)
+
+    def advance(self, to_s: float) -> list[Arrival]:
+        """What has arrived up to and including a time, in order of due time."""
+        self._forward(to_s)
+        self._run(to_s)
+        return self._deliver(to_s)
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def change(self, now_s: float, network: Network, routes: Routes | None = None) -> None:
+        """From now on the network has other properties, or other links are up; the links are the same ones.
+
+        Routes of the new network may have been prepared; else they are worked out here when the old ones do not do.
+        """
+        if network.link_count != self._network.link_count or network.names != self._network.names:
+            raise ValueError("another network, not a change of this one")
+        before = self._network.partitions
+        self._network = network
+        if len(before) != len(network.partitions) or not all(map(np.array_equal, before, network.partitions)):
+            self._epoch += 1
+        self._rewire(now_s, routes)
+
+    def cut(self, now_s: float, rank: int) -> None:
+        """Nothing leaves or reaches the node any more; what has left it travels on."""
+        self._cut.add(rank)
+        self._rewire(now_s, None)
+
+    def uncut(self, now_s: float, rank: int) -> None:
+        self._cut.discard(rank)
+        self._rewire(now_s, None)
+
+    # -- counts ----------------------------------------------------------------------------------------------------
+
+    def links(self) -> LinkCounts:
+        """Of every link in use so far. The longest waits begin anew."""
+        return link_counts(self._links.values())
+
+    def pairs(self) -> PairCounts:
+        return pair_counts(self._flows.values())
+
+    def snapshot(self) -> Snapshot:
+        """All counts so far, both of links and of pairs."""
+        links, pairs = self.links(), self.pairs()
+        settled = int(pairs.arrived_packets.sum() + pairs.dropped_packets.sum())
+        in_flight = int(pairs.offered_packets.sum()) - settled
+        return Snapshot(self._now_s, links, pairs, self._no_path, in_flight)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _forward(self, now_s: float) -> None:
+        if now_s < self._now_s:
+            raise ValueError(f"time went backwards, from {self._now_s} s to {now_s} s")
+        self._now_s = now_s
+
+    def _new_flow(self, origin: int, dest: int) -> Flow:
+        count = self._network.node_count
+        if not (0 <= origin < count and 0 <= dest < count):
+            raise ValueError(f"no ranks of this network: {origin}, {dest}")
+        flow = self._flows[origin * count + dest] = Flow(origin, dest)
+        return flow
+
+    def _find_route(self, flow: Flow) -> None:
+        flow.epoch = self._epoch
+        partitions = self._network.partitions
+        groups = [(int(group[flow.origin]), int(group[flow.dest])) for group in partitions]
+        apart = any(one >= 0 and other >= 0 and one != other for one, other in groups)
+        links = [] if apart or flow.origin == flow.dest else self._routes.links(flow.origin, flow.dest)
+        taken = tuple(self._links.get(index) or self._new_link(index) for index in links)
+        if not taken or not all(link.wire.up for link in taken):
+            flow.route = None
+        elif flow.route is None or flow.route.links != taken:
+            flow.route = Route(flow, taken)
+
+    def _new_link(self, index: int) -> Link:
+        network = self._network
+        origin, dest, ordinal = int(network.origin[index]), int(network.dest[index]), int(self._ordinals[index])
+        name = f"{network.names[origin]}>{network.names[dest]}" + (f"#{ordinal}" if ordinal else "")
+        wire = self._wires.wire(index)
+        link = self._links[index] = Link(index, name, self._seed, wire, self._lookahead_s[origin], self._in_order)
+        return link
+
+    def _look_ahead(self) -> None:
+        self._lookahead_s = self._wires.lookahead_s().tolist()
+        self._last_hop_s = min(self._lookahead_s[: self._network.node_count], default=0.0)
+
+    def _rewire(self, now_s: float, routes: Routes | None) -> None:
+        self._forward(now_s)
+        self._run(now_s)
+        before, self._wires = self._wires, Wires(self._network, self._cut, self._scale)
+        now = self._wires.network
+        self._look_ahead()
+        rewired = []
+        for index in self._wires.differing(before):
+            if index in self._links:
+                link = self._links[index]
+                rewired.append(Rewired(link, link.wire))
+                link.rewire(now_s, self._wires.wire(index))
+        for link in self._links.values():
+            link.lookahead_s = self._lookahead_s[int(now.origin[link.index])]
+        if routes is not None and routes.hold(now):
+            self._routes = routes
+            self._epoch += 1
+        elif not self._routes.hold(now):
+            self._routes = Routes(now)
+            self._epoch += 1
+        elif (now.up != before.network.up).any():
+            self._epoch += 1
+        concerned = [each for each in rewired if each.concerns_queue]
+        if concerned:
+            self._start_again(retime(now_s, self._under_way(), concerned, self._in_order))
+
+    def _under_way(self) -> list[Train]:
+        waiting = [entry[3] for link in self._links.values() for entry in link.pending]
+        return waiting + [entry[3] for entry in self._due]
+
+    def _start_again(self, trains: list[Train]) -> None:
+        """These trains and no others are under way."""
+        self._agenda.clear()
+        self._due.clear()
+        for link in self._links.values():
+            link.pending.clear()
+        for train in trains:
+            links = train.route.links
+            if train.hop < len(links):
+                self._wait(train, links[train.hop])
+            else:
+                self._expect(train)
+
+    def _wait(self, train: Train, link: Link) -> None:
+        """The train's next piece is to reach the link."""
+        pending, at = link.pending, train.pos
+        entry = (train.times[at], train.key, train.pieces[at], train)
+        heappush(pending, entry)
+        if pending[0] is entry:
+            heappush(self._agenda, (entry[0], entry[1], entry[2], link.index, link))
+
+    def _expect(self, train: Train) -> None:
+        """The train's next pieces are to reach their destination."""
+        times, at = train.times, train.pos
+        end = bisect_right(times, times[at] + self._window_s, at)
+        heappush(self._due, (times[end - 1], train.key, train.pieces[at], train))
+
+    def _run(self, to_s: float) -> None:
+        """Carries everything that reaches a link up to and including a time."""
+        agenda = self._agenda
+        while agenda and agenda[0][0] <= to_s:
+            time_s, key, _, index, link = heappop(agenda)
+            pending = link.pending
+            if not pending or pending[0][0] != time_s or pending[0][1] != key:
+                continue
+            train = heappop(pending)[3]
+            end = len(train.times)
+            if end - train.pos > 1:
+                end = self._how_far(train, link, to_s)
+            times, departs, pieces = link.carry(train, end)
+            if end < len(train.times):
+                train.pos = end
+                heappush(pending, (train.times[end], key, train.pieces[end], train))
+            self._move(train, end, times, departs, pieces)
+            if pending:
+                first = pending[0]
+                heappush(agenda, (first[0], first[1], first[2], index, link))
+
+    def _how_far(self, train: Train, link: Link, to_s: float) -> int:
+        """Up to which of the train's pieces no other piece can come between, its next one being the first of all."""
+        times, key, start = train.times, train.key, train.pos
+        end = bisect_right(times, to_s, start)
+        if link.pending:
+            other_s, other_key = link.pending[0][0], link.pending[0][1]
+            cut = bisect_right if key < other_key else bisect_left
+            end = cut(times, other_s, start, end)
+        if self._agenda:
+            other_s, other_key = self._agenda[0][0], self._agenda[0][1]
+            ahead_s = link.lookahead_s
+            cut = bisect_right if ahead_s == 0.0 and key < other_key else bisect_left
+            end = cut(times, other_s + ahead_s, start, end)
+        return max(end, start + 1)
+
+    def _move(self, train: Train, end: int, times: list[float], departs: list[float], pieces: list[int]) -> None:
+        """These pieces of a train are through the link that the train has reached up to a place."""
+        hop, further = train.hop + 1, train.next
+        is_all = end == len(train.times)
+        if pieces and further is not None and further.hop == hop and self._in_order:
+            further.extend(times, departs, pieces)
+            pieces = []
+        if not pieces:
+            if is_all:
+                train.hop = GONE
+            return
+        if is_all:
+            train.hop, train.times, train.departs, train.pieces = hop, times, departs, pieces
+            train.pos, train.next = 0, None
+        else:
+            part = Train(train.route, train.key, train.sizes, hop, times, departs, pieces)
+            train.next, train = part, part
+        links = train.route.links
+        if hop < len(links):
+            self._wait(train, links[hop])
+        else:
+            self._expect(train)
+
+    def _deliver(self, to_s: float) -> list[Arrival]:
+        due, window_s = self._due, self._window_s
+        found: list[Arrival] = []
+        while due and due[0][0] <= to_s:
+            due_s, _, _, train = heappop(due)
+            times, start = train.times, train.pos
+            end = bisect_right(times, times[start] + window_s, start)
+            if times[end - 1] > due_s:
+                # More of them have come into sight.
+                self._expect(train)
+                continue
+            self._hand_over(found, train, due_s, end)
+            if end < len(times):
+                train.pos = end
+                self._expect(train)
+            else:
+                train.hop = GONE
+        return found
+
+    def _hand_over(self, found: list[Arrival], train: Train, due_s: float, end: int) -> None:
+        """The train's next pieces, up to a place, are at their destination, or before its closed door."""
+        flow, pieces = train.route.flow, train.pieces[train.pos : end]
+        if flow.dest in self._cut:
+            train.route.links[-1].dropped_down += len(pieces)
+            flow.dropped_packets += len(pieces)
+            return
+        flow.arrived_packets += len(pieces)
+        sizes = train.sizes
+        flow.arrived_bytes += sum([sizes[piece] for piece in pieces])
+        found.append(Arrival(segment_of(train.key), flow.origin, flow.dest, due_s, tuple(pieces)))

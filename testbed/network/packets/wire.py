@@ -1,0 +1,108 @@
+"""What directed links do to packets, in seconds.
+
+Takes a `Network`, what is cut off and the time scale, gives `Wire`s; touches nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.network.graph import Floats, Network
+
+_BITS = 8.0
+_MS = 1e-3
+_ROUNDING_S = 1e-9
+"""Round numbers of packets fill a queue exactly; sums of their times must not decide."""
+_MOST_BACKGROUND = 0.999
+"""Background traffic never fills a link: a rate that fell below it leaves this little."""
+FARTHEST_JITTER = 6.0
+"""In standard deviations, towards less: how early a packet can be. One in 10^9 would be earlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One direction of a link."""
+
+    byte_s: float
+    """How long a byte takes; 0 where nothing throttles the link."""
+    latency_s: float
+    jitter_s: float
+    loss: float
+    limit_s: float
+    """How long a piece may have to wait."""
+    drain: float
+    """The part of the rate that background traffic leaves."""
+    up: bool
+
+
+class Wires:
+    """All links of one network, those of some ranks cut off, at one time scale.
+
+    Latencies are that many times longer and rates that many times lower, so queues hold as many bytes.
+    """
+
+    def __init__(self, network: Network, cut: Iterable[int], time_scale: float) -> None:
+        is_cut = np.zeros(len(network.names), dtype=np.bool_)
+        is_cut[list(cut)] = True
+        up = network.up & ~is_cut[network.origin] & ~is_cut[network.dest]
+        self.network = replace(network, up=up, partitions=())
+        self._scale = time_scale
+
+    def wire(self, link: int) -> Wire:
+        network, scale = self.network, self._scale
+        rate = float(network.rate_bps[link])
+        byte_s = _BITS / rate * scale
+        limit_s = float(network.queue_ms[link]) * _MS * scale
+        if byte_s > 0.0:
+            limit_s = min(limit_s, float(network.queue_bytes[link]) * byte_s)
+        background = float(network.background_bps[link]) / rate
+        return Wire(
+            byte_s=byte_s,
+            latency_s=float(network.latency_ms[link]) * _MS * scale,
+            jitter_s=float(network.jitter_ms[link]) * _MS * scale,
+            loss=float(network.loss[link]),
+            limit_s=limit_s + _ROUNDING_S,
+            drain=1.0 - min(background, _MOST_BACKGROUND),
+            up=bool(network.up[link]),
+        )
+
+    def differing(self, before: Wires) -> list[int]:
+        """The links that are not as they were."""
+        new, old = self.network, before.network
+        differ = new.up != old.up
+        for mine, other in (
+            (new.rate_bps, old.rate_bps),
+            (new.latency_ms, old.latency_ms),
+            (new.jitter_ms, old.jitter_ms),
+            (new.loss, old.loss),
+            (new.queue_ms, old.queue_ms),
+            (new.queue_bytes, old.queue_bytes),
+            (new.background_bps, old.background_bps),
+        ):
+            differ |= mine != other
+        found: list[int] = np.flatnonzero(differ).tolist()
+        return found
+
+    def lookahead_s(self) -> Floats:
+        """By vertex: how long it takes at least from reaching a link that leads here to being here."""
+        network = self.network
+        travel_ms = np.maximum(network.latency_ms - FARTHEST_JITTER * network.jitter_ms, 0.0)
+        least = np.full(len(network.names), math.inf)
+        np.minimum.at(least, network.dest, travel_ms * _MS * self._scale)
+        return least
+
+
+def ordinals(network: Network) -> NDArray[np.int64]:
+    """By link: how many of the same origin and destination come before it in the document."""
+    key = network.origin * np.int64(len(network.names)) + network.dest
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    first = np.searchsorted(ordered, ordered, side="left")
+    found = np.empty(key.size, dtype=np.int64)
+    found[order] = np.arange(key.size) - first
+    return found

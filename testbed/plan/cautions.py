@@ -1,0 +1,48 @@
+"""What is likely to go otherwise than a researcher thinks, though nothing is wrong with it.
+
+Takes an experiment, its topology and where it comes from, gives warnings; touches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.errors import Finding, warning
+from testbed.experiment.language import Experiment
+from testbed.topologies.model import NodeAction, NodeEvent, Topology
+from testbed.units import format_duration
+
+_SILENT = (NodeAction.CRASH, NodeAction.LEAVE)
+"""After these a node sends nothing any more."""
+
+
+def with_patience(experiment: Experiment, topology: Topology) -> Experiment:
+    """Where nodes go and nothing else was said, others go on without those that are silent; else they wait."""
+    if "then" in experiment.missing.model_fields_set or first_to_go(experiment, topology) is None:
+        return experiment
+    return experiment.model_copy(update={"missing": experiment.missing.model_copy(update={"then": "skip"})})
+
+
+def cautions(experiment: Experiment, topology: Topology) -> Iterator[Finding]:
+    """Warnings about the topology's file."""
+    chosen = with_patience(experiment, topology)
+    if chosen.missing.then == "wait" and (event := first_to_go(experiment, topology)):
+        what = "crash" if event.action is NodeAction.CRASH else "leave"
+        yield warning(
+            "waits-for-ever",
+            f"from {format_duration(event.when.at_s)} on nodes {what}, and with `missing.then: wait` "
+            "whoever needs a message of theirs waits until they are back",
+            "if the run lasts that long, say --set missing.then=skip and --set missing.after=2s, or so",
+            event.where,
+        )
+
+
+def first_to_go(experiment: Experiment, topology: Topology) -> NodeEvent | None:
+    """The first event within the run's time that silences nodes."""
+    stop_s = experiment.stop.time_s
+    events = [
+        event
+        for event in topology.events
+        if isinstance(event, NodeEvent) and event.action in _SILENT and (stop_s is None or event.when.at_s < stop_s)
+    ]
+    return min(events, key=lambda event: event.when.at_s, default=None)

@@ -1,0 +1,93 @@
+"""What a plan may have got wrong, though every value is of its type: somebody may have changed it by hand.
+
+Takes a `RunPlan`, gives findings that name its keys; touches nothing. Names become paths and ranks become places in
+tables, so nothing that runs a plan has to look at them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from testbed.errors import Finding, InvalidInput, error
+from testbed.plan.model import PlannedNode, RunPlan
+from testbed.topologies.model import Topology
+from testbed.units import shown
+
+MOST_FINDINGS = 20
+
+
+def check_plan(plan: RunPlan) -> list[Finding]:
+    """All that does not fit together, up to a number that people read."""
+    try:
+        topology = plan.load_topology()
+    except InvalidInput as problem:
+        return [error("bad-plan", f"topology: {each.message}", each.hint) for each in problem.findings][:MOST_FINDINGS]
+    except RecursionError:
+        return [error("bad-plan", "topology: nested too deep")]
+    told = [*islice(_nodes(plan, topology), MOST_FINDINGS)]
+    # What is told of ranks rests on nodes that are all there.
+    return [error("bad-plan", each) for each in told or islice(_relations(plan), MOST_FINDINGS)]
+
+
+def _nodes(plan: RunPlan, topology: Topology) -> Iterator[str]:
+    """The nodes must be those of the topology."""
+    if len(plan.nodes) != len(topology.nodes):
+        yield f"nodes: there are {len(plan.nodes)}, the topology has {len(topology.nodes)}"
+        return
+    learner = 0
+    for at, (node, meant) in enumerate(zip(plan.nodes, topology.nodes, strict=True)):
+        for key, value, expected in (
+            ("rank", node.rank, meant.rank),
+            ("name", node.name, meant.name),
+            ("service", node.service, meant.service.name),
+            ("learner", node.learner, learner if "learner" in node.roles else None),
+        ):
+            if value != expected:
+                yield f"nodes.{at}.{key}: it is {shown(str(value))}, it must be {shown(str(expected))}"
+        learner += "learner" in node.roles
+        yield from _pace(node)
+    if not learner:
+        yield "nodes: nobody learns"
+
+
+def _pace(node: PlannedNode) -> Iterator[str]:
+    times = [from_s for from_s, _ in node.pace]
+    if not times or times[0] != 0.0 or times != sorted(set(times)):
+        yield f"nodes.{node.rank}.pace: its times must begin with 0 and ascend"
+    if any(factor <= 0.0 for _, factor in node.pace):
+        yield f"nodes.{node.rank}.pace: a factor must be above 0"
+
+
+def _relations(plan: RunPlan) -> Iterator[str]:
+    """What names a node must name one that has that part."""
+    for key, rank, role in (("server", plan.server, "server"), ("overlay.sampler", plan.overlay.sampler, "sampler")):
+        having = [node.rank for node in plan.nodes if role in node.roles]
+        if having != ([] if rank is None else [rank]):
+            yield f"{key}: it is {rank}, the nodes with the role `{role}` are {having}"
+    if plan.samples is not None and len(plan.samples) != len(plan.learners):
+        yield f"samples: {len(plan.samples)} entries for {len(plan.learners)} learners"
+    yield from _neighbours(plan)
+
+
+def _neighbours(plan: RunPlan) -> Iterator[str]:
+    table, learners = plan.overlay.neighbours, plan.learners
+    if table is None:
+        if not plan.overlay.dynamic:
+            yield "overlay.neighbours: a static overlay needs them"
+        return
+    if len(table) != len(learners):
+        yield f"overlay.neighbours: {len(table)} entries for {len(learners)} learners"
+        return
+    of = dict(zip(learners, map(frozenset, table), strict=True))
+    for at, (rank, others) in enumerate(zip(learners, table, strict=True)):
+        key = f"overlay.neighbours.{at}"
+        if list(others) != sorted(of[rank]):
+            yield f"{key}: ranks must ascend"
+        for other in sorted(of[rank]):
+            if other == rank:
+                yield f"{key}: {rank} is its own neighbour"
+            elif other != plan.server and other not in of:
+                yield f"{key}: {other} is not the rank of a node that learns or serves"
+            elif other in of and rank not in of[other]:
+                yield f"{key}: {other} is a neighbour of {rank}, but not {rank} of {other}"

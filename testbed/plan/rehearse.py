@@ -1,0 +1,262 @@
+"""The first rounds of a run without the learning: who sends what when, over the network's fluid model.
+
+Takes a `RunPlan`, the size of a message and how long each learner computes, gives when rounds end; touches nothing. It
+is the model that a run in virtual time uses, with the same draws, so that what it says of these rounds is what such a
+run will take. Nobody fails here, speeds stay what they are at the start, and nothing happens to the network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+
+from testbed.network.flows import Delivered, Flows, Sharing, Tcp, Transfer
+from testbed.network.graph import expand
+from testbed.network.moment import network_before
+from testbed.plan.model import RunPlan
+from testbed.seeds import derive
+
+Then = Callable[[], None]
+Messages = Mapping[int, tuple[int, ...]]
+"""Recipients of each learner in a round."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What the rehearsed rounds took."""
+
+    ends_s: tuple[float, ...]
+    """When the last one had done each of them."""
+    transfers_s: tuple[float, ...]
+    """From handing over to arrival, for the models of the later half."""
+
+    @property
+    def steady_s(self) -> float:
+        """Of a round, once all are waiting for each other and know each other's addresses."""
+        later = self.ends_s[(len(self.ends_s) - 1) // 2 :]
+        return (later[-1] - later[0]) / (len(later) - 1) if len(later) > 1 else later[-1]
+
+    def total_s(self, rounds: int) -> float:
+        """Of so many rounds, when those that were not rehearsed go on like the later half."""
+        known = min(rounds, len(self.ends_s))
+        return self.ends_s[known - 1] + (rounds - known) * self.steady_s
+
+
+class Stage:
+    """Time and the network, for all who play."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        topology = plan.load_topology()
+        settings = plan.experiment.network
+        self.flows = Flows(
+            network_before(topology, expand(topology)),
+            seed=derive(plan.seed, "network"),
+            tcp=Tcp(congestion=settings.congestion, idle_restart=settings.idle_restart),
+            sharing=Sharing(settings.share),
+        )
+        self.now_s = 0.0
+        self._alarms: list[tuple[float, int, Then]] = []
+        self._numbers = count()
+        self._under_way: dict[Transfer, tuple[Then, float]] = {}
+        self.transfers_s: list[float] = []
+        """Of all messages that were to be measured."""
+
+    def after(self, seconds: float, then: Then) -> None:
+        heappush(self._alarms, (self.now_s + seconds, next(self._numbers), then))
+
+    def send(self, origin: int, dest: int, size: int, then: Then, *, measured: bool = False) -> None:
+        """Call when a message has arrived; at once for one to oneself."""
+        if origin == dest:
+            self.after(0.0, then)
+            return
+        self._under_way[self.flows.send(origin, dest, size)] = then, self.now_s if measured else math.nan
+
+    def play(self, is_over: Callable[[], bool]) -> bool:
+        """Until it is over; False when nothing happens any more before that."""
+        while not is_over():
+            at_s = min(self.flows.next_s(), self._alarms[0][0] if self._alarms else math.inf)
+            if math.isinf(at_s):
+                return False
+            self.now_s = at_s
+            for news in self.flows.advance(at_s):
+                if isinstance(news, Delivered):
+                    then, since_s = self._under_way.pop(news.transfer)
+                    if not math.isnan(since_s):
+                        self.transfers_s.append(at_s - since_s)
+                    then()
+            while self._alarms and self._alarms[0][0] <= at_s:
+                heappop(self._alarms)[2]()
+        return True
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Everybody trains, sends to some, waits for some."""
+
+    messages: Callable[[int], Messages]
+    """By round."""
+    size: int
+    sampler: int | None = None
+    notes: bool = False
+    """Whoever gets no model gets a note, and all wait for all."""
+    wait_s: float | None = None
+    """Instead of waiting for anybody."""
+    control_size: int = 0
+
+
+class PeersPlay:
+    """Rounds of peers."""
+
+    def __init__(self, stage: Stage, parts: Peers, compute_s: Mapping[int, float], rounds: int) -> None:
+        self._stage = stage
+        self._parts = parts
+        self._compute_s = compute_s
+        self._rounds = rounds
+        self._done = dict.fromkeys(compute_s, 0)
+        self._missing: dict[tuple[int, int], int] = {}
+        """By learner and round: how many messages it has yet to get; it has sent its own as soon as it is here."""
+        self._early: dict[tuple[int, int], int] = {}
+        self._expected = [self._inverse(round_) for round_ in range(rounds)]
+        self.ends_s = [0.0] * rounds
+
+    def play(self) -> bool:
+        for rank in self._compute_s:
+            self._train(rank)
+        return self._stage.play(lambda: min(self._done.values()) >= self._rounds)
+
+    def _inverse(self, round_: int) -> dict[int, int]:
+        """How many messages everybody gets."""
+        expected = dict.fromkeys(self._compute_s, len(self._compute_s) - 1 if self._parts.notes else 0)
+        if not self._parts.notes and self._parts.wait_s is None:
+            for recipients in self._parts.messages(round_).values():
+                for rank in recipients:
+                    expected[rank] += 1
+        return expected
+
+    def _train(self, rank: int) -> None:
+        then = partial(self._exchange, rank)
+        sampler, size = self._parts.sampler, self._parts.control_size
+        if sampler is None:
+            self._stage.after(self._compute_s[rank], then)
+            return
+        answer = partial(self._stage.send, sampler, rank, size, then)
+        self._stage.after(self._compute_s[rank], partial(self._stage.send, rank, sampler, size, answer))
+
+    def _exchange(self, rank: int) -> None:
+        parts, round_ = self._parts, self._done[rank]
+        recipients = parts.messages(round_)[rank]
+        for other in recipients:
+            self._send(rank, other, round_, parts.size)
+        if parts.notes:
+            for other in sorted(self._compute_s.keys() - {rank, *recipients}):
+                self._send(rank, other, round_, parts.control_size)
+        place = rank, round_
+        self._missing[place] = self._expected[round_][rank] - self._early.pop(place, 0)
+        if parts.wait_s is None:
+            self._look(place)
+        else:
+            self._stage.after(parts.wait_s, partial(self._look, place))
+
+    def _send(self, rank: int, other: int, round_: int, size: int) -> None:
+        measured = size == self._parts.size and 2 * round_ >= self._rounds - 1
+        self._stage.send(rank, other, size, partial(self._arrive, (other, round_)), measured=measured)
+
+    def _arrive(self, place: tuple[int, int]) -> None:
+        if self._parts.wait_s is not None:
+            return
+        if place in self._missing:
+            self._missing[place] -= 1
+            self._look(place)
+        else:
+            self._early[place] = self._early.get(place, 0) + 1
+
+    def _look(self, place: tuple[int, int]) -> None:
+        """Go on when all is there."""
+        if self._missing[place]:
+            return
+        del self._missing[place]
+        rank, round_ = place
+        self.ends_s[round_] = max(self.ends_s[round_], self._stage.now_s)
+        self._done[rank] = round_ + 1
+        if round_ + 1 < self._rounds:
+            self._train(rank)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server sends to some, who compute and answer."""
+
+    server: int
+    asked: Callable[[int], tuple[int, ...]]
+    """Clients by round."""
+    enough: int
+    """So many answers end a round."""
+    size: int
+    deadline_s: float | None = None
+    at_once: bool = False
+    """Every client is answered as soon as its message is there; a round is as many as there are clients."""
+
+
+class ServedPlay:
+    """Rounds of a server."""
+
+    def __init__(self, stage: Stage, parts: Served, compute_s: Mapping[int, float], rounds: int) -> None:
+        self._stage = stage
+        self._parts = parts
+        self._compute_s = compute_s
+        self._rounds = rounds
+        self._round = 0
+        self._answers = 0
+        self.ends_s: list[float] = []
+
+    def play(self) -> bool:
+        self._ask_all()
+        return self._stage.play(lambda: len(self.ends_s) >= self._rounds)
+
+    def _ask_all(self) -> None:
+        for rank in self._parts.asked(self._round):
+            self._ask(rank)
+        if self._parts.deadline_s is not None:
+            self._stage.after(self._parts.deadline_s, partial(self._end, self._round))
+
+    def _ask(self, rank: int) -> None:
+        parts, stage = self._parts, self._stage
+        measured = 2 * self._round >= self._rounds - 1
+        arrive = partial(self._arrive, rank, self._round)
+        answer = partial(stage.send, rank, parts.server, parts.size, arrive, measured=measured)
+        compute = partial(stage.after, self._compute_s[rank], answer)
+        stage.send(parts.server, rank, parts.size, compute, measured=measured)
+
+    def _arrive(self, rank: int, round_: int) -> None:
+        if round_ != self._round and not self._parts.at_once:
+            return
+        self._answers += 1
+        is_last = self._answers >= self._parts.enough
+        if is_last:
+            self._end(self._round)
+        if self._parts.at_once:
+            self._ask(rank)
+
+    def _end(self, round_: int) -> None:
+        if round_ != self._round:
+            return
+        self.ends_s.append(self._stage.now_s)
+        self._round += 1
+        self._answers = 0
+        if not self._parts.at_once and self._round < self._rounds:
+            self._ask_all()
+
+
+def rehearse(plan: RunPlan, parts: Peers | Served, compute_s: Mapping[int, float], rounds: int) -> Rehearsal | None:
+    """So many rounds, at least one; None when the network lets somebody wait for ever."""
+    stage = Stage(plan)
+    play: PeersPlay | ServedPlay
+    if isinstance(parts, Peers):
+        play = PeersPlay(stage, parts, compute_s, rounds)
+    else:
+        play = ServedPlay(stage, parts, compute_s, rounds)
+    return Rehearsal(tuple(play.ends_s), tuple(stage.transfers_s)) if play.play() else None

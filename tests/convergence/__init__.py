@@ -1,0 +1,1 @@
+"""Whole runs, judged by what they learn: shapes of published figures, on small data."""
