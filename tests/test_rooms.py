@@ -11,11 +11,12 @@ import pytest
 import testbed
 
 PACKAGE = Path(testbed.__file__).parent
-LEAVES = {"code", "errors", "protocol", "records", "rundir", "seeds", "units"}
+LEAVES = {"code", "errors", "journal", "protocol", "records", "rundir", "seeds", "units"}
 PURE = LEAVES | {"topologies", "network"}
 MAY_IMPORT = {
     "code": {"errors"},
     "errors": set[str](),
+    "journal": {"errors", "records"},
     "protocol": set[str](),
     "records": set[str](),
     "rundir": {"errors"},
@@ -28,7 +29,7 @@ MAY_IMPORT = {
     "plan": PURE | {"experiment"},
     "node": LEAVES | {"experiment", "plan"},
     "engines": PURE | {"experiment", "plan"},
-    "control": LEAVES | {"experiment", "plan", "runtimes"},
+    "control": PURE | {"experiment", "plan"},
     "runtimes": PURE | {"experiment", "plan", "node", "engines", "control"},
     "collect": LEAVES | {"experiment", "plan"},
     "cli": PURE | {"targets", "experiment", "plan", "node", "runtimes", "collect"},

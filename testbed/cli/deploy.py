@@ -25,9 +25,9 @@ from testbed.errors import Severity, UsageProblem, did_you_mean
 from testbed.rundir import RunDirectory, create_run
 
 if TYPE_CHECKING:
+    from testbed.control.outcome import Outcome
     from testbed.experiment.origin import Setting
     from testbed.plan.model import RunPlan
-    from testbed.runtimes.outcome import Outcome
 
 RUNTIMES = ("sim",)
 _LATER = ("local", "docker", "swarm", "kubernetes", "kollaps")

@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from testbed.runtimes.progress import Progress, Tell
+from testbed.control.progress import Progress, Tell
 
 _PLAIN_EVERY_S = 5.0
 _BETWEEN = " · "

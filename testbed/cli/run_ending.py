@@ -16,7 +16,7 @@ from testbed.code import place_words
 from testbed.errors import ExitCode
 
 if TYPE_CHECKING:
-    from testbed.runtimes.outcome import Outcome
+    from testbed.control.outcome import Outcome
 
 _MOST_TOLD = 5
 _WHY = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from testbed.node.journal import Journal
+from testbed.journal import Journal
 from testbed.node.mailbox import Gathering, Mailbox, arrival
 from testbed.node.messages import Message, Received
 from testbed.node.neighbourhood import Neighbourhood

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from testbed.experiment.language import Experiment
-from testbed.node.journal import Journal
+from testbed.journal import Journal
 from testbed.node.life import Life, Reason
 from testbed.node.messages import Message, from_frames
 from testbed.node.node import Node

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.node.journal import Journal
+from testbed.journal import Journal
 from testbed.node.life import Reason
 from testbed.records import Evaluation, Event, line
 from tests.node.small_world import World, _Running, full, ring

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
+from testbed.control.outcome import Outcome
 from testbed.experiment.language import Experiment
 from testbed.plan.files import write_plan
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.outcome import Outcome
 from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
 from testbed.topologies.load import load_bytes

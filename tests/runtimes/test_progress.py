@@ -9,8 +9,8 @@ import pytest
 
 from testbed.cli import progress_view as view
 from testbed.cli.progress_view import in_bytes, in_number, in_time, progress_line, progress_view
+from testbed.control.progress import Progress, Watch
 from testbed.records import Build, Count, End, Evaluation, Phases, Round, Start
-from testbed.runtimes.progress import Progress, Watch
 
 BUILD = Build("", "", "")
 

@@ -12,11 +12,15 @@ from contextlib import suppress
 from random import Random
 from time import monotonic
 
+from testbed.control.change_words import words
+from testbed.control.log import ControlLog
+from testbed.control.outcome import NodeFailure, Outcome
+from testbed.control.progress import Tell, Watch
+from testbed.journal import Journal
 from testbed.network.flows import Flows, Sharing, Tcp
 from testbed.network.graph import expand
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
-from testbed.node.journal import Journal
 from testbed.node.life import TOLD, Life, Reason, build_of_this_process, failure_of
 from testbed.node.node import Node
 from testbed.node.snapshots import newest_snapshot
@@ -25,10 +29,6 @@ from testbed.plan.files import split
 from testbed.plan.model import NodePlan, RunPlan
 from testbed.records import AnyRecord, Event, Failure, Over, Round
 from testbed.rundir import RunDirectory
-from testbed.runtimes.change_words import words
-from testbed.runtimes.control_log import ControlLog
-from testbed.runtimes.outcome import NodeFailure, Outcome
-from testbed.runtimes.progress import Tell, Watch
 from testbed.runtimes.sim.averages import Averages
 from testbed.runtimes.sim.clock import VirtualClock, run
 from testbed.runtimes.sim.compute import Shared, SimCompute

@@ -6,13 +6,13 @@ met it, the others were stopped.
 
 from __future__ import annotations
 
-from testbed.node.journal import Journal
+from testbed.control.log import ControlLog
+from testbed.control.outcome import NodeFailure, Outcome
+from testbed.journal import Journal
 from testbed.node.life import Reason, build_of_this_process
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.records import SCHEMA, Build, Count, End, Event, Failure, Over, Start
 from testbed.rundir import RunDirectory
-from testbed.runtimes.control_log import ControlLog
-from testbed.runtimes.outcome import NodeFailure, Outcome
 
 
 def stillborn(plan: RunPlan, directory: RunDirectory, failure: Failure) -> Outcome:

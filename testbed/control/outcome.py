@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from testbed.control.progress import Progress
 from testbed.records import Failure
-from testbed.runtimes.progress import Progress
 
 
 @dataclass(frozen=True)

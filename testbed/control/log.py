@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from testbed.node.journal import Journal
+from testbed.journal import Journal
 from testbed.records import AnyRecord, Over, line
 
 

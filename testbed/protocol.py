@@ -1,0 +1,374 @@
+"""What nodes, control and engines say to each other.
+
+Takes messages, gives bytes and back; touches nothing. Every message is one packet of a UNIX SOCK_SEQPACKET socket, at
+most `MAX_MESSAGE_BYTES` long. None of this crosses the emulated network, and none of it is counted.
+
+Seconds called `..._s` without more are emulated seconds since the start barrier; those called `monotonic_s` are the
+host's CLOCK_MONOTONIC, which everybody on a host shares.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar, Union
+
+import msgspec
+
+MAX_MESSAGE_BYTES = 64 * 1024
+
+_Kind = TypeVar("_Kind")
+
+
+class ProtocolError(ValueError):
+    """These bytes are no message of the kind expected."""
+
+
+class Message(
+    msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Base of all messages; the field `type` tells them apart."""
+
+
+class Reader(Generic[_Kind]):
+    """Reads one direction of a conversation."""
+
+    def __init__(self, kind: object) -> None:
+        self._decoder: msgspec.msgpack.Decoder[_Kind] = msgspec.msgpack.Decoder(kind)
+
+    def read(self, data: bytes) -> _Kind:
+        """Raises ProtocolError for whatever is not a message of this direction."""
+        if len(data) > MAX_MESSAGE_BYTES:
+            raise ProtocolError(f"a message has at most {MAX_MESSAGE_BYTES} bytes")
+        try:
+            return self._decoder.decode(data)
+        except (msgspec.DecodeError, RecursionError) as problem:
+            raise ProtocolError(str(problem)) from None
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def encode(message: Message) -> bytes:
+    data = _ENCODER.encode(message)
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ProtocolError(f"{type(message).__name__} would have {len(data)} bytes, at most {MAX_MESSAGE_BYTES}")
+    return data
+
+
+# -- a node to the fabric, over the socket that only this node has -----------------------------------------------------
+
+
+class Attach(Message, frozen=True):
+    """Comes with the descriptor of the node's TUN device. Who the node is, the socket says."""
+
+
+class Attached(Message, frozen=True):
+    """The fabric carries the node's packets now."""
+
+
+class Refused(Message, frozen=True):
+    """It does not, and why."""
+
+    reason: str
+
+
+FROM_NODE_TO_FABRIC: Reader[Attach] = Reader(Attach)
+AttachAnswer = Union[Attached, Refused]  # noqa: UP007 - msgspec reads it at run time
+FROM_FABRIC_TO_NODE: Reader[AttachAnswer] = Reader(AttachAnswer)
+
+
+# -- control to the fabric ---------------------------------------------------------------------------------------------
+
+
+class Request(Message, frozen=True):
+    """Base of what is asked of the fabric; its answer has the same number."""
+
+    number: int
+
+
+class Begin(Request, frozen=True):
+    """The start barrier is, or will be, passed then: the timeline runs from there."""
+
+    monotonic_s: float
+
+
+class SetLink(Request, frozen=True):
+    """From now on links have these properties, until reset; None leaves one as it is. Infinity is no limit."""
+
+    origin: str
+    """A bridge, or a selector of nodes."""
+    dest: str
+    both: bool = True
+    """Both directions."""
+    latency_ms: float | None = None
+    jitter_ms: float | None = None
+    loss: float | None = None
+    rate_bps: float | None = None
+    queue_ms: float | None = None
+    queue_bytes: float | None = None
+    background_bps: float | None = None
+    up: bool | None = None
+
+
+class ResetLink(Request, frozen=True):
+    """Links are again what the topology and its timeline make them; all links when no ends are given."""
+
+    origin: str | None = None
+    dest: str | None = None
+    both: bool = True
+
+
+class ShowLink(Request, frozen=True):
+    """What links are like now."""
+
+    origin: str
+    dest: str
+    both: bool = True
+
+
+class Cut(Request, frozen=True):
+    """Nothing leaves or reaches these nodes any more."""
+
+    ranks: tuple[int, ...]
+
+
+class Uncut(Request, frozen=True):
+    """Their packets are carried again."""
+
+    ranks: tuple[int, ...]
+
+
+class Detach(Request, frozen=True):
+    """The descriptors of these nodes are closed: with a dead node, that ends its namespace."""
+
+    ranks: tuple[int, ...]
+
+
+class Partition(Request, frozen=True):
+    """Nodes of different groups cannot reach each other, until healed."""
+
+    name: str
+    groups: tuple[tuple[int, ...], ...]
+
+
+class Heal(Request, frozen=True):
+    """Ends the partition of this name."""
+
+    name: str
+
+
+class Capture(Request, frozen=True):
+    """Packets as a node sees them go to a file, in pcap form; None ends that."""
+
+    rank: int
+    path: str | None = None
+
+
+class Watch(Request, frozen=True):
+    """From now on this connection is told what happens: `Applied`, `NodeAttached`, `NodeDetached`."""
+
+    lead: bool = False
+    """The fabric ends when this connection does: whoever leads the run has died."""
+
+
+class GetStatus(Request, frozen=True):
+    """How the fabric is."""
+
+
+class Quit(Request, frozen=True):
+    """The fabric ends, its files written."""
+
+
+ToFabric = Union[  # noqa: UP007 - msgspec reads it at run time
+    Begin, SetLink, ResetLink, ShowLink, Cut, Uncut, Detach, Partition, Heal, Capture, Watch, GetStatus, Quit
+]
+TO_FABRIC: Reader[ToFabric] = Reader(ToFabric)
+
+
+# -- the fabric to control ---------------------------------------------------------------------------------------------
+
+
+class Done(Message, frozen=True):
+    """It is so."""
+
+    number: int
+    monotonic_s: float
+    """Since when."""
+
+
+class Denied(Message, frozen=True):
+    """It cannot be, and why; nothing has changed."""
+
+    number: int
+    reason: str
+
+
+class LinkState(msgspec.Struct, frozen=True):
+    """One directed link, now."""
+
+    origin: str
+    dest: str
+    latency_ms: float
+    jitter_ms: float
+    loss: float
+    rate_bps: float
+    queue_ms: float
+    queue_bytes: float
+    background_bps: float
+    up: bool
+    changed: bool
+    """Set by hand."""
+
+
+class Links(Message, frozen=True):
+    """Answer to `ShowLink`."""
+
+    number: int
+    links: tuple[LinkState, ...]
+    left_out: int = 0
+    """How many more there are than fit."""
+
+
+class Lateness(msgspec.Struct, frozen=True):
+    """How long after they were due packets were written, in real time."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class FabricStatus(Message, frozen=True):
+    """Answer to `GetStatus`; what is known by link and node is in the engine's files."""
+
+    number: int
+    t: float | None
+    """None before the start."""
+    attached: int
+    cut: tuple[int, ...]
+    packets: int
+    """Written to nodes so far."""
+    bytes: int
+    dropped: dict[str, int]
+    """By cause."""
+    held_packets: int
+    held_bytes: int
+    lateness: Lateness
+    cpu_s: float
+    overloaded: tuple[str, ...]
+    """Why, in words; nothing when all is well."""
+
+
+class Applied(Message, frozen=True):
+    """A change of the topology's timeline is in force."""
+
+    what: str
+    detail: str
+    planned_s: float
+    applied_s: float
+
+
+class NodeAttached(Message, frozen=True):
+    rank: int
+    again: bool
+    """It replaces an older descriptor of the same node."""
+
+
+class NodeDetached(Message, frozen=True):
+    rank: int
+    why: str
+
+
+FromFabric = Union[  # noqa: UP007 - msgspec reads it at run time
+    Done, Denied, Links, FabricStatus, Applied, NodeAttached, NodeDetached
+]
+FROM_FABRIC: Reader[FromFabric] = Reader(FromFabric)
+
+
+# -- a node to control, and back ---------------------------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True):
+    """A node's process is there. Who it is, control checks against what it started."""
+
+    rank: int
+    pid: int
+
+
+class Ready(Message, frozen=True):
+    """Everything is set up; the node waits for the start."""
+
+
+class Recorded(Message, frozen=True):
+    """A line that the node has just written into its journal."""
+
+    line: bytes
+
+
+class Idle(Message, frozen=True):
+    """The node's own work is done; it lives on to serve others."""
+
+
+class Overrun(Message, frozen=True):
+    """How often computing was late so far, how late at the worst, and what the node's device threw away."""
+
+    steps: int
+    late: int
+    worst_late_s: float
+    tx_dropped: int
+
+
+FromNode = Union[Hello, Ready, Recorded, Idle, Overrun]  # noqa: UP007 - msgspec reads it at run time
+FROM_NODE: Reader[FromNode] = Reader(FromNode)
+
+
+class Go(Message, frozen=True):
+    """Emulated time begins then."""
+
+    monotonic_s: float
+
+
+class Halt(Message, frozen=True):
+    """The node ends, for this reason."""
+
+    reason: str
+
+
+class Quiet(Message, frozen=True):
+    """Nobody needs to be served any more."""
+
+
+ToNode = Union[Go, Halt, Quiet]  # noqa: UP007 - msgspec reads it at run time
+TO_NODE: Reader[ToNode] = Reader(ToNode)
+
+
+# -- control to the zygote, and back -----------------------------------------------------------------------------------
+
+
+class Fork(Message, frozen=True):
+    """Start this node; what else it must know is in the folder of the run."""
+
+    rank: int
+    rejoin: str | None = None
+    first_round: int = 0
+
+
+class Forked(Message, frozen=True):
+    rank: int
+    pid: int
+
+
+class Died(Message, frozen=True):
+    """A node's process is over: `status` as the operating system gives it."""
+
+    rank: int
+    pid: int
+    status: int
+
+
+class Warm(Message, frozen=True):
+    """The zygote is ready to fork."""
+
+
+FromZygote = Union[Warm, Forked, Died]  # noqa: UP007 - msgspec reads it at run time
+FROM_ZYGOTE: Reader[FromZygote] = Reader(FromZygote)
+TO_ZYGOTE: Reader[Fork] = Reader(Fork)
