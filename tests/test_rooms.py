@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "control": PURE | {"experiment", "plan"},
     "runtimes": PURE | {"experiment", "plan", "node", "engines", "control"},
     "collect": LEAVES | {"experiment", "plan"},
-    "cli": PURE | {"targets", "experiment", "plan", "node", "runtimes", "collect"},
+    "cli": PURE | {"targets", "experiment", "plan", "node", "engines", "control", "runtimes", "collect"},
     "__init__": set[str](),
     "__main__": {"cli"},
 }
