@@ -30,6 +30,8 @@ class ExitCode(IntEnum):
     """The preflight refused: nothing was started."""
     NODE_FAILED = 6
     """A node could not go on, and nobody had planned that."""
+    NOT_AS_ASKED = 7
+    """The network was not the one asked for, or this machine could not sustain the run."""
     INCOMPLETE = 8
     """Results are printed, but some are missing."""
     INTERRUPTED = 130

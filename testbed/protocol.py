@@ -317,7 +317,17 @@ class Overrun(Message, frozen=True):
     tx_dropped: int
 
 
-FromNode = Union[Hello, Ready, Recorded, Idle, Overrun]  # noqa: UP007 - msgspec reads it at run time
+class Unable(Message, frozen=True):
+    """What was to be a node cannot begin, and why; `refused` when it is this machine that denies something."""
+
+    reason: str
+    hint: str = ""
+    refused: bool = False
+    file: str | None = None
+    line: int | None = None
+
+
+FromNode = Union[Hello, Ready, Recorded, Idle, Overrun, Unable]  # noqa: UP007 - msgspec reads it at run time
 FROM_NODE: Reader[FromNode] = Reader(FromNode)
 
 
@@ -369,6 +379,6 @@ class Warm(Message, frozen=True):
     """The zygote is ready to fork."""
 
 
-FromZygote = Union[Warm, Forked, Died]  # noqa: UP007 - msgspec reads it at run time
+FromZygote = Union[Warm, Forked, Died, Unable]  # noqa: UP007 - msgspec reads it at run time
 FROM_ZYGOTE: Reader[FromZygote] = Reader(FromZygote)
 TO_ZYGOTE: Reader[Fork] = Reader(Fork)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -73,7 +74,9 @@ def written(page: Path) -> dict[str, str]:
     return {remark.removeprefix("file="): text for _kind, remark, text in shown if remark.startswith("file=")}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/topology.md", "docs/writing-an-algorithm.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/topology.md", "docs/writing-an-algorithm.md", "docs/writing-a-model.md"]
+)
 def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(EXAMPLES[0][2])
@@ -88,6 +91,28 @@ def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 assert result.exit_code == 0, (line, result.output, result.exception)
                 ran += 1
     assert ran
+    if page in TUTORIALS:
+        for run in TUTORIALS[page]:
+            assert_it_learned(tmp_path / "results" / run)
+
+
+TUTORIALS = {
+    "docs/writing-an-algorithm.md": ("gossip", "gossip-twice"),
+    "docs/writing-a-model.md": ("own-model",),
+}
+
+
+def assert_it_learned(run: Path) -> None:
+    """Every node mixed in what others sent, and they know much more than chance (0.1) or anybody alone (0.23)."""
+    journals = sorted((run / "nodes").glob("*/journal.jsonl"))
+    assert len(journals) == 16
+    scores = []
+    for journal in journals:
+        records = [json.loads(line) for line in journal.read_text().splitlines()]
+        assert sum(record["aggregated"] for record in records if record["type"] == "round") > 10, journal
+        scores += [record["accuracy"] for record in records if record["type"] == "evaluation"][-1:]
+    assert len(scores) == 16
+    assert sum(scores) / 16 > 0.4
 
 
 def test_an_algorithm_from_scratch_takes_no_more_than_thirty_lines() -> None:

@@ -31,8 +31,9 @@ MAY_IMPORT = {
     "engines": PURE | {"experiment", "plan"},
     "control": PURE | {"experiment", "plan"},
     "runtimes": PURE | {"experiment", "plan", "node", "engines", "control"},
+    "verify": PURE | {"experiment", "plan", "node", "engines", "control", "runtimes"},
     "collect": LEAVES | {"experiment", "plan"},
-    "cli": PURE | {"targets", "experiment", "plan", "node", "engines", "control", "runtimes", "collect"},
+    "cli": PURE | {"targets", "experiment", "plan", "node", "engines", "control", "runtimes", "verify", "collect"},
     "__init__": set[str](),
     "__main__": {"cli"},
 }

@@ -27,13 +27,14 @@ import numpy as np
 from testbed.experiment.language import Experiment
 from testbed.node.data.fetch import ensure
 from testbed.node.data.of_experiment import share_out
+from testbed.node.trainer_of import make_trainer
 from testbed.node.training_speed import bare_loops
 from testbed.plan.files import write_plan
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
 from testbed.rundir import create_run
 from testbed.runtimes.sim.compute import Shared
-from testbed.runtimes.sim.prepare import make_trainer, prepared
+from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
 from testbed.topologies.library import find_bundled
 from testbed.topologies.load import load

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
+from testbed.code import CodeProblem
 from testbed.node.data.catalogue import ENTRIES
 from testbed.node.models.catalogue import BUILT_IN
+from testbed.node.models.problems import ModelProblem
 
 if TYPE_CHECKING:
     from testbed.node.data.dataset import DataSet
@@ -26,7 +28,9 @@ _SUSTAINED_COLUMNS = ("learners", "sustained_ms_per_step")
 
 
 @click.command()
-@click.option("--model", default="gn-lenet", show_default=True, help=f"{', '.join(BUILT_IN)}; or module:Class.")
+@click.option(
+    "--model", default="gn-lenet", show_default=True, help=f"{', '.join(BUILT_IN)}; module:Class or file.py:Class."
+)
 @click.option(
     "--data",
     type=click.Choice(list(ENTRIES)),
@@ -47,15 +51,20 @@ def command(model: str, data: str, batch: int, steps: int, output_format: Format
     Example:
       testbed calibrate
       testbed calibrate --model mlp --data digits --batch 16 --format json
+      testbed calibrate --model mymodel.py:Net --data digits
     """
     # Torch takes a second to load: only commands that train may.
-    from testbed.node.training import Settings, Trainer
+    from testbed.node.training import Settings, Trainer, TrainingFailed
     from testbed.node.training_cost import nominal_ms_per_step
     from testbed.node.training_speed import sustained_ms_per_step
 
-    trainer = Trainer(model, {}, random_data(data), Settings(lr=0.001, batch=batch), seed=1)
-    nominal_ms = nominal_ms_per_step(trainer, batch)
-    speeds = [_measure(trainer, processes, steps) for processes in sorted({1, os.cpu_count() or 1})]
+    try:
+        trainer = Trainer(model, {}, random_data(data), Settings(lr=0.001, batch=batch), seed=1)
+        _try_once(trainer)
+        nominal_ms = nominal_ms_per_step(trainer, batch)
+        speeds = [_measure(trainer, processes, steps) for processes in sorted({1, os.cpu_count() or 1})]
+    except (CodeProblem, TrainingFailed) as problem:
+        raise ModelProblem(f"cannot measure {model}: {problem}") from problem
     measured: list[tuple[Cell, ...]] = [
         (speed.processes, round(speed.median_ms, 3), round(speed.p95_ms, 3), round(speed.steps_per_s, 1))
         for speed in speeds
@@ -81,6 +90,27 @@ def command(model: str, data: str, batch: int, steps: int, output_format: Format
         print_table(_COLUMNS, measured)
         print_table(_SUSTAINED_COLUMNS, sustained)
         click.echo(f"{model}: {trainer.parameters} parameters; nominal {nominal_ms:g} ms per step", err=True)
+        click.echo(
+            f"deploy takes the nominal figure (compute.ms_per_step: auto); --set compute.ms_per_step={measured[0][1]} "
+            "makes learners as fast as this machine",
+            err=True,
+        )
+
+
+def _try_once(trainer: Trainer) -> None:
+    """One step: what is wrong with a model is told here, where it can be, and not by a process that measures."""
+    import numpy as np
+
+    initial = trainer.initial()
+    trainer.train(
+        initial,
+        learner=0,
+        indices=np.arange(_SAMPLES),
+        first_step=0,
+        steps=1,
+        velocity=None,
+        out=np.empty_like(initial),
+    )
 
 
 def _measure(trainer: Trainer, processes: int, steps: int) -> Speed:

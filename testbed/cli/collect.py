@@ -14,12 +14,14 @@ import click
 
 from testbed.cli.output import print_csv, print_json, print_table, printable
 from testbed.cli.output_file import write_atomically
+from testbed.collect.problems import named
 from testbed.errors import IncompleteResults, UsageProblem
 from testbed.rundir import find_runs
 
 if TYPE_CHECKING:
     from testbed.collect.details import NodeRow, RoundRow
     from testbed.collect.grouping import Group
+    from testbed.collect.people import Shown
     from testbed.collect.summary import RunSummary
     from testbed.collect.tables import Table
 
@@ -103,7 +105,8 @@ def command(results: Path, form: Form, output: str | None, by: By, target: float
 
 def _collect(results: Path, by: By, target: float | None, group: bool) -> _Collected:
     from testbed.collect.details import node_rows, round_rows
-    from testbed.collect.grouping import group_key, group_runs
+    from testbed.collect.folders import folders_of_runs
+    from testbed.collect.grouping import asked, group_runs
     from testbed.collect.run import collect_run
     from testbed.collect.summary import summarise
 
@@ -117,12 +120,19 @@ def _collect(results: Path, by: By, target: float | None, group: bool) -> _Colle
         elif by is By.ROUND:
             found.rounds += round_rows(result)
         if group:
-            keys.append(group_key(run))
+            keys.append(asked(run))
         _tell(summary)
+    others = [str(each) for each in folders_of_runs(results)]
     if not found.runs:
-        raise UsageProblem(f"no runs in {results}", "a run is a folder with a plan.json or a folder `nodes`")
+        hint = "a run is a folder with a plan.json or a folder `nodes`"
+        raise UsageProblem(f"no runs in {results}", f"these hold runs: {named(others)}" if others else hint)
+    if others:
+        what = "1 folder here holds" if len(others) == 1 else f"{len(others)} folders here hold"
+        click.echo(printable(f"{what} runs too, which are left out: {named(others)}"), err=True)
     if group:
         found.groups = group_runs(zip(keys, found.runs, strict=True))
+        for each in found.groups:
+            _tell_repeated(each)
     return found
 
 
@@ -132,6 +142,11 @@ def _tell(run: RunSummary) -> None:
     more = len(run.problems) - _MOST_PROBLEMS
     if more > 0:
         click.echo(f"{printable(run.run_id)}: … and {more} more: --format json has them", err=True)
+
+
+def _tell_repeated(group: Group) -> None:
+    if group.left_out:
+        click.echo(printable(f"a seed counts once in a group; left out of it: {named(group.left_out)}"), err=True)
 
 
 def _write(found: _Collected, form: Form, output: str | None, by: By, group: bool) -> None:
@@ -163,7 +178,8 @@ def _print(found: _Collected, form: Form, by: By, group: bool) -> None:
             table = _flat(found, by, group)
             print_csv(table.columns, table.rows)
         case _:
-            print_table(*_for_people(found, by, group))
+            shown = _for_people(found, by, group)
+            print_table(shown.columns, shown.rows, least=shown.least, wrapped=shown.wrapped, notes=shown.notes)
 
 
 def _flat(found: _Collected, by: By, group: bool) -> Table:
@@ -183,11 +199,11 @@ def _flat(found: _Collected, by: By, group: bool) -> Table:
             return flat_table(RunSummary, found.runs)
 
 
-def _for_people(found: _Collected, by: By, group: bool) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _for_people(found: _Collected, by: By, group: bool) -> Shown:
     from testbed.collect.people import group_table, node_table, round_table, run_table
 
     if group:
-        return group_table(found.groups)
+        return group_table(found.groups, found.runs)
     match by:
         case By.NODE:
             return node_table(found.nodes)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.data_info import LIST_COLUMNS, describe, list_row
+from testbed.cli.data_info import LIST_COLUMNS, describe, describe_own, list_row
 from testbed.cli.output import Format, format_option, print_csv, print_json, print_table
 from testbed.cli.output_file import write_atomically
+from testbed.cli.verb_group import VerbGroup
+from testbed.code import is_code
 from testbed.errors import UsageProblem, did_you_mean
 from testbed.node.data.catalogue import ENTRIES, Entry
 from testbed.node.data.fetch import ensure
@@ -29,7 +31,10 @@ def _known(name: str) -> Entry:
     return ENTRIES[name]
 
 
-@click.group()
+_SETTINGS = click.option("--set", "settings", multiple=True, metavar="OPTION=VALUE", help="An option of the data set.")
+
+
+@click.group(cls=VerbGroup)
 def command() -> None:
     """Data sets: list them, fetch them, see how they are divided.
 
@@ -75,10 +80,24 @@ def fetch(names: tuple[str, ...]) -> None:
 
 @command.command()
 @click.argument("name")
+@_SETTINGS
 @format_option
-def info(name: str, output_format: Format) -> None:
-    """Tell all about one data set: sizes, shapes, samples per class, terms, where it is."""
-    described = describe(_known(name))
+def info(name: str, settings: tuple[str, ...], output_format: Format) -> None:
+    """Tell all about one data set: sizes, shapes, samples per class, terms, where it is.
+
+    NAME is a data set of `testbed data list`, or module:function or file.py:function of your own, which is called.
+
+    \b
+    Example:
+      testbed data info digits
+      testbed data info mydata.py:stripes --set samples=100
+    """
+    if is_code(name):
+        described = describe_own(name, _settings(settings))
+    elif settings:
+        raise UsageProblem("--set is for data of your own here", "`testbed data partition` takes the options of all")
+    else:
+        described = describe(_known(name))
     if output_format is Format.JSON:
         print_json(described)
         return
@@ -94,20 +113,20 @@ def info(name: str, output_format: Format) -> None:
 @command.command()
 @click.argument("name")
 @click.option("--learners", type=click.IntRange(min=1), required=True, help="How many learners share the data.")
-@click.option("--kind", type=click.Choice(PARTITIONS), default="iid", show_default=True, help="How it is divided.")
+@click.option("--kind", type=click.Choice(PARTITIONS), help="How it is divided.  [default: shards; user for movielens]")
 @click.option("--per-node", type=int, help="shards: how many each learner gets (2).")
 @click.option("--variant", type=click.Choice(["grid", "decpy"]), help="shards: which of the two ways (grid).")
 @click.option("--alpha", type=float, help="dirichlet: the smaller, the more uneven (0.1).")
 @click.option("--min", "least", type=int, help="dirichlet: the fewest samples of a learner (as many as classes).")
 @click.option("--order", type=click.Choice(["shuffle", "contiguous"]), help="user: in which order users are dealt.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The experiment's seed.")
-@click.option("--set", "settings", multiple=True, metavar="OPTION=VALUE", help="An option of the data set.")
+@_SETTINGS
 @click.option("--draw", "picture", metavar="FILE", help="Draw who has what, too: .svg or .png.")
 @format_option
 def partition(
     name: str,
     learners: int,
-    kind: str,
+    kind: str | None,
     per_node: int | None,
     variant: str | None,
     alpha: float | None,
@@ -127,13 +146,15 @@ def partition(
       testbed data partition cifar10 --learners 256 --kind dirichlet --alpha 0.1 --draw parts.png
     """
     from testbed.cli.data_partition import Shares, divide, draw_shares, print_shares
+    from testbed.experiment.language import default_partition
 
     if picture and Path(picture).suffix.lower() not in PICTURES:
         raise UsageProblem(f"cannot tell what kind of picture {picture} should be", "known endings: .svg, .png")
-    if ":" not in name:
+    if not is_code(name):
         _known(name)
     given = {"per_node": per_node, "variant": variant, "alpha": alpha, "min": least, "order": order}
     options = {key: value for key, value in given.items() if value is not None}
+    kind = kind or default_partition(name)
     shares: Shares = divide(name, _settings(settings), learners, kind, options, seed, _say)
     print_shares(shares, output_format)
     _say(shares.words)

@@ -5,6 +5,8 @@ Takes entries of the catalogue, gives rows and values to print; touches the cach
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from testbed.cli.output import Cell
 from testbed.node.data import store
 from testbed.node.data.catalogue import Entry
@@ -45,16 +47,40 @@ def describe(entry: Entry) -> dict[str, object]:
         "stored_mb": round(entry.stored_bytes / 1e6, 1) if entry.needs_download else None,
         "here": here,
         "place": (str(place) if here else f"not fetched: `testbed data fetch {entry.name}`") if place else None,
-        "samples": _per_target(entry) if here else None,
+        "samples": _per_target(_load(entry.name, {})) if here else None,
     }
 
 
-def _per_target(entry: Entry) -> list[dict[str, object]]:
-    """How many samples there are of each class, or of each rating."""
+def describe_own(spec: str, options: Mapping[str, object]) -> dict[str, object]:
+    """What a researcher's function makes; raises Impossible when it is no data set."""
+    dataset = _load(spec, options)
+    return {
+        "name": dataset.name,
+        "kind": str(dataset.kind),
+        "train": len(dataset.train),
+        "test": len(dataset.test),
+        "input_shape": list(dataset.input_shape),
+        "inputs": str(dataset.train.inputs.dtype),
+        "classes": dataset.classes or None,
+        "users": dataset.users or None,
+        "items": dataset.items or None,
+        "scale": dataset.scale,
+        "mean": list(dataset.mean) or None,
+        "std": list(dataset.std) or None,
+        "samples": _per_target(dataset),
+    }
+
+
+def _load(spec: str, options: Mapping[str, object]) -> DataSet:
     from testbed.node.data.load import load_dataset
+
+    return load_dataset(spec, options, seed=1)
+
+
+def _per_target(dataset: DataSet) -> list[dict[str, object]]:
+    """How many samples there are of each class, or of each rating."""
     from testbed.node.data.partition import targets_of
 
-    dataset = load_dataset(entry.name, {}, seed=1)
     labels = target_labels(dataset)
     return [
         {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -18,10 +17,11 @@ import click
 from testbed.cli.experiment_options import Resolved, experiment_options, resolve
 from testbed.cli.findings import print_findings
 from testbed.cli.output import Format, format_option
+from testbed.cli.run_choice import ENGINES, LOCAL, SIM, check_engine, check_runtime, choose_runtime
 from testbed.cli.run_ending import tell_ending
 from testbed.cli.run_signals import RunSignals
 from testbed.code import CodeProblem
-from testbed.errors import Severity, UsageProblem, did_you_mean
+from testbed.errors import Severity, UsageProblem
 from testbed.rundir import RunDirectory, create_run
 
 if TYPE_CHECKING:
@@ -29,14 +29,19 @@ if TYPE_CHECKING:
     from testbed.experiment.origin import Setting
     from testbed.plan.model import RunPlan
 
-RUNTIMES = ("sim",)
-_LATER = ("local", "docker", "swarm", "kubernetes", "kollaps")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @click.command("deploy")
 @experiment_options
-@click.option("--runtime", help="What starts the nodes: sim (virtual time, in this process).  [default: sim]")
+@click.option("--runtime", help="What starts the nodes: sim (virtual time), local (real processes).  [default: sim]")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="What carries their packets with `local`: fabric (the network of the topology), none (loopback, unshaped).",
+)
+@click.option("--detach", "-d", is_flag=True, help="Return as soon as the nodes have begun; the run goes on.")
+@click.option("--force", is_flag=True, help="Start even if this machine seems too small.")
 @click.option(
     "--results",
     default="results",
@@ -49,13 +54,16 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 @click.option("--dry-run", is_flag=True, help="Print the plan, start nothing.")
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing but what goes wrong.")
 @format_option
-@click.option("--workers", type=click.IntRange(0, 256), help="Processes that train.  [default: one a core]")
+@click.option("--workers", type=click.IntRange(0, 256), help="Processes that train in `sim`.  [default: one a core]")
 def command(
     runtime: str | None,
     results: Path,
     run_id: str | None,
     plan_file: Path | None,
+    engine: str | None,
     *,
+    detach: bool,
+    force: bool,
     dry_run: bool,
     quiet: bool,
     workers: int | None,
@@ -75,19 +83,26 @@ def command(
     Everything about the run goes to RESULTS/RUN-ID; `testbed collect RESULTS` says what happened. Ctrl-C ends a run
     in good order, a second one at once.
     """
-    from testbed.plan.files import read_plan, write_plan
+    from testbed.plan.files import changed_inputs, read_plan, write_plan
 
     say = _keep_quiet if quiet else _say
-    chosen = _choose_runtime(runtime, say)
+    began = monotonic()
     if plan_file is not None:
-        if file is not None or settings:
+        if file is not None or settings or engine is not None:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
         plan = read_plan(plan_file)
-        _check_runtime(plan.runtime)
+        check_runtime(plan.runtime)
         name = _run_id(results, run_id, plan.topology_name, plan.experiment.algorithm.name)
+        for changed in changed_inputs(plan):
+            say(f"warning: {changed} is not what it was when the plan was made: the run will be another one")
         plan = plan.model_copy(update={"run_id": name})
     else:
-        plan = _make_plan(resolve(file, settings, quiet=quiet), chosen, results, run_id, say=say, dry_run=dry_run)
+        chosen = choose_runtime(runtime, engine, say)
+        check_engine(chosen, engine)
+        resolved = resolve(file, settings, quiet=quiet)
+        plan = _make_plan(resolved, chosen, engine, results, run_id, say=say, dry_run=dry_run)
+    if detach and plan.runtime == SIM:
+        raise UsageProblem("virtual time does not go on by itself", f"--detach is for --runtime {LOCAL}")
     if dry_run:
         from testbed.cli.plan_view import print_plan
 
@@ -96,32 +111,22 @@ def command(
     with RunSignals(quiet=quiet) as signals:
         if plan_file is not None:
             _fetch_data(plan, say)
+        if plan.runtime == LOCAL:
+            from testbed.cli.run_preflight import check_machine
+
+            check_machine(plan, say, force=force)
         directory = create_run(results, plan.run_id)
         write_plan(directory, plan)
         say(f"run {plan.run_id} in {directory.path}")
-        began = monotonic()
-        outcome = _run(plan, directory, signals, quiet=quiet, workers=workers)
+        if detach:
+            from testbed.cli.run_detached import detached
+
+            detached(directory, say)
+            return
+        began = monotonic() if plan.runtime == SIM else began
+        run = _run_sim if plan.runtime == SIM else _run_local
+        outcome = run(plan, directory, signals, quiet=quiet, workers=workers)
     tell_ending(outcome, directory.path, monotonic() - began, say)
-
-
-def _choose_runtime(asked: str | None, say: Callable[[str], None]) -> str:
-    """The runtime asked for, by option or environment; says which one and why unless it was the option."""
-    if asked is not None:
-        return _check_runtime(asked)
-    if pinned := os.environ.get("TESTBED_RUNTIME"):
-        _check_runtime(pinned)
-        say(f"runtime: {pinned} (TESTBED_RUNTIME says so)")
-        return pinned
-    say("runtime: sim (virtual time; the only one so far)")
-    return "sim"
-
-
-def _check_runtime(name: str) -> str:
-    if name in RUNTIMES:
-        return name
-    if name in _LATER:
-        raise UsageProblem(f"this version of testbed cannot run on `{name}` yet", f"there is: {', '.join(RUNTIMES)}")
-    raise UsageProblem(f"there is no runtime `{name}`", did_you_mean(name, RUNTIMES))
 
 
 def _run_id(results: Path, given: str | None, topology: str, algorithm: str) -> str:
@@ -141,6 +146,7 @@ def _run_id(results: Path, given: str | None, topology: str, algorithm: str) -> 
 def _make_plan(
     resolved: Resolved,
     runtime: str,
+    engine: str | None,
     results: Path,
     run_id: str | None,
     *,
@@ -148,10 +154,12 @@ def _make_plan(
     dry_run: bool,
 ) -> RunPlan:
     from testbed.plan.cautions import cautions
+    from testbed.plan.estimate import estimate
+    from testbed.plan.late_events import events_too_late
     from testbed.plan.make import make_plan
 
     experiment = resolved.experiment
-    if experiment.compute.mode == "measured":
+    if experiment.compute.mode == "measured" and runtime == SIM:
         raise UsageProblem("virtual time cannot be measured", "take `compute: {mode: paced}` with this runtime")
     plan = partial(
         make_plan,
@@ -159,10 +167,12 @@ def _make_plan(
         resolved.topology,
         run_id=_run_id(results, run_id, resolved.topology.name, experiment.algorithm.name),
         runtime=runtime,
+        engine=engine,
         source=resolved.origin,
         inputs=resolved.inputs,
     )
-    learners = len(plan().learners)  # and all that does not fit together is known before anything is fetched
+    first = plan()
+    learners = len(first.learners)  # and all that does not fit together is known before anything is fetched
     if say is not _keep_quiet:
         for name, findings in resolved.findings:
             print_findings(name, [each for each in findings if each.severity is Severity.WARNING])
@@ -174,12 +184,22 @@ def _make_plan(
     described = describe(experiment, learners, fetch=not dry_run, tell=say)
     if dry_run and described.problem is not None:
         say(f"warning: the run would fail at once: {described.problem}")
-    return plan(
+    step_ms = described.nominal_ms_per_step
+    if runtime == LOCAL and step_ms is not None and experiment.compute.ms_per_step == "auto":
+        from testbed.runtimes.local.speed import sent_bytes_of, step_times
+
+        step_ms = step_times(experiment, learners, sent_bytes_of(described.parameters, first.overlay.degree)).sustained
+        say(f"a local step takes {step_ms:g} ms: what this machine can keep up with, {learners} learners on it")
+    made = plan(
         parameters=described.parameters,
         samples=described.samples,
-        nominal_ms_per_step=described.nominal_ms_per_step,
+        nominal_ms_per_step=step_ms,
         versions=versions(),
     )
+    if say is not _keep_quiet:
+        late = events_too_late(made, resolved.topology, lambda: estimate(made))
+        print_findings(experiment.topology, late)
+    return made
 
 
 def _keep_quiet(_text: str) -> None:
@@ -199,7 +219,27 @@ def _fetch_data(plan: RunPlan, say: Callable[[str], None]) -> None:
     fetch_data(plan.experiment, say)
 
 
-def _run(plan: RunPlan, directory: RunDirectory, signals: RunSignals, *, quiet: bool, workers: int | None) -> Outcome:
+def _run_local(
+    plan: RunPlan,
+    directory: RunDirectory,
+    signals: RunSignals,
+    *,
+    quiet: bool,
+    workers: int | None,  # noqa: ARG001 - real nodes have a process each
+) -> Outcome:
+    from testbed.cli.progress_view import progress_view
+    from testbed.runtimes.local.run import LocalRun
+
+    say = _keep_quiet if quiet else _say
+    with progress_view(quiet=quiet) as tell:
+        whole = LocalRun(plan, directory, tell=tell, begun=lambda seconds: say(f"all nodes began after {seconds:.1f}s"))
+        signals.end_with(whole.interrupt)
+        return whole.run()
+
+
+def _run_sim(
+    plan: RunPlan, directory: RunDirectory, signals: RunSignals, *, quiet: bool, workers: int | None
+) -> Outcome:
     from testbed.cli.progress_view import progress_view
     from testbed.node.data.problems import Impossible
     from testbed.node.models.problems import ModelProblem

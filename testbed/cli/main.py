@@ -14,9 +14,11 @@ import click
 
 from testbed import __version__
 from testbed.cli.findings import print_findings
+from testbed.cli.verb_group import VerbGroup
 from testbed.errors import ExitCode, InvalidInput, TestbedError, UsageProblem
 
 VERBS = (
+    "doctor",
     "topologies",
     "validate",
     "show",
@@ -26,6 +28,14 @@ VERBS = (
     "draw",
     "schema",
     "deploy",
+    "status",
+    "logs",
+    "exec",
+    "link",
+    "capture",
+    "fault",
+    "verify",
+    "destroy",
     "collect",
     "calibrate",
     "data",
@@ -63,7 +73,7 @@ def _unwritable(problem: OSError) -> ExitCode:
     return ExitCode.USAGE
 
 
-class _Verbs(click.Group):
+class _Verbs(VerbGroup):
     """Imports a verb's module only when that verb is used, so that `--help` and small commands start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -105,6 +115,10 @@ def main() -> None:
 
     \b
     Example:
-      testbed validate topologies/wan256.xml
-      testbed show topologies/wan256.xml
+      testbed topologies
+      testbed show topologies/wan16.xml
+      testbed deploy topologies/wan16.xml --data digits --rounds 20 --run-id first
+      testbed collect results/first
+
+    Every command explains itself: testbed deploy --help.
     """

@@ -7,9 +7,16 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_NARROW = 30
+"""Columns of text that may be wrapped get at least so much, before others are left out."""
 
 Cell = str | int | float | bool | None
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -56,21 +63,75 @@ def _csv_cell(cell: Cell) -> Cell:
     return str(cell).lower() if isinstance(cell, bool) else cell
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """A table for people; numbers are right-aligned."""
-    from rich import box
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    least: Sequence[str] = (),
+    wrapped: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> None:
+    """A table for people, with lines of text beneath it; numbers are right-aligned.
+
+    On a terminal that is too narrow columns are left out, the first of `least` first, and said to be. A table with
+    such columns is not folded either, but for those in `wrapped`, between words: a name that is cut in two cannot be
+    copied. A note that begins with a column's name and a colon goes with it.
+    """
     from rich.console import Console
-    from rich.table import Table
 
     shown = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(columns):
-        numeric = bool(shown) and all(isinstance(row[index], int | float) for row in shown)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in shown:
-        table.add_row(*("" if cell is None else printable(str(cell)) for cell in row))
     console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
         # A pipe has no width of its own: a table in a file or under `grep` must not be folded at 80 columns.
         console.width = 10_000
-    console.print(table, soft_wrap=not console.is_terminal)
+    kept, out = list(range(len(columns))), list[str]()
+
+    def table(widest: int | None = None) -> Table:
+        return _table(columns, shown, kept, wrapped if least else columns, widest)
+
+    for name in least:
+        if name in columns and _width(console, table(_NARROW)) > console.width:
+            kept.remove(columns.index(name))
+            out.append(name)
+    width = console.width
+    if least:
+        console.width = max(width, _width(console, table(_NARROW)))
+    console.print(table(), soft_wrap=console.width > width or not console.is_terminal)
+    console.width = width
+    left_out = [f"left out, as the terminal is narrow: {', '.join(out)} (--format csv has everything)"] if out else []
+    told = [note for note in notes if not any(note.startswith(f"{name}: ") for name in out)]
+    for note in (*told, *left_out):
+        console.print(printable(note), soft_wrap=not console.is_terminal)
+
+
+def _table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    kept: Sequence[int],
+    wrapped: Sequence[str],
+    widest: int | None,
+) -> Table:
+    """With columns that may be wrapped, no wider than they may be."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index in kept:
+        name = columns[index]
+        numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
+        wraps = name in wrapped
+        table.add_column(
+            name,
+            justify="right" if numeric else "left",
+            overflow="fold",
+            no_wrap=not wraps,
+            max_width=widest if wraps else None,
+        )
+    for row in rows:
+        table.add_row(*("" if row[index] is None else printable(str(row[index])) for index in kept))
+    return table
+
+
+def _width(console: Console, table: Table) -> int:
+    """What it takes to fold nothing."""
+    return console.measure(table, options=console.options.update(max_width=10_000)).maximum

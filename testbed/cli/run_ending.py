@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
 
 _MOST_TOLD = 5
+_OVERLOADED = "OVERLOADED: these numbers are not those of the run that was asked for"
+_REMEDY = "take fewer nodes, a larger compute.ms_per_step, or a machine with less else to do"
 _WHY = {
     "finished": "finished",
     "time": "its time is over",
@@ -32,12 +34,25 @@ def tell_ending(outcome: Outcome, path: Path, real_s: float, say: Callable[[str]
     """Errors in any case, the rest through `say`; leaves the command with what became of the run."""
     for line in _failures(outcome):
         click.echo(f"Error: {line}", err=True)
+    for words in outcome.broken:
+        click.echo(f"Error: {words}", err=True)
     say(f"{_WHY[outcome.reason]}: {', '.join(_figures(outcome, real_s))}")
+    for remark in outcome.remarks:
+        say(f"note: {remark}")
+    if outcome.overloaded:
+        click.secho(
+            "OVERLOADED: these numbers are not those of the run that was asked for", fg="red", bold=True, err=True
+        )
+        for why in outcome.overloaded:
+            click.echo(f"  {why}", err=True)
+        click.echo(f"  {_REMEDY}", err=True)
     say(f"next: testbed collect {path}")
     if outcome.reason == "interrupted":
         click.get_current_context().exit(ExitCode.INTERRUPTED)
-    if outcome.failures:
+    if outcome.failures or outcome.broken:
         click.get_current_context().exit(ExitCode.NODE_FAILED)
+    if outcome.overloaded:
+        click.get_current_context().exit(ExitCode.NOT_AS_ASKED)
 
 
 def _figures(outcome: Outcome, real_s: float) -> Iterator[str]:

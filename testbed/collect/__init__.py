@@ -8,7 +8,11 @@ whatever cannot be read is a problem in the result, and the rest is summarised.
     control    control's log           -> ControlLog
     plan_head  plan.json               -> PlanHead: the little that a summary needs of it
     run        a run directory         -> RunResult
-    target     evaluations             -> time and bytes to an accuracy
+    averages   a RunResult             -> the average of models that stands for it
+    notes      a RunResult             -> what to know before believing its numbers
+    target     evaluations             -> time and bytes to an accuracy, and how exactly they are known
+    repetition a plan                  -> what makes two runs repetitions of one another, and what differs
     grouping   runs                    -> groups that differ only in seed, with intervals
+    folders    a folder of runs        -> folders of runs in it
     tables     results                 -> rows
 """

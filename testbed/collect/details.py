@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.collect.run import RunResult
+from testbed.collect.journal import JournalResult
+from testbed.collect.run import Node, RunResult, State
 from testbed.collect.spread import Quantiles, Spread, quantiles, spread
 from testbed.collect.summary import evaluated
 
@@ -30,6 +31,7 @@ class RoundRow:
     training_loss: Spread
     sent_bytes: int
     received_bytes: int
+    evaluated_nodes: int
     accuracy: Spread
     loss: Spread
 
@@ -45,6 +47,10 @@ class NodeRow:
     roles: str | None
     state: str
     end: str | None
+    """Its own last word, or control's: `crashed` where the plan wanted it, else `died`."""
+    end_planned: bool | None
+    """Of one that crashed, died or left; None of all others."""
+    end_s: float | None
     failure: str | None
     starts: int
     wall_clock_s: float | None
@@ -110,6 +116,7 @@ def round_rows(result: RunResult) -> list[RoundRow]:
             training_loss=spread(training_loss),
             sent_bytes=int(sent.sum()),
             received_bytes=int(received.sum()),
+            evaluated_nodes=max(len(accuracy[each]), len(loss[each])),
             accuracy=spread(accuracy[each]),
             loss=spread(loss[each]),
         )
@@ -133,10 +140,10 @@ def node_rows(result: RunResult) -> list[NodeRow]:
                 learner=node.learner,
                 roles=" ".join(journal.roles) if journal else None,
                 state=node.state.value,
-                end=journal.end if journal else None,
+                **asdict(_ending(node)),
                 failure=journal.failure if journal else None,
                 starts=len(journal.starts_s) if journal else 0,
-                wall_clock_s=journal.last_t if journal else None,
+                wall_clock_s=_worked_s(journal) if journal else None,
                 rounds=journal.round_count if journal else 0,
                 round_s=quantiles(journal.rounds.duration_s) if journal else Quantiles(),
                 **(asdict(journal.phases) if journal else phases),
@@ -156,3 +163,25 @@ def node_rows(result: RunResult) -> list[NodeRow]:
             )
         )
     return rows
+
+
+@dataclass(frozen=True)
+class _Ending:
+    end: str | None = None
+    end_planned: bool | None = None
+    end_s: float | None = None
+
+
+def _ending(node: Node) -> _Ending:
+    journal, death = node.journal, node.death
+    said = journal.end if journal else None
+    if journal is not None and said is not None:
+        planned = node.state is State.FINISHED if said in ("crashed", "left") else None
+        return _Ending(said, planned, journal.last_t)
+    if death is None:
+        return _Ending()
+    return _Ending("crashed" if death.planned else "died", death.planned, death.t)
+
+
+def _worked_s(journal: JournalResult) -> float:
+    return journal.last_t if journal.worked_t is None else journal.worked_t

@@ -2,27 +2,22 @@
 
 Takes run directories and their summaries, gives groups with means and 95 % intervals; reads the plans.
 
-Two runs are of one group when their plans are equal without what tells repetitions apart: run id, time of creation,
-seeds, the hashes of the input files, and what follows from the experiment and the seed: the overlay's edges (unless
-they come from a file), the sizes of the parts of the data, and the paces of the nodes.
-A run whose plan cannot be read is a group of its own.
+`repetition` says what makes two runs repetitions of one another. A run whose plan cannot be read is a group of its own.
+A seed counts once, however often it was run: the same seed again is no new sample. Of its runs a complete one counts
+before an incomplete one, and then the last by name, which with the names that `deploy` gives is the newest.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
-from testbed.collect.plan_head import FAULTS, read_plan_bytes
+from testbed.collect.repetition import Asked, differences, read_asked
 from testbed.collect.summary import RunSummary
 from testbed.rundir import RunDirectory
 
 CONFIDENCE = 0.95
-_APART = ("run_id", "created", "seed", "seeds", "inputs", "samples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +39,18 @@ class Group:
     topology: str | None
     runtime: str | None
     engine: str | None
+    differs: dict[str, str]
+    """What this group asked for and not all others did, by the plan's keys."""
     runs: tuple[str, ...]
+    """Those that count: one for each seed."""
+    left_out: tuple[str, ...]
+    """Of seeds that another run counts for."""
     seeds: tuple[int | None, ...]
     complete: int
     """How many of the runs are; the others are in the numbers all the same."""
     target: float | None
     wall_clock_s: Estimate
+    drained_s: Estimate
     round_s: Estimate
     """Of the runs' medians."""
     sent_bytes: Estimate
@@ -61,41 +62,28 @@ class Group:
     consensus_distance: Estimate
 
 
-def group_key(run: RunDirectory) -> str:
+def asked(run: RunDirectory) -> Asked:
     """Equal for runs that differ only in their seed."""
-    text, _problems = read_plan_bytes(run.plan)
-    try:
-        plan = msgspec.json.decode(text, type=dict[str, object]) if text is not None else None
-    except FAULTS:
-        plan = None
-    if plan is None:
-        return f"alone {run.path}"
-    kept = {key: value for key, value in plan.items() if key not in _APART}
-    experiment = kept.get("experiment")
-    if isinstance(experiment, dict):
-        kept["experiment"] = {key: value for key, value in experiment.items() if key != "seed"}
-        overlay = experiment.get("overlay")
-        if isinstance(overlay, dict) and overlay.get("kind") != "file":
-            kept.pop("overlay", None)
-    nodes = kept.get("nodes")
-    if isinstance(nodes, list):
-        kept["nodes"] = [_without_pace(node) for node in nodes]
-    try:
-        return hashlib.sha256(msgspec.json.encode(kept, order="deterministic")).hexdigest()
-    except FAULTS:
-        return f"alone {run.path}"
+    return read_asked(run.plan) or Asked(f"alone {run.path}")
 
 
-def _without_pace(node: object) -> object:
-    return {key: value for key, value in node.items() if key != "pace"} if isinstance(node, dict) else node
-
-
-def group_runs(runs: Iterable[tuple[str, RunSummary]]) -> list[Group]:
+def group_runs(runs: Iterable[tuple[Asked, RunSummary]]) -> list[Group]:
     """Groups of runs with equal keys, in the order of their first runs."""
-    found: dict[str, list[RunSummary]] = {}
-    for key, run in runs:
-        found.setdefault(key, []).append(run)
-    return [_group(members) for members in found.values()]
+    found: dict[str, list[tuple[Asked, RunSummary]]] = {}
+    for what, run in runs:
+        found.setdefault(what.key, []).append((what, run))
+    differing = differences([members[0][0] for members in found.values()])
+    return [
+        _group([run for _asked, run in members], differs)
+        for members, differs in zip(found.values(), differing, strict=True)
+    ]
+
+
+def _one_a_seed(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """By name; runs of an unknown seed all count."""
+    ranked = sorted(runs, key=lambda run: (run.complete, run.run_id))
+    chosen = {("unknown", run.run_id) if run.seed is None else ("seed", str(run.seed)): run for run in ranked}
+    return sorted(chosen.values(), key=lambda run: run.run_id)
 
 
 def estimate(values: Iterable[float | None]) -> Estimate:
@@ -112,18 +100,23 @@ def estimate(values: Iterable[float | None]) -> Estimate:
     return Estimate(len(known), mean, std, mean - half, mean + half)
 
 
-def _group(runs: Sequence[RunSummary]) -> Group:
+def _group(found: Sequence[RunSummary], differs: dict[str, str]) -> Group:
+    runs = _one_a_seed(found)
+    chosen = {id(run) for run in runs}
     first = runs[0]
     return Group(
         algorithm=first.algorithm,
         topology=first.topology,
         runtime=first.runtime,
         engine=first.engine,
+        differs=differs,
         runs=tuple(run.run_id for run in runs),
+        left_out=tuple(run.run_id for run in found if id(run) not in chosen),
         seeds=tuple(run.seed for run in runs),
         complete=sum(run.complete for run in runs),
         target=first.target,
         wall_clock_s=estimate(run.wall_clock_s for run in runs),
+        drained_s=estimate(run.drained_s for run in runs),
         round_s=estimate(run.round_s.median for run in runs),
         sent_bytes=estimate(run.bytes.sent for run in runs),
         accuracy=estimate(run.accuracy.mean for run in runs),

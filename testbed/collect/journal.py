@@ -111,6 +111,8 @@ class JournalResult:
     failure: str | None
     last_t: float
     """The time of its end, or of its last record."""
+    worked_t: float | None
+    """The end of its last round, or the time of its last evaluation; None when it has neither."""
     rounds: RoundColumns
     evaluations: tuple[Evaluation, ...]
     """By the time of the model."""
@@ -119,6 +121,8 @@ class JournalResult:
     leftovers: tuple[Leftover, ...]
     phases: PhaseTotals
     steps: int
+    aggregated: int
+    """Models of others that went into its own."""
     dropped: int
     expired: int
 
@@ -171,6 +175,7 @@ class _Node:
     evaluations: list[Evaluation] = field(default_factory=list)
     phases: PhaseTotals = field(default_factory=PhaseTotals)
     steps: int = 0
+    aggregated: int = 0
     dropped: int = 0
     expired: int = 0
     life: Totals = field(default_factory=Totals)
@@ -218,6 +223,7 @@ class _Node:
         self.received_bytes.extend(array("d", [each.payload + each.metadata + each.control for each in received]))
         self.life += Totals(_sum(sent), _sum(received))
         self.steps += sum([each.steps for each in rounds])
+        self.aggregated += sum([each.aggregated for each in rounds])
         self.dropped += sum([each.dropped for each in rounds])
         self.expired += sum([each.expired for each in rounds])
         phases = [each.phases for each in rounds]
@@ -261,6 +267,7 @@ class _Node:
             end=None if self.end is None else self.end.reason,
             failure=None if self.end is None else _why(self.end),
             last_t=self.last_t if self.end is None else self.end.t,
+            worked_t=max([*t[-1:].tolist(), *(each.t for each in self.evaluations)], default=None),
             rounds=RoundColumns(t, number, loss, self._durations(t, number), sent_bytes, received_bytes),
             evaluations=tuple(sorted(self.evaluations, key=lambda each: (each.t, each.round))),
             sent=self.total.sent,
@@ -268,6 +275,7 @@ class _Node:
             leftovers=tuple(self.leftovers),
             phases=self.phases,
             steps=self.steps,
+            aggregated=self.aggregated,
             dropped=self.dropped,
             expired=self.expired,
         )

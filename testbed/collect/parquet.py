@@ -13,6 +13,8 @@ from testbed.errors import UsageProblem
 
 _TYPES = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
 _ROWS_AT_ONCE = 200
+_CHECKOUT = Path(__file__).resolve().parents[2]
+"""Of the repository, where that is where testbed runs from."""
 
 
 def parquet_bytes(table: Table) -> bytes:
@@ -20,8 +22,9 @@ def parquet_bytes(table: Table) -> bytes:
     try:
         import duckdb
     except ImportError:
-        hint = "install testbed with its extra `parquet`, as in `pip install 'testbed[parquet]'`, or use --format csv"
-        raise UsageProblem("Parquet needs duckdb, which is not installed", hint) from None
+        raise UsageProblem(
+            "Parquet needs duckdb, which is not installed", f"{_install()}, or use --format csv"
+        ) from None
     columns = ", ".join(f'"{name}" {_TYPES[kind]}' for name, kind in zip(table.columns, table.types, strict=True))
     one = f"({', '.join('?' * len(table.columns))})"
     try:
@@ -40,3 +43,9 @@ def parquet_bytes(table: Table) -> bytes:
             return file.read_bytes()
     except duckdb.Error as problem:
         raise UsageProblem(f"these results do not fit into Parquet: {problem}", "use --format json or csv") from None
+
+
+def _install() -> str:
+    """How to get it: a checkout has a script that keeps to the versions it was tested with."""
+    in_checkout = (_CHECKOUT / "scripts" / "venv").is_file()
+    return "scripts/venv parquet" if in_checkout else "pip install 'testbed[parquet]'"

@@ -1,11 +1,13 @@
 """Results as short tables for people: a few columns, units in the heads, no more digits than matter.
 
-Takes summaries and rows, gives columns and cells of text; touches nothing.
+Takes summaries and rows, gives columns, cells and lines of text; touches nothing.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from testbed.collect.details import NodeRow, RoundRow
 from testbed.collect.grouping import Estimate, Group
@@ -13,47 +15,63 @@ from testbed.collect.spread import Spread
 from testbed.collect.summary import RunSummary
 
 Columns = tuple[str, ...]
-Rows = list[tuple[str, ...]]
+Row = tuple[str, ...]
 NOTHING = "–"
+EMULATED = "emulated s"
+_EMULATED_NOTE = f"all seconds are emulated; {EMULATED}: until the end of the node's last round"
+_OVER_NODES = "±: standard deviation over the nodes of a run"
 
 
-def run_table(runs: Sequence[RunSummary]) -> tuple[Columns, Rows]:
-    """One line a run, within 100 columns unless names are long; about the target only where one was given."""
+@dataclass(frozen=True)
+class Shown:
+    """A table, and what else people must know to read it."""
+
+    columns: Columns
+    rows: list[Row]
+    least: Columns = ()
+    """Columns that are left out where there is no room for all, the least important first."""
+    notes: tuple[str, ...] = ()
+    wrapped: Columns = ()
+    """Columns of words that may be wrapped between them; no others may."""
+
+
+def run_table(runs: Sequence[RunSummary]) -> Shown:
+    """One line a run; about the target only where one was given."""
     target = next((run.target for run in runs if run.target is not None), None)
-    middle = ("rounds × s",) if target is None else ()
     last = ("loss",) if target is None else (f"s to {target:g}", f"B to {target:g}")
-    columns: Columns = ("run", "algorithm", "nodes", *middle, "time s", "sent", "accuracy", *last)
-    rows: Rows = []
+    columns: Columns = ("run", "algo", "nodes", "rounds", "round s", EMULATED, "out", "acc", *last)
+    rows: list[Row] = []
     for run in runs:
-        rounds = f"{_text(run.rounds)} × {number(run.round_s.median)}"
+        reached = (number(run.time_to_target_s), data(run.bytes_to_target))
         rows.append(
             (
                 run.run_id,
                 _text(run.algorithm),
                 f"{run.nodes.finished}/{_text(run.nodes.planned)}",
-                *((rounds,) if target is None else ()),
+                _text(run.rounds),
+                number(run.round_s.median),
                 number(run.wall_clock_s),
                 data(run.bytes.sent),
-                plus_minus(run.accuracy.mean, run.accuracy.std),
-                *(
-                    (short(run.loss.mean),)
-                    if target is None
-                    else (number(run.time_to_target_s), data(run.bytes_to_target))
-                ),
+                _over_nodes(run.accuracy, run.evaluated.nodes),
+                *((short(run.loss.mean),) if target is None else reached),
             )
         )
     if all(run.algorithm is not None and run.algorithm in run.run_id for run in runs):  # the name says it already
-        return columns[:1] + columns[2:], [row[:1] + row[2:] for row in rows]
-    return columns, rows
+        columns, rows = columns[:1] + columns[2:], [row[:1] + row[2:] for row in rows]
+    notes = _notes(rows, f"{EMULATED}: until the end of the last round", "round s: the median round", _OVER_NODES)
+    if target is not None:
+        notes += _how_often(runs)
+    return Shown(columns, rows, ("round s", "loss", "rounds", "algo", "nodes", "out", EMULATED), notes)
 
 
-def group_table(groups: Sequence[Group]) -> tuple[Columns, Rows]:
-    """Every number with half of its 95 % interval."""
-    columns: Columns = ("algorithm", "topology", "runs", "time s", "sent", "accuracy", "loss")
-    rows: Rows = [
+def group_table(groups: Sequence[Group], runs: Sequence[RunSummary]) -> Shown:
+    """Every number with half of its 95 % interval; of several groups, what tells them apart."""
+    several = len(groups) > 1
+    columns: Columns = ("group", "runs") if several else ("algo", "topology", "runs")
+    columns += (EMULATED, "out", "acc", "loss")
+    rows: list[Row] = [
         (
-            _text(group.algorithm),
-            _text(group.topology),
+            *((_label(group),) if several else (_text(group.algorithm), _text(group.topology))),
             str(len(group.runs)),
             _interval(group.wall_clock_s),
             data(group.sent_bytes.mean),
@@ -63,23 +81,28 @@ def group_table(groups: Sequence[Group]) -> tuple[Columns, Rows]:
         for group in groups
     ]
     target = next((group.target for group in groups if group.target is not None), None)
-    if target is None:
-        return columns, rows
-    reached = [(f"{group.time_to_target_s.n}/{len(group.runs)}", _interval(group.time_to_target_s)) for group in groups]
-    more = (f"reached {target:g}", f"s to {target:g}")
-    return columns + more, [row + each for row, each in zip(rows, reached, strict=True)]
+    if target is not None:
+        columns += (f"reached {target:g}", f"s to {target:g}")
+        reached = [
+            (f"{group.time_to_target_s.n}/{len(group.runs)}", _interval(group.time_to_target_s)) for group in groups
+        ]
+        rows = [row + each for row, each in zip(rows, reached, strict=True)]
+    notes = _notes(rows, "means over runs, one for each seed", "±: half of the 95 % interval of the mean (Student's t)")
+    if target is not None:
+        notes += _how_often(runs)
+    return Shown(columns, rows, ("loss", "out", "topology", "algo", EMULATED, "acc"), notes, ("group",))
 
 
-def node_table(nodes: Sequence[NodeRow]) -> tuple[Columns, Rows]:
+def node_table(nodes: Sequence[NodeRow]) -> Shown:
     columns: Columns = (
-        *("run", "node", "end", "rounds", "time s", "train s", "wait s"),
-        *("sent", "received", "dropped", "accuracy", "loss"),
+        *("run", "node", "end", "rounds", EMULATED, "train s", "wait s"),
+        *("out", "in", "dropped", "acc", "loss"),
     )
-    rows: Rows = [
+    rows: list[Row] = [
         (
             node.run_id,
             node.node,
-            node.end or node.state,
+            _end(node),
             str(node.rounds),
             number(node.wall_clock_s),
             number(node.train_s),
@@ -92,12 +115,13 @@ def node_table(nodes: Sequence[NodeRow]) -> tuple[Columns, Rows]:
         )
         for node in nodes
     ]
-    return _without_run(columns, rows)
+    columns, rows = _without_run(columns, rows)
+    return Shown(columns, rows, ("dropped", "train s", "in", "wait s", "loss", "out", "rounds"), (_EMULATED_NOTE,))
 
 
-def round_table(rounds: Sequence[RoundRow]) -> tuple[Columns, Rows]:
-    columns: Columns = ("run", "round", "nodes", "over at s", "round s", "sent", "training loss", "accuracy", "loss")
-    rows: Rows = [
+def round_table(rounds: Sequence[RoundRow]) -> Shown:
+    columns: Columns = ("run", "round", "nodes", EMULATED, "round s", "out", "train loss", "acc", "loss")
+    rows: list[Row] = [
         (
             each.run_id,
             str(each.round),
@@ -105,13 +129,16 @@ def round_table(rounds: Sequence[RoundRow]) -> tuple[Columns, Rows]:
             number(each.last_t),
             number(each.round_s.median),
             data(each.sent_bytes),
-            plus_minus(each.training_loss.mean, each.training_loss.std),
-            _spread(each.accuracy),
-            _spread(each.loss),
+            _over_nodes(each.training_loss, each.nodes),
+            _over_nodes(each.accuracy, each.evaluated_nodes),
+            _over_nodes(each.loss, each.evaluated_nodes),
         )
         for each in rounds
     ]
-    return _without_run(columns, rows)
+    columns, rows = _without_run(columns, rows)
+    head = f"{EMULATED}: when the last node finished the round"
+    least = ("loss", "out", "round s", "nodes", "train loss")
+    return Shown(columns, rows, least, _notes(rows, head, "round s: the median node's", _OVER_NODES))
 
 
 def number(value: float | None) -> str:
@@ -156,13 +183,62 @@ def _decimals(size: float) -> int:
     return next((digits for limit, digits in ((10, 3), (100, 2), (1000, 1), (1e9, 0)) if size < limit), -1)
 
 
-def _spread(values: Spread) -> str:
-    return plus_minus(values.mean, values.std)
+def _over_nodes(values: Spread, count: int) -> str:
+    return plus_minus(values.mean, values.std if count > 1 else None)
 
 
 def _interval(values: Estimate) -> str:
     half = None if values.high is None or values.mean is None else values.high - values.mean
     return plus_minus(values.mean, half)
+
+
+def _notes(rows: Sequence[Row], *notes: str) -> tuple[str, ...]:
+    """About ± only where there is one."""
+    has_plus_minus = any("±" in cell for row in rows for cell in row)
+    return tuple(note for note in notes if has_plus_minus or not note.startswith("±"))
+
+
+def _how_often(runs: Sequence[RunSummary]) -> tuple[str, ...]:
+    """A time to a target is no more exact than that."""
+    rounds = [run.evaluated.every_rounds for run in runs if run.evaluated.every_rounds is not None]
+    seconds = [run.evaluated.every_s for run in runs if run.evaluated.every_s is not None]
+    if not rounds or not seconds:
+        return ("accuracy is known once a run at most: evaluation.every=1 tells times to a target more exactly",)
+    what = f"accuracy is known every {_range(rounds, '{:g}')} rounds (about {_range(seconds, '{:.3g}')} s)"
+    if max(rounds) <= 1:
+        return (what.replace("1 rounds", "round"),)
+    return (f"{what}, so times to a target are late by up to that; evaluation.every=1 tells them more exactly",)
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    least, most = form.format(min(values)), form.format(max(values))
+    return least if least == most else f"{least} to {most}"
+
+
+def _label(group: Group) -> str:
+    """What tells it apart, in the words of `--set` or shorter."""
+    words = {key: _short_key(key) for key in group.differs}
+    several = Counter(words.values())
+    told = [f"{word if several[word] == 1 else key}={group.differs[key]}" for key, word in words.items()]
+    return " ".join(told) or group.runs[0]
+
+
+def _short_key(key: str) -> str:
+    if key == "topology_name":
+        return "topology"
+    if key.startswith("inputs."):
+        return key.removeprefix("inputs.")
+    if key.startswith(("training.", "versions.")) or ".options." in key:
+        return key.rpartition(".")[2]
+    return key.removesuffix(".name").removesuffix(".kind")
+
+
+def _end(node: NodeRow) -> str:
+    """How it ended; when, where that was not the end of its work."""
+    if node.end_planned is None:
+        return node.end or node.state
+    planned = " (planned)" if node.end_planned and node.end != "left" else ""
+    return f"{node.end}{planned} at {number(node.end_s)} s"
 
 
 def _text(value: object) -> str:
@@ -173,7 +249,7 @@ def _sum(*parts: int | None) -> int | None:
     return None if None in parts else sum(part or 0 for part in parts)
 
 
-def _without_run(columns: Columns, rows: Rows) -> tuple[Columns, Rows]:
+def _without_run(columns: Columns, rows: list[Row]) -> tuple[Columns, list[Row]]:
     """A column that says the same in every line is left out."""
     if len({row[0] for row in rows}) > 1:
         return columns, rows

@@ -1,6 +1,6 @@
 """Something about a run that could not be read, or is not there.
 
-Takes nothing, gives a type, touches nothing.
+Takes nothing, gives a type and words, touches nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MOST_NAMES = 3
+_LONGEST = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,5 +26,15 @@ def named(names: Sequence[str]) -> str:
     return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
 
 
+def with_others(names: Sequence[str]) -> str:
+    """The first of many names, and how many others there are."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {counted(len(names) - 1, 'other')}"
+
+
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def shortened(text: str) -> str:
+    """No longer than what can be read in a list of problems."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -6,13 +6,14 @@ Takes a `RunDirectory`, gives a `RunResult`; reads the run's files.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from testbed.collect.control import ControlLog, Death, read_control_log
 from testbed.collect.journal import JournalResult, read_journal
 from testbed.collect.plan_head import PlanHead, PlannedNode, read_plan_head
-from testbed.collect.problems import Problem, counted, named
+from testbed.collect.problems import Problem, counted, named, shortened, with_others
 from testbed.rundir import RunDirectory
 
 _AS_PLANNED = frozenset({"finished", "stopped", "left"})
@@ -38,6 +39,8 @@ class Node:
     learner: bool
     state: State
     journal: JournalResult | None
+    death: Death | None
+    """What control saw of its end since it last came back."""
 
 
 @dataclass(frozen=True)
@@ -91,20 +94,39 @@ def collect_run(run: RunDirectory) -> RunResult:
     if early:
         what = f"the run was over before {counted(len(early), 'node')} joined: {named(early)}"
         problems.append(Problem(what, incomplete=False))
-    nodes = []
+    nodes, journals = [], _JournalProblems()
     for each in planned:
         if each.name in early:
             continue
         journal = None
         # Only names that were listed become paths: a plan's own might lead anywhere.
         if each.name in present and os.path.lexists(run.node(each.name).journal):
-            journal, found = read_journal(run.node(each.name).journal, f"nodes/{each.name}/journal.jsonl")
-            problems += found
+            shown = f"nodes/{each.name}/journal.jsonl"
+            journal, found = read_journal(run.node(each.name).journal, shown)
+            journals.add(shown, found)
         nodes.append(_node(each, journal, log.deaths.get(each.name, ()), plan.nodes is not None))
     nodes.sort(key=lambda node: (node.rank is None, node.rank or 0, node.name))
-    problems += _ends(nodes)
+    problems += [*journals.problems(), *_ends(nodes)]
     name = run.path.name or run.path.resolve().name
     return RunResult(run, plan.run_id or name, plan, tuple(nodes), log, tuple(problems))
+
+
+class _JournalProblems:
+    """What is wrong with many journals: once for all that it is true of."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, bool], list[str]] = {}
+
+    def add(self, shown: str, problems: Sequence[Problem]) -> None:
+        for each in problems:
+            self._found.setdefault((each.text.removeprefix(shown), each.incomplete), []).append(shown)
+
+    def problems(self) -> list[Problem]:
+        return [Problem(_first(shown) + what, incomplete) for (what, incomplete), shown in self._found.items()]
+
+
+def _first(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} (and {counted(len(names) - 1, 'other')})"
 
 
 def _node(planned: PlannedNode, journal: JournalResult | None, deaths: tuple[Death, ...], has_plan: bool) -> Node:
@@ -112,16 +134,16 @@ def _node(planned: PlannedNode, journal: JournalResult | None, deaths: tuple[Dea
     if journal is not None:
         learner = learner if journal.learner is None else journal.learner
         rank = journal.rank if rank is None else rank
-    return Node(planned.name, rank, learner, _state(journal, deaths), journal)
+    since = journal.starts_s[-1] if journal is not None and journal.starts_s else 0.0
+    death = deaths[-1] if deaths and deaths[-1].t >= since else None
+    return Node(planned.name, rank, learner, _state(journal, death), journal, death)
 
 
-def _state(journal: JournalResult | None, deaths: tuple[Death, ...]) -> State:
+def _state(journal: JournalResult | None, last: Death | None) -> State:
     """Its own last word counts; of one that could not say any, control's about it since it last came back."""
     end = None if journal is None else journal.end
     if end in _AS_PLANNED:
         return State.FINISHED
-    since = journal.starts_s[-1] if journal is not None and journal.starts_s else 0.0
-    last = deaths[-1] if deaths and deaths[-1].t >= since else None
     if end == "crashed":  # written by whoever carries out the plan, unless control knows better
         return State.FINISHED if last is None or last.planned else State.FAILED
     if end is not None:
@@ -140,14 +162,15 @@ def _ends(nodes: list[Node]) -> list[Problem]:
         problems.append(Problem(f"{counted(len(absent), 'node')} left no journal that can be read: {named(absent)}"))
     if silent:
         problems.append(Problem(f"{counted(len(silent), 'node')} did not come to an end: {named(silent)}"))
-    reasons: dict[str, list[str]] = {}
+    failures: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
         if node.state is State.FAILED:
             journal = node.journal
             reason = "died" if journal is None or journal.end is None else journal.end
-            why = f" ({journal.failure})" if journal is not None and journal.failure else ""
-            reasons.setdefault(reason, []).append(node.name + why)
-    problems += [
-        Problem(f"{counted(len(names), 'node')} {reason}: {named(names)}") for reason, names in reasons.items()
-    ]
+            why = (journal.failure if journal is not None else None) or ""
+            failures.setdefault((reason, why), []).append(node.name)
+    for (reason, why), names in failures.items():
+        words = f"{counted(len(names), 'node')} {reason}: "
+        words += f"{with_others(names)} ({shortened(why)})" if why else named(names)
+        problems.append(Problem(words))
     return problems

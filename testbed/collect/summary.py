@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from testbed.collect.averages import representative
+from testbed.collect.health import read_health
 from testbed.collect.journal import JournalResult
+from testbed.collect.notes import notes
 from testbed.collect.run import RunResult, State
 from testbed.collect.spread import Quantiles, Spread, quantiles, spread
-from testbed.collect.target import Curve, bytes_until, mean_curve, time_to
-from testbed.collect.wanted import Evaluation
+from testbed.collect.target import Curve, bytes_until, looked_before, mean_curve, time_to
+from testbed.collect.wanted import Average, Evaluation
 
 _COMMON = "test"
 """What nodes are usually evaluated on; where nobody is, on whatever they are."""
@@ -60,10 +64,22 @@ class BytesPerNode:
 
 @dataclass(frozen=True, slots=True)
 class AveragedModel:
-    """The average of all learners' models, the last time that it was tried."""
+    """The average of the learners' models: the last one that is of all that were there."""
 
     accuracy: float | None = None
     loss: float | None = None
+    nodes: int | None = None
+    round: int | None = None
+    t: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Who was evaluated, and how often: medians of what lies between two evaluations of a node."""
+
+    nodes: int
+    every_rounds: float | None = None
+    every_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +94,21 @@ class RunSummary:
     seed: int | None
     nodes: NodeCounts
     wall_clock_s: float | None
+    """Emulated, until the last learner's last round; what was sent after that is not waited for."""
+    drained_s: float | None
+    """Emulated, until the last node's end."""
     round_s: Quantiles
     rounds: int | None
     bytes: Bytes
     bytes_per_node: BytesPerNode
     accuracy: Spread
     loss: Spread
+    evaluated: Evaluated
     averaged_model: AveragedModel
     target: float | None
     time_to_target_s: float | None
+    target_between_s: tuple[float, float] | None
+    """When nobody had looked yet, and when it was seen."""
     bytes_to_target: int | None
     consensus_distance: float | None
     health: str
@@ -97,8 +119,11 @@ class RunSummary:
 def summarise(result: RunResult, target: float | None = None) -> RunSummary:
     """The numbers of one run; those about a target only when one is given."""
     plan, learners = result.plan, result.learners
-    last = [evaluations[-1] for _journal, evaluations in evaluated(result)]
-    time_to_target = None if target is None else _time_to(target, result)
+    looked = evaluated(result)
+    last = [evaluations[-1] for _journal, evaluations in looked]
+    curves = _curves(looked)
+    time_to_target = None if target is None else time_to(target, mean_curve(curves))
+    average = representative(result)
     return RunSummary(
         run_id=result.run_id,
         algorithm=plan.algorithm,
@@ -107,7 +132,8 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         engine=plan.engine,
         seed=plan.seed,
         nodes=_counts(result),
-        wall_clock_s=max((journal.last_t for journal in learners), default=None),
+        wall_clock_s=_worked_s(learners),
+        drained_s=max((journal.last_t for journal in result.journals), default=None),
         round_s=quantiles(durations(learners)),
         rounds=max((journal.round_count for journal in learners), default=None),
         bytes=_bytes(result.journals),
@@ -117,14 +143,16 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         ),
         accuracy=spread(each.accuracy for each in last if each.accuracy is not None),
         loss=spread(each.loss for each in last if each.loss is not None),
-        averaged_model=_averaged(result),
+        evaluated=_evaluated(looked),
+        averaged_model=_averaged(result, average),
         target=target,
         time_to_target_s=time_to_target,
+        target_between_s=None if time_to_target is None else (looked_before(time_to_target, curves), time_to_target),
         bytes_to_target=None if time_to_target is None else bytes_until(time_to_target, result.journals),
-        consensus_distance=result.log.averages[-1].consensus_distance if result.log.averages else None,
-        health="valid" if plan.runtime == "sim" else "unknown",
+        consensus_distance=average.consensus_distance if average else None,
+        health="valid" if plan.runtime == "sim" else read_health(result.directory.path),
         complete=result.complete,
-        problems=tuple(problem.text for problem in result.problems),
+        problems=tuple(problem.text for problem in (*result.problems, *notes(result))),
     )
 
 
@@ -144,14 +172,29 @@ def durations(journals: Sequence[JournalResult]) -> np.ndarray[tuple[int, ...], 
     return np.concatenate([np.empty(0), *(journal.rounds.duration_s for journal in journals)])
 
 
-def _time_to(target: float, result: RunResult) -> float | None:
+def _worked_s(learners: Sequence[JournalResult]) -> float | None:
+    """Until the last round or evaluation; until the last record where there is neither."""
+    worked = [journal.worked_t for journal in learners if journal.worked_t is not None]
+    return max(worked or [journal.last_t for journal in learners], default=None)
+
+
+def _evaluated(looked: Sequence[tuple[JournalResult, Sequence[Evaluation]]]) -> Evaluated:
+    between = [pair for _journal, evaluations in looked for pair in pairwise(evaluations)]
+    return Evaluated(
+        len(looked),
+        quantiles(float(after.round - before.round) for before, after in between).median,
+        quantiles(after.t - before.t for before, after in between).median,
+    )
+
+
+def _curves(looked: Sequence[tuple[JournalResult, Sequence[Evaluation]]]) -> list[Curve]:
     curves = []
-    for journal, evaluations in evaluated(result):
+    for journal, evaluations in looked:
         known = [(each.t, each.accuracy) for each in evaluations if each.accuracy is not None]
         start_s = journal.starts_s[0] if journal.starts_s else 0.0
         points = np.array(known, dtype=np.float64).reshape(-1, 2)
         curves.append(Curve(start_s, points[:, 0], points[:, 1]))
-    return time_to(target, mean_curve(curves))
+    return curves
 
 
 def _counts(result: RunResult) -> NodeCounts:
@@ -173,8 +216,14 @@ def _bytes(journals: Sequence[JournalResult]) -> Bytes:
     )
 
 
-def _averaged(result: RunResult) -> AveragedModel:
-    for average in reversed(result.log.averages):
-        if average.accuracy is not None or average.loss is not None:
-            return AveragedModel(average.accuracy, average.loss)
-    return AveragedModel()
+def _averaged(result: RunResult, average: Average | None) -> AveragedModel:
+    """The last one of as many nodes that was tried; when none was, only who it is of."""
+    if average is None:
+        return AveragedModel()
+    tried = [
+        each
+        for each in result.log.averages
+        if each.nodes == average.nodes and each.t <= average.t and (each.accuracy, each.loss) != (None, None)
+    ]
+    chosen = tried[-1] if tried else average
+    return AveragedModel(chosen.accuracy, chosen.loss, chosen.nodes, chosen.round, chosen.t)

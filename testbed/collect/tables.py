@@ -52,6 +52,8 @@ def _cells(row: object) -> list[Cell]:
         value = getattr(row, field.name)
         if is_dataclass(value):
             found += _cells(value)
+        elif isinstance(value, dict):
+            found.append("; ".join(f"{key}={each}" for key, each in value.items()))
         elif isinstance(value, tuple):
             found.append("; ".join(str(each) for each in value))
         else:

@@ -1,4 +1,4 @@
-"""When a run first was as accurate as asked for, and what that had cost.
+"""When a run first was as accurate as asked for, what that had cost, and how exactly that is known.
 
 Takes each node's evaluations and traffic, gives emulated seconds and bytes; touches nothing.
 
@@ -61,6 +61,19 @@ def time_to(target: float, curve: MeanCurve) -> float | None:
     """When the mean first was at least the target; None when it never was."""
     reached = np.flatnonzero(curve.value >= target - _CLOSE)
     return float(curve.t[reached[0]]) if reached.size else None
+
+
+def looked_before(t: float, curves: Sequence[Curve]) -> float:
+    """Since when nobody had looked: the earliest, over the nodes, of the last evaluation before `t`, or the start.
+
+    A node that was not evaluated again after it had left, or was done, says nothing about how often one looks.
+    """
+    found = []
+    for curve in curves:
+        before = curve.t[curve.t < t]
+        if curve.t.size and curve.t[-1] >= t and (before.size or curve.t[0] == t):
+            found.append(float(before[-1]) if before.size else curve.start_s)
+    return min(found, default=t)
 
 
 def bytes_until(t: float, journals: Sequence[JournalResult]) -> int:

@@ -54,6 +54,7 @@ class Round(Wanted, frozen=True, gc=False):
     sent: Count
     received: Count
     steps: Whole = 0
+    aggregated: Whole = 0
     dropped: Whole = 0
     expired: Whole = 0
 
@@ -86,6 +87,7 @@ class End(Wanted, frozen=True, gc=False):
 
 class Average(Wanted, frozen=True, gc=False):
     round: Whole
+    nodes: Whole
     accuracy: Share | None
     loss: Bounded | None
     consensus_distance: Bounded | None

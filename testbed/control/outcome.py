@@ -26,3 +26,9 @@ class Outcome:
     failures: tuple[NodeFailure, ...]
     last: Progress | None = None
     """How far it was; None when it never began."""
+    broken: tuple[str, ...] = ()
+    """Processes of the testbed's own that were gone before the run was over, in words."""
+    overloaded: tuple[str, ...] = ()
+    """Why its numbers are not those of what was asked for; nothing when the run is valid."""
+    remarks: tuple[str, ...] = ()
+    """What else to know about its numbers."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
+from testbed.code import is_code
 from testbed.experiment.choices import Choice, NoOptions, Options, Section, refused, together
 from testbed.experiment.scalars import (
     Above,
@@ -30,15 +31,23 @@ from testbed.experiment.scalars import (
     Trace,
     Truth,
     Widths,
-    choice_of,
+    check_choice,
     choice_schema,
 )
-from testbed.topologies.language import Problem, Words
+from testbed.topologies.language import Problem, Words, from_text
+from testbed.units import shown
 
 OVERLAYS = ("ring", "regular", "full", "small-world", "star", "file", "network")
 DEFAULT_ROUNDS = 50
 DEFAULT_STEPS = 5
 DEFAULT_DEGREE = 5
+
+
+def _overlay_kind(text: str) -> str:
+    if text not in OVERLAYS and not is_code(text) and ("." in text or "/" in text):
+        hint = "for a file of edges say `overlay.file`: --set overlay.file=FILE, or `overlay: {file: FILE}`"
+        raise Problem("bad-value", f"{shown(text)} is not known here", hint)
+    return check_choice(text, OVERLAYS)
 
 
 class Overlay(Section):
@@ -47,7 +56,7 @@ class Overlay(Section):
     called: ClassVar[str] = "`overlay`"
     one_word: ClassVar[str] = "kind"
 
-    kind: Annotated[str, choice_of(*OVERLAYS), choice_schema(*OVERLAYS)] = Field(
+    kind: Annotated[str, from_text(_overlay_kind), choice_schema(*OVERLAYS)] = Field(
         "regular", description="The kind of graph over the nodes, or code that makes one."
     )
     degree: Positive | None = Field(
@@ -186,6 +195,11 @@ class SyntheticOptions(Options):
 
 
 DEFAULT_PARTITION = {"movielens": "user"}
+
+
+def default_partition(data: str) -> str:
+    """How a data set is divided when nothing is said."""
+    return DEFAULT_PARTITION.get(data, str(Partition.model_fields["kind"].default))
 
 
 class Data(Choice):

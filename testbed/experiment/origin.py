@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 from testbed.errors import Finding, Findings, InvalidInput, Where, error, has_errors
+from testbed.experiment.keys import full_keys
 from testbed.topologies.entries import Report, find_place
 from testbed.topologies.marked import MarkedMap
 from testbed.topologies.source import Source
 
 _STRIDE = 1 << 40
 """More bytes than any text here has."""
+_CLOSE = 0.75
+"""How alike two keys must be for one to be the other, mistyped: `modle` and `model`, but not `steps` and `stop`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,16 @@ class OriginReport(Report):
         else:
             where = Source(setting.option, setting.option).where(offset)
             self._of_settings.append((setting, error(code, message, hint, where)))
+
+    def suggest_key(self, key: str, known: list[str], at: int) -> str:
+        """A key of that name in any section; or a close one here, with the rest of what a setting says."""
+        close = get_close_matches(key, known, n=1, cutoff=_CLOSE)
+        setting, _ = self.origin.split(at)
+        rest = setting.path[1:] if setting is not None and setting.path[0] == key else ()
+        meant = [".".join((each, *rest)) for each in close] + ([] if rest else full_keys(key))
+        if not meant:
+            return super().suggest_key(key, known, at)
+        return f"did you mean {' or '.join(f'`{each}`' for each in meant)}?"
 
     def complain(self, code: str, message: str, hint: str, *path: str | int) -> None:
         """An error about the value at a key path."""

@@ -137,15 +137,12 @@ def check_choice(name: str, built_in: Iterable[str]) -> str:
     known = list(built_in)
     if is_code(name) or name in known:
         return name
+    if name.endswith(".py"):
+        raise Problem("bad-value", f"{shown(name)} does not say what is meant in it", f"write {name}:Name")
     hint = did_you_mean(name, known) or "known here: " + ", ".join(known)
     raise Problem(
         "bad-value", f"{shown(name)} is not known here", f"{hint} (or your own, as module:Name or file.py:Name)"
     )
-
-
-def choice_of(*built_in: str) -> BeforeValidator:
-    """One of these names, or the name of code."""
-    return from_text(lambda text: check_choice(text, built_in))
 
 
 def choice_schema(*built_in: str) -> WithJsonSchema:

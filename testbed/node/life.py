@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from enum import StrEnum
+from functools import partial
 
 from testbed import __version__
 from testbed.code import CodeProblem, problem_in
@@ -24,6 +25,8 @@ from testbed.records import SCHEMA, Build, End, Failure, Start
 Told = CodeProblem | TrainingFailed | PeerMissing | ComputingLost | NoGraph
 """What says itself what went wrong, and where."""
 TOLD = (CodeProblem, TrainingFailed, PeerMissing, ComputingLost, NoGraph)
+
+_LOOK_AGAIN_S = 0.02
 
 
 class Reason(StrEnum):
@@ -49,6 +52,7 @@ class Life:
         self._rejoin = rejoin
         self._work: asyncio.Task[None] | None = None
         self._early: Reason | None = None
+        self._has_begun = False
 
     async def live(self, others_done: Callable[[], Awaitable[None]]) -> Reason:
         """Do all that the roles ask for; a sampler goes on until nobody needs it. Never raises but when cancelled."""
@@ -69,11 +73,12 @@ class Life:
             self._fail(problem)
         except Exception as problem:
             self._fail(problem_in(self._source, problem))
-        if self.reason is Reason.LEFT:
+        if self.reason is Reason.LEFT and self._has_begun:
+            await self.node.say_goodbye()
             await self.node.finish_sending()
         elif self.reason is not Reason.FINISHED:
             self.node.outbox.cut()
-        self._end()
+        await self._end()
         return self.reason or Reason.FAILED
 
     def end_early(self, reason: Reason) -> None:
@@ -84,6 +89,11 @@ class Life:
                 self._work.cancel()
         elif self._early is Reason.LEFT:
             self.node.outbox.cut()  # it is sending its last, and now there is no time left for that
+
+    @property
+    def is_ending(self) -> bool:
+        """Somebody has ended it early."""
+        return self._early is not None
 
     def fail(self, failure: Failure) -> None:
         """End now, because of something outside of it."""
@@ -109,6 +119,7 @@ class Life:
                 task.cancel()
 
     async def _work_of(self, roles: Collection[str], others_done: Callable[[], Awaitable[None]] | None) -> None:
+        self._has_begun = True
         algorithm = self._algorithm()
         if algorithm.needs_server and self.node.server is None:
             name = self.node.plan.experiment.algorithm.name
@@ -166,14 +177,20 @@ class Life:
         self.reason = Reason.FAILED
         self.failure = failure_of(problem)
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
         assert self.reason is not None  # noqa: S101 - it has just been set
+        over_t = self.node.now()  # what is evaluated after the work does not prolong it
         if self.reason in (Reason.STOPPED, Reason.LEFT):
             self._last_evaluations(self.node.evaluate_after)
-        self._last_evaluations(self.node.settle_evaluations)
-        self.node.record(
+        if self.reason is Reason.INTERRUPTED:  # somebody is waiting: what is not evaluated by now never is
+            self._last_evaluations(partial(self.node.settle_evaluations, wait=False))
+        else:
+            while not self.node.is_evaluated:  # never in virtual time, where nothing may depend on it
+                await asyncio.sleep(_LOOK_AGAIN_S)
+            self._last_evaluations(self.node.settle_evaluations)
+        self.node.close_with(
             End(
-                t=self.node.now(),
+                t=over_t,
                 reason=self.reason.value,
                 rounds=self.node.rounds_done,
                 steps=self.node.steps - self.node.first_step,

@@ -36,6 +36,10 @@ class Wanted:
             self.future.set_result(None)
 
 
+GOODBYE = "goodbye"
+"""The kind of the last message of a node that leaves in good order."""
+
+
 class Gathering:
     """One message of a kind and round from each of some peers, or from the first few of them."""
 
@@ -63,6 +67,13 @@ class Gathering:
         if not self.future.done():
             self.future.set_result(None)
 
+    def leave_out(self, sender: int) -> None:
+        """Nothing comes from it any more."""
+        self.missing.discard(sender)
+        self.enough = min(self.enough, len(self.found) + len(self.missing))
+        if len(self.found) >= self.enough:
+            self.give_up()
+
     def by_rank(self) -> list[Received]:
         """What was collected; of more than enough those that came first, and of one instant the lowest ranks."""
         first = sorted(self.found.values(), key=arrival)[: self.enough]
@@ -79,6 +90,7 @@ class Mailbox:
         self._arrivals = 0
         self._waiting: list[Wanted | Gathering] = []
         self.received = Tally()
+        self.on_goodbye: Callable[[int], None] = lambda _sender: None
         self.heard: dict[int, float] = {}
         """When each sender was last heard of."""
 
@@ -88,12 +100,19 @@ class Mailbox:
             self.received.add(message.size)
         received = Received(sender, message, self._now())
         self.heard[sender] = received.t
+        if message.kind == GOODBYE:
+            self.on_goodbye(sender)
+            return
         for waiting in self._waiting:
             if waiting.offer(received):
                 return
         self._arrivals += 1
         self._kept.setdefault(message.kind, {})[self._arrivals] = received
         self._places.setdefault((message.kind, message.round, sender), []).append(self._arrivals)
+
+    def gatherings(self) -> list[Gathering]:
+        """Those that are waited for."""
+        return [each for each in self._waiting if isinstance(each, Gathering)]
 
     def take(self, kinds: Collection[str]) -> Received | None:
         """The longest waiting message of some kinds, if there is one."""

@@ -36,6 +36,8 @@ class Neighbourhood:
         assert sampler is not None  # noqa: S101 - the plan names one
         await node.send(sampler, Message(ASK, round_))
         answers = await node.gather([sampler], round_, PEERS)
+        if not answers:
+            await node.patience()  # without peers, rounds would run away
         peers = answers[0].message.fields.get("peers") if answers else []
         return tuple(peers) if isinstance(peers, list) else ()
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from testbed.journal import Journal
-from testbed.node.mailbox import Gathering, Mailbox, arrival
+from testbed.node.mailbox import GOODBYE, Gathering, Mailbox, arrival
 from testbed.node.messages import Message, Received
 from testbed.node.neighbourhood import Neighbourhood
 from testbed.node.outbox import Outbox, Policy, Ticket
@@ -94,6 +94,7 @@ class Node:
         self._evaluated_round = -1
         self._given_up: set[tuple[str, int, int]] = set()
         """Messages that count as expired already, should they still come: kind, round, sender."""
+        self.mailbox.on_goodbye = self._goodbye
         self._silent_since: dict[int, float] = {}
         """Peers that a wait was given up for, and when."""
         self._tab = _Tab(clock.now(), Count(), Count(), 0)
@@ -139,7 +140,8 @@ class Node:
     async def _close_round(self, number: int, *, evaluate: bool) -> None:
         settings = self.plan.experiment.evaluation
         last = self.plan.experiment.stop.rounds is not None and number + 1 >= self.plan.experiment.stop.rounds
-        due = evaluate and settings.mode != "none" and ((number + 1) % settings.every == 0 or last)
+        judged = self.server in (None, self.rank)  # where there is a server, its model is what counts
+        due = evaluate and judged and settings.mode != "none" and ((number + 1) % settings.every == 0 or last)
         inline = None
         if due and settings.mode == "inline":
             with self._phase("evaluate"):
@@ -180,8 +182,8 @@ class Node:
     def evaluate_after(self) -> None:
         """Try the model as it is now, outside emulated time; at most once a round."""
         number = self.rounds_done - 1
-        if self.server not in (None, self.rank):
-            return  # where there is a server, its model is what counts
+        if self.server not in (None, self.rank) or number < self.first_round:
+            return
         if self._evaluated_round >= number or self.plan.experiment.evaluation.mode == "none":
             return
         self._evaluated_round = number
@@ -225,6 +227,10 @@ class Node:
             message = message.with_fields(degree=len(recipients))
         tickets = []
         for rank in recipients:
+            if not 0 <= rank < len(self.plan.ranks):
+                raise ValueError(f"there is no rank {rank}: the nodes have 0 to {len(self.plan.ranks) - 1}")
+            if message.payload and self._is_silent(rank):
+                self.outbox.forget_models([rank])  # it gets the newest when it is back, not all that it missed
             if rank == self.rank:
                 self.mailbox.put(rank, message, counted=False)
             else:
@@ -234,6 +240,9 @@ class Node:
     async def finish_sending(self) -> None:
         """Wait until all has left; what does not leave for as long as a peer may be silent is given up."""
         patience_s = self.plan.experiment.missing.after_s
+        silent = [rank for rank in sorted(self._silent_since) if self._is_silent(rank)]
+        if given_up := self.outbox.forget_models(silent, moving=True):
+            self.note("sends-given-up", f"to {self._names(given_up)}")
         while not self.outbox.is_empty:
             left = self.outbox.left
             alarm = self._clock.call_at(self.now() + patience_s, self.outbox.wake)
@@ -297,13 +306,28 @@ class Node:
 
     def _apart(self, senders: Iterable[int]) -> tuple[list[int], list[int]]:
         """Those to wait for, and those given up before and not heard of since: a dead peer costs its timeout once."""
-        heard = self.mailbox.heard
         awaited: list[int] = []
         silent: list[int] = []
         for sender in senders:
-            gone = sender in self._silent_since and heard.get(sender, -1.0) <= self._silent_since[sender]
-            (silent if gone else awaited).append(sender)
+            (silent if self._is_silent(sender) else awaited).append(sender)
         return awaited, silent
+
+    def _is_silent(self, rank: int) -> bool:
+        return rank in self._silent_since and self.mailbox.heard.get(rank, -1.0) <= self._silent_since[rank]
+
+    async def say_goodbye(self) -> None:
+        """Tell everybody that nothing comes any more, so that nobody waits."""
+        others = [rank for rank in range(len(self.plan.ranks)) if rank != self.rank]
+        await self.send(others, Message(GOODBYE, self.round))
+
+    def _goodbye(self, sender: int) -> None:
+        """Nobody waits for a node that has left, and nothing is sent to it."""
+        self._silent_since[sender] = self.now()
+        self.outbox.cut([sender])
+        for gathering in self.mailbox.gatherings():
+            if sender in gathering.missing:
+                self._give_up(gathering.kind, gathering.round, [sender])
+                gathering.leave_out(sender)
 
     def _give_up(self, kind: str, round_: int, senders: Collection[int]) -> None:
         self._tab.expired += len(senders)
@@ -365,6 +389,10 @@ class Node:
     def _names(self, ranks: Collection[int]) -> str:
         return ", ".join(self.plan.ranks[rank] for rank in sorted(ranks))
 
+    async def patience(self) -> None:
+        """Let as much time pass as a peer may be silent for."""
+        await self.sleep(self.plan.experiment.missing.after_s)
+
     async def sleep(self, seconds: float) -> None:
         """Let emulated time pass."""
         with self._phase("wait"):
@@ -385,14 +413,29 @@ class Node:
         self.record(Event(self.now(), what, detail))
 
     def record(self, record: AnyRecord) -> None:
-        """Write a record, after the evaluations that belong before it."""
-        self.settle_evaluations()
+        """Write a record, after those evaluations before it that are done."""
+        self.settle_evaluations(wait=False)
         self._write(record)
 
-    def settle_evaluations(self) -> None:
-        unwritten, self._evaluations = self._evaluations, []
-        for each in unwritten:
-            score = each.score.result()
+    def close_with(self, record: AnyRecord) -> None:
+        """Write the last record, whatever is still under way."""
+        self._evaluations.clear()
+        self._write(record)
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether `settle_evaluations` need not wait."""
+        return all(each.score.is_done for each in self._evaluations)
+
+    def settle_evaluations(self, *, wait: bool = True) -> None:
+        """Write the evaluations under way, in their order; without `wait` up to the first that is not done."""
+        while self._evaluations and (wait or self._evaluations[0].score.is_done):
+            each = self._evaluations.pop(0)
+            try:
+                score = each.score.result()
+            except BaseException:
+                self._evaluations.clear()  # whatever is wrong, later models will not be right
+                raise
             self._write(
                 Evaluation(each.t, each.round, score.accuracy, score.loss, score.samples, self._compute.tested_on)
             )

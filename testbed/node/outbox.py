@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 
 from testbed.node.messages import Message
@@ -99,18 +99,39 @@ class Outbox:
         self._tell_if_drained()
         return len(waiting)
 
-    def cut(self) -> list[int]:
-        """Drop everything, what is under way included: bytes that have left are counted, the rest is not.
+    def cut(self, only: Collection[int] | None = None) -> list[int]:
+        """Drop everything (to these ranks), what is under way included: bytes that have left are counted, the rest not.
 
         Gives the ranks that do not get what was meant for them.
         """
-        without = sorted({*self._moving, *(ticket.to for ticket in self._all_waiting())})
-        self.flush()
-        for ticket in self._moving.values():
-            assert ticket.shipment is not None  # noqa: S101 - it is moving
-            self.sent.take_back(ticket.message, ticket.message.nbytes - ticket.shipment.abort())
-            self._drop(ticket)
-        self._moving.clear()
+        without = {*self._moving, *(ticket.to for ticket in self._all_waiting())}
+        if only is not None:
+            without &= set(only)
+        for rank in sorted(without):
+            for ticket in self._waiting.pop(rank, ()):
+                self._drop(ticket)
+            moving = self._moving.pop(rank, None)
+            if moving is not None:
+                self._take_back(moving)
+        if self._most is not None:
+            self._start_oldest()
+        self._tell_if_drained()
+        return sorted(without)
+
+    def forget_models(self, ranks: Iterable[int], *, moving: bool = False) -> list[int]:
+        """Drop models that wait for these ranks (or are on their way to them): to whom there were any."""
+        without = []
+        for rank in ranks:
+            queue = self._waiting.get(rank, deque())
+            before = self.dropped
+            self._drop_models(queue)
+            under_way = self._moving.get(rank)
+            if moving and under_way is not None and under_way.message.payload:
+                del self._moving[rank]
+                self._take_back(under_way)
+                self._start(rank)
+            if self.dropped > before:
+                without.append(rank)
         self._tell_if_drained()
         return without
 
@@ -175,6 +196,12 @@ class Outbox:
         queue.clear()
         queue.extend(kept)
 
+    def _take_back(self, moving: Ticket) -> None:
+        """What has not left of a message that was on its way never does."""
+        assert moving.shipment is not None  # noqa: S101 - it is moving
+        self.sent.take_back(moving.message, moving.message.nbytes - moving.shipment.abort())
+        self._drop(moving)
+
     def _drop(self, ticket: Ticket) -> None:
         self.dropped += 1
         ticket.settle(left=False)
@@ -203,7 +230,7 @@ class Tally:
         size = message.size
         payload = min(unsent, size.payload)
         self.payload -= payload
-        if size.payload:
+        if message.payload:
             self.metadata -= unsent - payload
         else:
             self.control -= unsent - payload

@@ -27,6 +27,8 @@ from testbed.seeds import derive
 
 __all__ = ["Score", "Settings", "Trainer", "TrainingFailed"]
 
+_TOO_FAST = "most often the steps are too long: lower training.lr"
+
 
 class Trainer:
     """Stochastic gradient descent on any learner's vector.
@@ -101,7 +103,9 @@ class Trainer:
                     flat.weights.add_(flat.gradient, alpha=-lr)
                 # A sum is not a number as soon as one of its terms is not.
                 if not math.isfinite(flat.weights.sum().item()):
-                    raise TrainingFailed(f"the weights are no finite numbers any more after local step {step}")
+                    raise TrainingFailed(
+                        f"the weights are no finite numbers any more after local step {step}; {_TOO_FAST}"
+                    )
         flat.store(out)
         if momentum and velocity is not None:
             flat.store_velocity(velocity)
@@ -113,7 +117,7 @@ class Trainer:
             self._flat.load(vector)
             loss = self._descend(learner, indices, step)
         if not math.isfinite(self._flat.gradient.sum().item()):
-            raise TrainingFailed(f"the gradient is no finite numbers at local step {step}")
+            raise TrainingFailed(f"the gradient is no finite numbers at local step {step}; {_TOO_FAST}")
         self._flat.store_gradient(out)
         return loss
 
@@ -148,7 +152,7 @@ class Trainer:
         loss = loss_of(flat.module, self.dataset.kind, flat.module(inputs), targets)
         value = float(loss.item())
         if not math.isfinite(value):
-            raise TrainingFailed(f"the loss is {value} at local step {step}")
+            raise TrainingFailed(f"the loss is {value} at local step {step}; {_TOO_FAST}")
         torch.autograd.backward(loss)
         if self.settings.weight_decay:
             flat.gradient.add_(flat.weights, alpha=self.settings.weight_decay)

@@ -17,7 +17,8 @@ _NOMINAL_FLOPS = 20e9
 """Of the imaginary device, per second: about one core of a small server, as such small batches use it."""
 _STEP_PER_FORWARD = 3
 """A backward pass costs twice a forward pass."""
-_LEAST_MS = 0.1
+_LEAST_MS = 10.0
+"""Of the same device: what surrounds the arithmetic of a small model costs more than the model."""
 
 
 def nominal_ms_per_step(trainer: Trainer, batch: int) -> float:

@@ -68,7 +68,7 @@ def _be_worker(body: Callable[[], None], parent: int) -> NoReturn:
     try:
         sys.stdout = sys.stderr  # what a model prints is for people; the parent's output is data
         signal.set_wakeup_fd(-1)  # it would wake the parent's event loop
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may go to the whole group; the parent ends its workers
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -61,6 +61,10 @@ class Score(Protocol):
 class Pending(Protocol):
     """A score that may still be in the making."""
 
+    @property
+    def is_done(self) -> bool:
+        """Whether `result` need not wait; always where waiting takes no emulated time."""
+
     def result(self) -> Score: ...
 
 

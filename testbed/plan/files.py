@@ -5,6 +5,7 @@ Takes a run directory or a path, gives a plan; touches the plan's files only.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
+from testbed.experiment.attached import own_files
 from testbed.plan.check import MOST_FINDINGS, check_plan
 from testbed.plan.model import SCHEMA, NodePlan, PlannedOverlay, RunPlan, Versioned
 from testbed.rundir import RunDirectory
@@ -141,3 +143,14 @@ def _write(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as problem:
         raise UsageProblem(f"cannot write {path}: {problem.strerror or problem}") from None
+
+
+def changed_inputs(plan: RunPlan) -> Iterator[str]:
+    """Files of code and data that went into a plan, and are other ones now or gone; the rest is in the plan itself."""
+    for name in own_files(plan.experiment):
+        try:
+            is_same = hashlib.sha256(Path(name).read_bytes()).hexdigest() == plan.inputs.get(name)
+        except OSError:
+            is_same = False
+        if not is_same:
+            yield name

@@ -20,7 +20,7 @@ from testbed.topologies.model import Topology
 
 NOMINAL_MS_PER_STEP = 5.0
 """A step of a model whose cost nobody has told, on a device of medium speed."""
-ENGINES = {"sim": "flows"}
+ENGINES = {"sim": "flows", "local": "fabric"}
 """What carries the traffic of a runtime unless it is chosen."""
 
 
@@ -41,6 +41,11 @@ def make_plan(
     """The plan of one run; raises InvalidInput with all that does not fit together."""
     origin = source or Origin()
     report = origin.report()
+    if experiment.stop.accuracy is not None and experiment.evaluation.mode == "none":
+        hint = "say how often, such as `evaluation: {every: 5}`, or leave `stop.accuracy` out"
+        report.complain(
+            "no-evaluation", "nothing is evaluated, so no accuracy is ever reached", hint, "stop", "accuracy"
+        )
     cast = cast_roles(experiment, topology, report)
     pace = plan_pace(experiment, topology, report)
     report.raise_if_wrong()

@@ -48,7 +48,7 @@ class PlannedNode(Part):
 class PlannedOverlay(Part):
     """Who exchanges models with whom."""
 
-    kind: str
+    kind: Literal["ring", "regular", "full", "small-world", "star", "file", "network", "code"]
     degree: int | None = Field(ge=0)
     dynamic: bool
     peers: Literal["seed", "sampler"]

@@ -14,11 +14,11 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
-from testbed.network.flows import Delivered, Flows, Sharing, Tcp, Transfer
+from testbed.network.flows import Delivered, Transfer
 from testbed.network.graph import expand
 from testbed.network.moment import network_before
+from testbed.plan.flows_of import flows_of
 from testbed.plan.model import RunPlan
-from testbed.seeds import derive
 
 Then = Callable[[], None]
 Messages = Mapping[int, tuple[int, ...]]
@@ -51,13 +51,7 @@ class Stage:
 
     def __init__(self, plan: RunPlan) -> None:
         topology = plan.load_topology()
-        settings = plan.experiment.network
-        self.flows = Flows(
-            network_before(topology, expand(topology)),
-            seed=derive(plan.seed, "network"),
-            tcp=Tcp(congestion=settings.congestion, idle_restart=settings.idle_restart),
-            sharing=Sharing(settings.share),
-        )
+        self.flows = flows_of(plan, network_before(topology, expand(topology)))
         self.now_s = 0.0
         self._alarms: list[tuple[float, int, Then]] = []
         self._numbers = count()

@@ -78,6 +78,10 @@ class Report:
                 kept[key] = self._without_blanks(value) if isinstance(value, MarkedMap) else value
         return kept
 
+    def suggest_key(self, key: str, known: list[str], at: int) -> str:  # noqa: ARG002 - for those that know more
+        """A hint for an unknown key that is written at a place where others are known."""
+        return self.findings.suggest(key, known)
+
     def _explain(self, kind: type[Entry], entry: MarkedMap, label: str, problem: Any) -> None:
         location: tuple[str | int, ...] = problem["loc"]
         holder, word, at = find_place(entry, location)
@@ -94,7 +98,7 @@ class Report:
             holder, _, at = find_place(entry, location[:-1])
             keys: Mapping[str, object] = holder if isinstance(holder, MarkedMap) else {}
             key_at = holder.place(key)[0] if isinstance(holder, MarkedMap) else at
-            hint = self.findings.suggest(key, model.known_keys(keys))
+            hint = self.suggest_key(key, model.known_keys(keys), key_at)
             self.error("unknown-key", f"{model.called or label} has no key {shown(key)}", hint, key_at)
         elif what == "value_error":
             refused: Problem = problem["ctx"]["error"]

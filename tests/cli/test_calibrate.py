@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.calibrate import command
+from testbed.cli.main import main
 from testbed.node.models.problems import ModelProblem
 
 SHORT = ("--model", "mlp", "--data", "digits", "--steps", "40")
@@ -23,7 +26,7 @@ def test_json_has_all_figures() -> None:
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert (found["model"], found["data"], found["batch"], found["parameters"]) == ("mlp", "digits", 4, 2410)
-    assert found["nominal_ms_per_step"] == 0.1
+    assert found["nominal_ms_per_step"] == 10
     assert found["measured"][0]["processes"] == 1
     for row in found["measured"]:
         assert 0 < row["median_ms_per_step"] <= row["p95_ms_per_step"]
@@ -41,6 +44,8 @@ def test_table_is_for_people() -> None:
     assert "median_ms_per_step" in result.stdout
     assert "1024" in result.stdout
     assert "2410 parameters" in result.stderr
+    median = next(line.split()[1] for line in result.stdout.splitlines() if line.startswith("1 ") or " 1 " in line)
+    assert f"--set compute.ms_per_step={median} " in result.stderr.splitlines()[-1]
 
 
 def test_csv_is_one_table() -> None:
@@ -61,3 +66,42 @@ def test_what_does_not_fit_is_told() -> None:
     assert isinstance(result.exception, ModelProblem)
     assert CliRunner().invoke(command, ["--data", "imagenet"]).exit_code == 2
     assert CliRunner().invoke(command, ["--batch", "0"]).exit_code == 2
+
+
+MODEL = """from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, data):
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.layer(x{more})
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (".flatten(2)", "own.py: Expected target size"),
+        (".flatten(1).nonsense", "own.py:10: 'Tensor' object has no attribute 'nonsense'"),
+        (".flatten(1)) * float('nan'", "the loss is nan"),
+    ],
+)
+def test_a_model_of_ones_own_that_is_wrong_is_told_with_its_line(tmp_path: Path, more: str, words: str) -> None:
+    (tmp_path / "own.py").write_text(MODEL.replace("{more}", more))
+    result = CliRunner().invoke(
+        main, ["calibrate", "--model", f"{tmp_path / 'own.py'}:Net", "--data", "digits", "--steps", "5"]
+    )
+    assert result.exit_code == 3, result.output
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_model_of_ones_own_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(MODEL.replace("{more}", ".flatten(1)"))
+    given = ["--model", f"{tmp_path / 'own.py'}:Net", "--data", "digits", "--steps", "20", "--format", "json"]
+    result = CliRunner().invoke(main, ["calibrate", *given])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["parameters"] == 650

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
 from testbed.errors import ExitCode
-from tests.collect.runs import two_nodes
+from tests.collect.runs import end, evaluation, plan, round_, start, text, two_nodes, write
 
 RUN_KEYS = (
     *("run_id", "algorithm", "topology", "runtime", "engine", "seed", "nodes", "wall_clock_s", "round_s", "rounds"),
@@ -42,17 +43,141 @@ def test_a_table_has_a_line_for_each_run(results: Path) -> None:
     result = run(results)
     assert result.stderr == ""
     lines = [line.split() for line in result.stdout.splitlines() if line.strip(" ─")]
-    assert lines[0][:3] == ["run", "algorithm", "nodes"]
-    assert lines[1] == ["one", "dpsgd", "2/2", "2", "×", "1.250", "4.500", "324", "B", "0.800", "±", "0.100", "1.000"]
-    assert [line[0] for line in lines] == ["run", "one", "two"]
+    assert lines[0][:3] == ["run", "algo", "nodes"]
+    assert lines[1] == ["one", "dpsgd", "2/2", "2", "1.250", "4.500", "324", "B", "0.800", "±", "0.100", "1.000"]
+    assert [line[0] for line in lines] == ["run", "one", "two", "emulated", "round", "±:"]
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 
 def test_a_target_has_two_columns(results: Path) -> None:
     result = run(results / "one", "--target", "0.8")
     assert "s to 0.8   B to 0.8" in result.stdout
-    assert result.stdout.split()[-3:] == ["4.500", "324", "B"]
-    assert run(results / "one", "--target", "0.9").stdout.split()[-2:] == ["–", "–"]
+    assert row_of(result.stdout, "one").split()[-3:] == ["4.500", "324", "B"]
+    assert row_of(run(results / "one", "--target", "0.9").stdout, "one").split()[-2:] == ["–", "–"]
+    assert "accuracy is known every round (about 2 s)" in result.stdout
+
+
+def test_how_often_one_looked_is_told_with_a_target(tmp_path: Path) -> None:
+    for name, apart in (("one", 4), ("two", 10)):
+        records = [start(0), evaluation(1.0, 0, 0.5), evaluation(1.0 + apart / 2, apart, 0.7), end(9.0)]
+        write(tmp_path, {"n.0": text(records)}, plan(1, run_id=name), run_id=name)
+    assert "accuracy is known every 4 rounds (about 2 s), so" in run(tmp_path / "one", "--target", "0.7").stdout
+    assert "accuracy is known every 4 to 10 rounds (about 2 to 5 s), so" in run(tmp_path, "--target", "0.7").stdout
+    assert "known every 4 to 10 rounds" in run(tmp_path, "--target", "0.7", "--group").stdout
+    assert "known" not in run(tmp_path).stdout
+    (found,) = json.loads(run(tmp_path / "two", "--target", "0.7", "--format", "json").stdout)["runs"]
+    assert found["target_between_s"] == [1.0, 6.0]
+    assert found["evaluated"] == {"nodes": 1, "every_rounds": 10.0, "every_s": 5.0}
+
+
+def test_one_number_has_no_give_or_take(tmp_path: Path) -> None:
+    records = [start(0), round_(1.0, 0), evaluation(1.0, 0, 0.5), end(2.0)]
+    write(tmp_path, {"n.0": text(records)}, plan(1))
+    for options in ([], ["--by", "round"], ["--group"]):
+        printed = run(tmp_path, *options).stdout
+        assert "0.500" in printed
+        assert "±" not in printed
+
+
+def row_of(table: str, name: str) -> str:
+    (row,) = [line for line in table.splitlines() if line.strip().startswith(name)]
+    return row
+
+
+def test_what_give_or_take_is(results: Path) -> None:
+    assert "±: standard deviation over the nodes of a run" in run(results).stdout
+    assert "±: standard deviation over the nodes of a run" in run(results, "--by", "round").stdout
+    assert "±: half of the 95 % interval of the mean" in run(results, "--group").stdout
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int, *arguments: str | Path) -> str:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+    return re.sub(r"\x1b\[[0-9;]*m", "", run(*arguments).stdout)
+
+
+LONG = "quickstart-20261118-163353"
+
+
+@pytest.mark.parametrize(
+    ("width", "out"),
+    [
+        (120, None),
+        (100, "round s"),
+        (80, "round s, loss, rounds, algo"),
+        (50, "round s, loss, rounds, algo, nodes, out, emulated s"),
+        (20, "round s, loss, rounds, algo, nodes, out, emulated s"),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, out: str | None
+) -> None:
+    two_nodes(tmp_path, LONG)
+    printed = on_a_terminal(monkeypatch, width, tmp_path)
+    row = row_of(printed, LONG)
+    assert "0.800 ± 0.100" in row
+    assert len(row.rstrip()) <= max(width, 44)
+    head = row_of(printed, "run").split("   ")
+    told = " ".join(printed.split()).partition("left out, as the terminal is narrow: ")[2]
+    assert told.startswith(f"{out} (--format csv") if out else not told
+    assert not {name.strip() for name in head} & set(out.split(", ") if out else [])
+    assert ("round s: the median" in printed) == (out is None)
+
+
+@pytest.mark.parametrize("by", ["node", "round"])
+@pytest.mark.parametrize("width", [100, 80])
+def test_other_tables_fit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, by: str) -> None:
+    two_nodes(tmp_path, LONG)
+    two_nodes(tmp_path, LONG + "-2")
+    printed = on_a_terminal(monkeypatch, width, tmp_path, "--by", by)
+    assert max(map(len, printed.splitlines())) <= width
+    assert len([line for line in printed.splitlines() if line.strip().startswith(LONG)]) == 4
+
+
+def test_words_that_tell_groups_apart_are_wrapped_between_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, lr in (("one", 0.1), ("two", 0.2)):
+        training = {f"a-setting-{number}": lr for number in range(5)}
+        two_nodes(tmp_path, name, experiment={"algorithm": {"name": "dpsgd"}, "training": training})
+    printed = on_a_terminal(monkeypatch, 80, tmp_path, "--group")
+    assert max(map(len, printed.splitlines())) <= 80
+    for number in range(5):
+        assert f"a-setting-{number}=0.1 " in printed
+    assert "0.800" in printed
+
+
+def test_folders_that_hold_runs_too_are_named(results: Path, tmp_path: Path) -> None:
+    assert run(results).stderr == ""
+    two_nodes(results / "g", "three")
+    two_nodes(results / "h", "four")
+    (results / "notes").mkdir()
+    result = run(results)
+    assert f"2 folders here hold runs too, which are left out: {results / 'g'}, {results / 'h'}\n" == result.stderr
+    assert "three" not in result.stdout
+    assert run(results / "one").stderr == ""
+    message = run(tmp_path, expect=ExitCode.USAGE).stderr
+    assert f"no runs in {tmp_path}" in message
+    assert f"these hold runs: {results}" in message
+
+
+def test_a_seed_that_was_run_twice_counts_once_and_is_told(results: Path) -> None:
+    two_nodes(results, "zero", seed=1)
+    result = run(results, "--group", "--format", "json")
+    (group,) = json.loads(result.stdout)["groups"]
+    assert (group["runs"], group["left_out"], group["accuracy"]["n"]) == (["two", "zero"], ["one"], 2)
+    assert "a seed counts once in a group; left out of it: one" in result.stderr
+
+
+def test_groups_are_told_apart(results: Path) -> None:
+    experiment = {"algorithm": {"name": "dpsgd"}, "overlay": {"kind": "ring"}, "training": {"lr": 0.1}, "seed": 1}
+    two_nodes(results, "three", seed=1, experiment=experiment)
+    printed = run(results, "--group", "--format", "json").stdout
+    assert [each["differs"] for each in json.loads(printed)["groups"]] == [{}, {"training.lr": "0.1"}]
+    rows = list(csv.DictReader(io.StringIO(run(results, "--group", "--format", "csv").stdout)))
+    assert [row["differs"] for row in rows] == ["", "training.lr=0.1"]
+    assert "lr=0.1" in run(results, "--group").stdout
 
 
 def test_json(results: Path) -> None:
@@ -66,16 +191,16 @@ def test_json(results: Path) -> None:
     assert first["bytes"]["wire_sent"] is None
     assert list(first["accuracy"]) == list(first["loss"]) == ["mean", "std", "min", "max"]
     assert list(first["round_s"]) == ["median", "p95"]
-    assert list(first["averaged_model"]) == ["accuracy", "loss"]
+    assert list(first["averaged_model"]) == ["accuracy", "loss", "nodes", "round", "t"]
     assert (first["time_to_target_s"], first["bytes_to_target"]) == (2.0, 256)
     assert (first["seed"], second["seed"], first["problems"]) == (1, 2, [])
 
 
 def test_a_name_that_says_the_algorithm_needs_no_column_for_it(tmp_path: Path) -> None:
     two_nodes(tmp_path, "wan-dpsgd-1")
-    assert "algorithm" not in run(tmp_path).stdout
+    assert "algo" not in run(tmp_path).stdout
     two_nodes(tmp_path, "other")
-    assert "algorithm" in run(tmp_path).stdout
+    assert "algo" in run(tmp_path).stdout
 
 
 @pytest.mark.parametrize(("by", "name", "number"), [("node", "nodes", 4), ("round", "rounds", 4)])
@@ -86,7 +211,7 @@ def test_by_node_and_by_round(results: Path, by: str, name: str, number: int) ->
     rows = list(csv.DictReader(io.StringIO(run(results, "--by", by, "--format", "csv").stdout)))
     assert [row["run_id"] for row in rows] == ["one", "one", "two", "two"]
     table = run(results, "--by", by).stdout
-    assert len([line for line in table.splitlines() if line.strip(" ─")]) == number + 1
+    assert len([line for line in table.splitlines() if line.strip().startswith(("one", "two"))]) == number
     assert not run(results / "one", "--by", by).stdout.lstrip().startswith("run")
 
 
@@ -123,7 +248,7 @@ def test_a_flood_of_problems_is_cut_short_on_stderr(results: Path) -> None:
     for number in range(30):
         folder = results / "one" / "nodes" / f"x.{number}"
         folder.mkdir()
-        (folder / "journal.jsonl").write_bytes(b"\x1b[2J\n")
+        (folder / "journal.jsonl").write_bytes(b"\n" * number + b"\x1b[2J\n")
     (results / "one" / "plan.json").unlink()
     result = run(results, expect=ExitCode.INCOMPLETE)
     assert "… and 12 more" in result.stderr
@@ -171,8 +296,11 @@ def test_parquet(results: Path, tmp_path: Path, options: list[str]) -> None:
 def test_parquet_without_its_extra(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     result = run(results, "--format", "parquet", "-o", tmp_path / "out", expect=ExitCode.USAGE)
-    assert "testbed[parquet]" in result.stderr
+    assert "scripts/venv parquet" in result.stderr
     assert not (tmp_path / "out").exists()
+    monkeypatch.setattr("testbed.collect.parquet._CHECKOUT", tmp_path)
+    result = run(results, "--format", "parquet", "-o", tmp_path / "out", expect=ExitCode.USAGE)
+    assert "pip install 'testbed[parquet]'" in result.stderr
 
 
 def test_usage(results: Path, tmp_path: Path) -> None:

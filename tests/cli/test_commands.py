@@ -45,6 +45,27 @@ def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
     assert verb in run("--help").stdout
 
 
+def test_the_help_has_whole_sentences_and_the_way_of_a_run() -> None:
+    for arguments in (["--help"], ["data", "--help"]):
+        shown = run(*arguments).stdout
+        commands = " ".join(shown.split("Commands:")[1].split())
+        assert "..." not in commands
+        assert commands.endswith(".")
+    example = run("--help").stdout
+    assert "testbed deploy topologies/wan16.xml" in example
+    assert "testbed collect results/" in example
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"), [(["colect"], "collect"), (["deplyo", "x"], "deploy"), (["data", "lst"], "list")]
+)
+def test_a_mistyped_verb_gets_a_suggestion(arguments: list[str], meant: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert f"did you mean `{meant}`?" in result.stderr
+    assert run("--nonsense").exit_code == 2
+
+
 @pytest.mark.parametrize("verb", READING, ids=lambda verb: verb[0])
 def test_a_bad_file_is_told_completely_on_stderr(verb: list[str]) -> None:
     result = command(verb, "bad.yaml")

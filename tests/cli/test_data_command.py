@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from testbed.cli.data import PARTITIONS
 from testbed.cli.main import main
+from testbed.experiment.language import Experiment
 from testbed.node.data.catalogue import ENTRIES
 from testbed.node.data.partition import KINDS
 
@@ -125,6 +126,53 @@ def test_a_partition_in_numbers() -> None:
     assert "class 9" in result.stdout
 
 
+def test_a_partition_without_a_kind_is_what_an_experiment_has(tmp_path: Path) -> None:
+    told = json.loads(succeed("partition", "digits", "--learners", "4", "--format", "json"))
+    assert (
+        told["partition"]["kind"] == Experiment.model_validate({"topology": "t", "data": "digits"}).data.partition.kind
+    )
+    file = tmp_path / "ratings.csv"
+    file.write_text("userId,movieId,rating,timestamp\n" + "".join(f"{u},{m},3,1\n" for u in range(6) for m in range(5)))
+    arguments = ("partition", "movielens", "--set", f"path={file}", "--learners", "3", "--format", "json")
+    assert json.loads(succeed(*arguments))["partition"]["kind"] == "user"
+
+
+OWN = """import numpy as np
+
+from testbed.node.data.dataset import DataSet, Kind, Samples
+
+
+def dots(seed, samples=10):
+    half = Samples(np.zeros((samples, 3), np.float32), np.arange(samples) % 2)
+    return DataSet("dots", Kind.CLASSES, 2, (3,), 0, 0, half, half, mean=(0.5,))
+
+
+def nothing(seed):
+    return 1 / 0
+"""
+
+
+def test_data_of_ones_own_is_told_of_as_partitions_are(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    told = json.loads(succeed("info", f"{file}:dots", "--set", "samples=7", "--format", "json"))
+    assert (told["train"], told["test"], told["classes"], told["input_shape"]) == (7, 7, 2, [3])
+    assert (told["scale"], told["mean"], told["std"], told["users"]) == (1.0, [0.5], None, None)
+    assert told["samples"] == [{"target": "0", "train": 4, "test": 4}, {"target": "1", "train": 3, "test": 3}]
+    assert "samples: 1" in succeed("info", f"{file}:dots")
+    assert len(json.loads(succeed("partition", f"{file}:dots", "--learners", "2", "--format", "json"))["learners"]) == 2
+    for name, options, words in (
+        ("nothing", (), "own.py:12: division by zero"),
+        ("dot", (), "did you mean `dots`?"),
+        ("dots", ("--set", "sample=7"), "sample"),
+    ):
+        result = run("info", f"{file}:{name}", *options)
+        assert result.exit_code == 3
+        assert words in result.stderr
+        assert "Traceback" not in result.output
+    assert run("info", "digits", "--set", "normalise=none").exit_code == 2
+
+
 def test_options_of_data_and_partition_reach_it() -> None:
     sets = ("--set", "users=8", "--set", "samples=400", "--set", "spread=0.1")
     told = json.loads(succeed("partition", "synthetic", *sets, "--learners", "4", "--kind", "user", "--format", "json"))
@@ -206,7 +254,7 @@ def test_the_picture_has_a_cell_for_every_class_that_somebody_has(tmp_path: Path
 
 def test_two_cells_of_one_picture_never_overlap(tmp_path: Path) -> None:
     target = tmp_path / "who.svg"
-    succeed("partition", "digits", "--learners", "40", "--draw", target)
+    succeed("partition", "digits", "--learners", "40", "--kind", "iid", "--draw", target)
     boxes = set()
     for each in _root(target).findall(f"{SVG}polygon"):
         if each.get("class") == "cell":

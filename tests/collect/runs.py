@@ -19,10 +19,12 @@ def start(rank: int = 0, t: float = 0.0, *, learner: int | None = 0, schema: int
     return Start(t, schema, f"n.{rank}", rank, roles, learner, 10, 100, "dpsgd", 1, BUILD, None, round)
 
 
-def round_(t: float, number: int, sent: int = 0, *, loss: float | None = 1.0, control: int = 0) -> Round:
+def round_(
+    t: float, number: int, sent: int = 0, *, loss: float | None = 1.0, control: int = 0, aggregated: int = 1
+) -> Round:
     phases = Phases(train=0.25, encode=0.125, wait=0.5)
     count = Count(sent, 2, control, 1)
-    return Round(t, number, loss, phases, count, Count(2 * sent, 3, 0, 1), steps=5, dropped=1, expired=2)
+    return Round(t, number, loss, phases, count, Count(2 * sent, 3, 0, 1), 5, aggregated, dropped=1, expired=2)
 
 
 def evaluation(t: float, number: int, accuracy: float | None, loss: float = 1.0, on: str = "test") -> Evaluation:
@@ -49,7 +51,7 @@ def plan(count: int, **changes: object) -> dict[str, object]:
         "nodes": [{"name": f"n.{rank}", "rank": rank, "learner": rank} for rank in range(count)],
         "overlay": {"edges": [[0, 1]]},
         "experiment": {"algorithm": {"name": "dpsgd"}, "overlay": {"kind": "ring"}, "seed": 1},
-        "inputs": {"experiment": "abc"},
+        "inputs": {"topologies/wan.xml": "abc", "experiment.yaml": "abc"},
     } | changes
 
 

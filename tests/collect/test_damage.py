@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from testbed import records
 from testbed.collect import lines, wanted
 from testbed.collect.details import node_rows, round_rows
-from testbed.collect.grouping import group_key
+from testbed.collect.grouping import asked
 from testbed.collect.run import RunResult, collect_run
 from testbed.collect.summary import NodeCounts, RunSummary, summarise
 from testbed.records import SCHEMA, Average, Count
@@ -50,7 +50,7 @@ def collected(run: RunDirectory, journal: bytes | None = None) -> tuple[RunResul
     json.dumps(asdict(summary), allow_nan=False)
     json.dumps([asdict(row) for row in node_rows(result)], allow_nan=False)
     json.dumps([asdict(row) for row in round_rows(result)], allow_nan=False)
-    group_key(run)
+    asked(run)
     return result, summary
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from testbed.collect.details import node_rows, round_rows
+from testbed.collect.people import node_table
 from testbed.collect.run import State, collect_run
 from testbed.collect.spread import Spread
-from testbed.collect.summary import AveragedModel, Bytes, NodeCounts, summarise
+from testbed.collect.summary import AveragedModel, Bytes, Evaluated, NodeCounts, summarise
 from testbed.records import Average, Count, End, Event, Failure, Over, Record
 from tests.collect.runs import end, evaluation, plan, round_, start, text, two_nodes, write
 
@@ -30,7 +31,8 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert summary.bytes_per_node.sent == Spread(162.0, 58.0, 104.0, 220.0)
     assert list(astuple(summary.accuracy)) == pytest.approx([0.8, 0.1, 0.7, 0.9])
     assert summary.loss == Spread(1.0, 0.5, 0.5, 1.5)
-    assert summary.averaged_model == AveragedModel(None, None)
+    assert summary.averaged_model == AveragedModel()
+    assert summary.evaluated == Evaluated(2, 1.0, 2.0)  # after every round; 1 s and 3 s lie between
     assert summary.consensus_distance is None
     assert (summary.target, summary.time_to_target_s, summary.bytes_to_target) == (None, None, None)
 
@@ -50,6 +52,8 @@ def test_a_whole_run(tmp_path: Path) -> None:
 def test_time_and_bytes_to_a_target(tmp_path: Path, target: float, seconds: float | None, size: int | None) -> None:
     summary = summarise(collect_run(two_nodes(tmp_path)), target)
     assert (summary.target, summary.time_to_target_s, summary.bytes_to_target) == (target, seconds, size)
+    since = {None: None, 1.5: 0.0, 2.0: 1.0, 4.5: 1.5}[seconds]
+    assert summary.target_between_s == (None if since is None else (since, seconds))
 
 
 def test_averages_come_from_controls_log(tmp_path: Path) -> None:
@@ -57,7 +61,7 @@ def test_averages_come_from_controls_log(tmp_path: Path) -> None:
     records = [Average(2.0, 1, 2, 0.75, 1.25, 3.5), Average(4.0, 2, 2, None, None, 2.5), Over(4.5, "finished", 2, 0)]
     run.events.write_bytes(text(records))
     summary = summarise(collect_run(run))
-    assert summary.averaged_model == AveragedModel(0.75, 1.25)
+    assert summary.averaged_model == AveragedModel(0.75, 1.25, 2, 1, 2.0)
     assert summary.consensus_distance == 2.5
     assert summary.problems == ()
 
@@ -96,7 +100,8 @@ def test_a_server_counts_its_bytes_and_not_its_time(tmp_path: Path) -> None:
     nodes = [{"name": "n.0", "rank": 0, "learner": 0}, {"name": "n.1", "rank": 1, "learner": None}]
     run = write(tmp_path, {"n.0": text(learner), "n.1": text(server)}, plan(2, nodes=nodes))
     summary = summarise(collect_run(run))
-    assert summary.wall_clock_s == 2.0
+    assert summary.wall_clock_s == 1.0
+    assert summary.drained_s == 99.0
     assert summary.round_s.median == 1.0
     assert summary.bytes.payload_sent == 10
     assert summary.accuracy.mean == 0.25
@@ -206,3 +211,128 @@ def test_by_round(tmp_path: Path) -> None:
 def test_rounds_without_any(tmp_path: Path) -> None:
     assert round_rows(collect_run(write(tmp_path, {"n.0": text([start(0), end(0.0)])}, plan(1)))) == []
     assert round_rows(collect_run(write(tmp_path, {}, plan(1), run_id="other"))) == []
+
+
+def test_what_follows_the_last_round_is_no_part_of_the_work(tmp_path: Path) -> None:
+    records = [start(0), round_(1.0, 0), round_(2.0, 1), evaluation(2.0, 1, 0.5), end(62.0)]
+    other = [start(1), round_(3.0, 0), end(3.5)]
+    result = collect_run(write(tmp_path, {"n.0": text(records), "n.1": text(other)}, plan(2)))
+    summary = summarise(result)
+    assert (summary.wall_clock_s, summary.drained_s) == (3.0, 62.0)
+    assert [row.wall_clock_s for row in node_rows(result)] == [2.0, 3.0]
+    assert [row.end_s for row in node_rows(result)] == [62.0, 3.5]
+
+
+def test_work_may_end_with_an_evaluation(tmp_path: Path) -> None:
+    records = [start(0), round_(1.0, 0), evaluation(1.5, 0, 0.5), end(9.0)]
+    assert summarise(collect_run(write(tmp_path, {"n.0": text(records)}, plan(1)))).wall_clock_s == 1.5
+
+
+def test_one_that_did_no_round_has_its_end(tmp_path: Path) -> None:
+    summary = summarise(collect_run(write(tmp_path, {"n.0": text([start(0), end(2.0)])}, plan(1))))
+    assert (summary.wall_clock_s, summary.drained_s) == (2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("averages", "expected", "distance", "note"),
+    [
+        ([(4, 0.5, 1.0), (4, 0.6, 2.0), (1, 0.9, 0.1)], (0.6, 4, 1), 2.0, "of round 1 and 4 nodes; the last one"),
+        ([(1, 0.9, 0.1), (4, 0.6, 2.0)], (0.6, 4, 1), 2.0, None),
+        ([(4, 0.5, 1.0), (4, None, 2.0)], (0.5, 4, 0), 2.0, None),
+        ([(4, 0.5, 1.0), (4, 0.6, 1.0), (4, 0.7, 3.0), (3, 0.8, 2.0)], (0.8, 3, 3), 2.0, None),  # one has left
+        ([(4, 0.5, 1.0), (4, 0.6, 1.0), (4, 0.7, 3.0), (2, 0.8, 2.0)], (0.7, 4, 2), 3.0, "of 2 only"),
+        ([(2, 0.5, 1.0), (3, 0.6, 2.0), (1, 0.7, 3.0)], (0.6, 3, 1), 2.0, "of round 1 and 3 nodes"),
+    ],
+)
+@pytest.mark.parametrize("leaver", [end(3.5, "left"), end(3.5, "crashed"), round_(3.5, 2)])
+def test_an_average_of_a_few_is_not_taken_for_one_of_all(
+    tmp_path: Path,
+    averages: list[tuple[int, float | None, float]],
+    expected: tuple[float, int, int],
+    distance: float,
+    note: str | None,
+    leaver: Record,
+) -> None:
+    ends = [end(9.0, "stopped"), end(2.5), end(9.0), leaver]  # one was done early, and is there all the same
+    journals = {f"n.{rank}": text([start(rank), last]) for rank, last in enumerate(ends)}
+    control = [Average(at + 1.0, at, nodes, value, None, far) for at, (nodes, value, far) in enumerate(averages)]
+    summary = summarise(collect_run(write(tmp_path, journals, plan(4), control)))
+    found = summary.averaged_model
+    assert (found.accuracy, found.nodes, found.round) == expected
+    assert summary.consensus_distance == distance
+    told = [problem for problem in summary.problems if problem.startswith("averaged_model")]
+    assert len(told) == (note is not None)
+    assert note is None or note in told[0]
+
+
+@pytest.mark.parametrize(
+    ("journal", "control", "end_of", "planned", "when", "shown"),
+    [
+        ([start(0), end(3.0)], [], "finished", None, 3.0, "finished"),
+        ([start(0), round_(2.0, 0)], [CRASH], "crashed", True, 3.0, "crashed (planned) at 3.000 s"),
+        ([start(0), end(3.25, "crashed")], [CRASH], "crashed", True, 3.25, "crashed (planned) at 3.250 s"),
+        ([start(0), end(3.0, "crashed")], [ACCIDENT], "crashed", False, 3.0, "crashed at 3.000 s"),
+        ([start(0), round_(2.0, 0)], [ACCIDENT], "died", False, 3.0, "died at 3.000 s"),
+        ([start(0), end(4.5, "left")], [], "left", True, 4.5, "left at 4.500 s"),
+        ([start(0), round_(2.0, 0)], [], None, None, None, "missing"),
+        ([start(0), round_(2.0, 0), start(0, 4.0), end(5.0)], [CRASH], "finished", None, 5.0, "finished"),
+    ],
+)
+def test_how_a_node_ended_and_when(
+    tmp_path: Path,
+    journal: list[Record],
+    control: list[Record],
+    end_of: str | None,
+    planned: bool | None,
+    when: float | None,
+    shown: str,
+) -> None:
+    rows = node_rows(collect_run(write(tmp_path, {"n.0": text(journal)}, plan(1), control)))
+    assert (rows[0].end, rows[0].end_planned, rows[0].end_s) == (end_of, planned, when)
+    assert node_table(rows).rows[0][1] == shown
+
+
+def test_many_with_one_failure_are_one_line(tmp_path: Path) -> None:
+    failed = End(1.0, "failed", 0, 0, Count(), Count(), Failure("x" * 900, "mine.py", 7))
+    other = End(1.0, "failed", 0, 0, Count(), Count(), Failure("NaN loss"))
+    journals = {f"n.{rank}": text([start(rank), failed]) for rank in range(4)}
+    result = collect_run(write(tmp_path, journals | {"n.4": text([start(4), other])}, plan(5)))
+    first, second = (problem.text for problem in result.problems)
+    assert first.startswith("4 nodes failed: n.0 and 3 others (mine.py:7: xxx")
+    assert len(first) < 220
+    assert second == "1 node failed: n.4 (NaN loss)"
+
+
+def test_the_same_wrong_with_many_journals_is_one_line(tmp_path: Path) -> None:
+    result = collect_run(write(tmp_path, {f"n.{rank}": b"" for rank in range(4)}, plan(4)))
+    assert result.problems[0].text == "nodes/n.0/journal.jsonl (and 3 others) is empty"
+    assert len(result.problems) == 2
+
+
+LONELY_END = end(4.0, sent=Count(200, 4, 0, 2), received=Count(400, 6, 0, 2))
+
+
+def lonely(*rounds: Record) -> dict[str, bytes]:
+    return {f"n.{rank}": text([start(rank), *rounds, LONELY_END]) for rank in range(2)}
+
+
+def test_messages_that_nobody_mixed_in_are_told(tmp_path: Path) -> None:
+    alone = [round_(1.0, 0, 100, aggregated=0), round_(2.0, 1, 100, aggregated=0)]
+    summary = summarise(collect_run(write(tmp_path, lonely(*alone), plan(2))))
+    (problem,) = summary.problems
+    # Each round sends one message and receives one, drops one and gives up two; five steps take 0.25 s.
+    assert problem.startswith("4 messages were sent (4 received, 12 dropped or expired) and no model was mixed in: ")
+    assert "a step takes 50 ms, a round 1000 ms" in problem
+    assert "compute.ms_per_step" in problem
+    assert summary.complete
+
+
+def test_one_that_was_mixed_in_is_enough(tmp_path: Path) -> None:
+    journals = lonely(round_(1.0, 0, 100, aggregated=0), round_(2.0, 1, 100, aggregated=1))
+    assert summarise(collect_run(write(tmp_path, journals, plan(2)))).problems == ()
+
+
+def test_who_sends_no_models_has_none_to_mix_in(tmp_path: Path) -> None:
+    alone = [start(0), round_(1.0, 0, 0, control=8, aggregated=0), end(1.0, sent=Count(0, 2, 8, 1))]
+    journals = {"n.0": text(alone)}
+    assert summarise(collect_run(write(tmp_path, journals, plan(1)))).problems == ()

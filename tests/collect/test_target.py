@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.collect.target import Curve, mean_curve, time_to
+from testbed.collect.target import Curve, looked_before, mean_curve, time_to
 
 
 def curve(*points: tuple[float, float], start_s: float = 0.0) -> Curve:
@@ -43,6 +43,32 @@ def test_a_mean_that_rounding_puts_below_the_target_has_reached_it() -> None:
 
 def test_it_is_the_first_time_even_if_it_gets_worse() -> None:
     assert time_to(0.5, mean_curve([curve((1, 0.6), (2, 0.4), (3, 0.7))])) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("t", "since"),
+    [
+        (1.0, 0.0),
+        (1.2, 0.0),  # the second node is seen for the first time
+        (2.0, 1.0),
+        (2.2, 1.2),  # the first node was seen at 2.0 for the last time: it says nothing about how often
+        (3.2, 2.2),
+    ],
+)
+def test_since_when_nobody_had_looked(t: float, since: float) -> None:
+    assert looked_before(t, [curve((1.0, 0.1), (2.0, 0.2)), curve((1.2, 0.1), (2.2, 0.2), (3.2, 0.3))]) == since
+
+
+def test_in_the_middle_of_a_wave_the_one_before_counts() -> None:
+    nodes = [curve((1.0, 0.1), (2.0, 0.2), (3.0, 0.3)), curve((1.2, 0.1), (2.2, 0.2), (3.2, 0.3))]
+    assert looked_before(2.0, nodes) == 1.0
+    assert looked_before(2.2, nodes) == 1.2
+    assert looked_before(3.0, nodes) == 2.0
+
+
+def test_one_that_is_first_seen_later_does_not_count() -> None:
+    assert looked_before(2.0, [curve((1.0, 0.1), (2.0, 0.2)), curve((5.0, 0.1), start_s=0.5)]) == 1.0
+    assert looked_before(5.0, [curve((4.0, 0.1), (5.0, 0.2)), curve((5.0, 0.1), start_s=3.5)]) == 3.5
 
 
 POINTS = st.lists(

@@ -216,6 +216,8 @@ class Known:
 
     score: Score
 
+    is_done = True
+
     def result(self) -> Score:
         return self.score
 

@@ -148,6 +148,28 @@ class Wide(nn.Module):
 
 def no_module(data):
     return 7
+
+
+class Number(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.layer = nn.Linear(width, 2)
+
+
+class TwoNumbers(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+
+
+class Nothing(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+
+class Needs(nn.Module):
+    def __init__(self, data, width):
+        super().__init__()
+        self.layer = nn.Linear(width, "2")
 """
 
 
@@ -177,6 +199,33 @@ def test_own_code_must_give_a_module(own: str) -> None:
         build_model("math:pi", {}, images(6), 1)
     with pytest.raises(ModelProblem, match="no option `depth`"):
         build_model(f"{own}:Wide", {"depth": 3}, images(6), 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words", "line"),
+    [
+        ("Number", {"width": 8}, "the first parameter of `.*` is `width`", 22),
+        ("Number", {}, r"\(TypeError\)", 24),
+        ("TwoNumbers", {}, "the first parameter of `.*` is `width`, and `depth` has no value", 28),
+        ("Nothing", {}, "takes no data set", 33),
+    ],
+)
+def test_a_model_without_room_for_the_data_hears_of_it(
+    own: str, name: str, options: dict[str, object], words: str, line: int
+) -> None:
+    with pytest.raises(CodeProblem, match=f"{words}; .*data set first: def __init__\\(self, data, …\\)$") as caught:
+        build_model(f"{own}:{name}", options, images(6), 1)
+    assert (caught.value.file, caught.value.line) == ("own.py", line)
+
+
+def test_other_mistakes_are_not_blamed_on_the_data(own: str) -> None:
+    with pytest.raises(ModelProblem, match="needs a value for `width`"):
+        build_model(f"{own}:Needs", {}, images(6), 1)
+    with pytest.raises(CodeProblem, match=r"\(TypeError\)$"):
+        build_model(f"{own}:Needs", {"width": 3}, images(6), 1)
+    with pytest.raises(ModelProblem, match="no option `depth`") as caught:
+        build_model(f"{own}:Number", {"depth": 3}, images(6), 1)
+    assert "no options" in caught.value.hint
 
 
 def test_a_catalogue_can_be_read_without_torch() -> None:

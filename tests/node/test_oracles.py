@@ -203,7 +203,13 @@ def test_what_is_sent_is_received_or_lost(seed: int, sharing: str) -> None:
     outcome = world.run()
     sent = [outcome.end(rank).sent for rank in range(5)]
     received = [outcome.end(rank).received for rank in range(5)]
+    # What was on its way to a peer that is silent may be given up at the end: then a part of it never left.
+    given_up = any(event.what == "sends-given-up" for rank in range(5) for event in outcome.events(rank))
     for kind in ("payload", "metadata", "control", "messages"):
+        if given_up:
+            most = getattr(outcome.shipped, kind)
+            assert sum(getattr(each, kind) for each in received) <= sum(getattr(each, kind) for each in sent) <= most
+            continue
         total_sent = sum(getattr(each, kind) for each in sent)
         assert total_sent == getattr(outcome.shipped, kind)
         assert sum(getattr(each, kind) for each in received) == getattr(outcome.arrived, kind)

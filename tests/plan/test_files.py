@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from testbed.errors import InvalidInput, UsageProblem
 from testbed.experiment.language import Experiment
-from testbed.plan.files import read_node_plan, read_plan, split, to_text, write_plan
+from testbed.plan.files import changed_inputs, read_node_plan, read_plan, split, to_text, write_plan
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory, create_run
@@ -195,3 +196,17 @@ def test_a_plan_that_is_not_there(tmp_path: Path) -> None:
         read_plan(tmp_path / "plan.json")
     with pytest.raises(UsageProblem):
         read_plan(tmp_path)
+
+
+def test_a_plan_knows_when_its_code_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = Path("gossip.py")
+    code.write_text("one")
+    experiment = Experiment.model_validate({"topology": "lan4.xml", "algorithm": {"name": "gossip.py:Gossip"}})
+    inputs = {"gossip.py": hashlib.sha256(b"one").hexdigest()}
+    plan = make_plan(experiment, nodes(5), run_id="r", inputs=inputs)
+    assert not list(changed_inputs(plan))
+    code.write_text("another")
+    assert list(changed_inputs(plan)) == ["gossip.py"]
+    code.unlink()
+    assert list(changed_inputs(plan)) == ["gossip.py"]

@@ -157,7 +157,7 @@ def test_a_node_that_leaves_finishes_its_sends(tmp_path: Path) -> None:
     directory, outcome = run(plan, tmp_path)
     end = records(directory, "node.3")[-1]
     assert isinstance(end, End)
-    assert (end.reason, end.sent.messages) == ("left", 3)
+    assert (end.reason, end.sent.messages) == ("left", 3 + 3), "models, and goodbyes"
     assert 1 < end.t < 5
     assert outcome.reason == "finished"
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from testbed.network.flows import Tcp
 from testbed.node.data.of_experiment import share_out
 from testbed.node.snapshots import newest_snapshot
+from testbed.node.trainer_of import make_trainer
 from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
 from testbed.records import Count, End, Round
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.sim.prepare import make_trainer, prepared
+from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
 from testbed.topologies.library import find_bundled
 from testbed.topologies.load import load

@@ -21,6 +21,10 @@ _LEAST_LATENCY_S = 2e-5
 _BITS = 8.0
 
 
+_LEAST_LEFT = 0.001
+"""Of a link's rate, however much other traffic there is: as in the packet model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """There and back between two nodes."""
@@ -49,7 +53,8 @@ class Routes:
     @cached_property
     def capacity(self) -> Floats:
         """Bytes per second of every link, and one more at the end that stands for none."""
-        rates_bps = self.network.rate_bps - self.network.background_bps
+        rate_bps = self.network.rate_bps
+        rates_bps = np.maximum(rate_bps - self.network.background_bps, rate_bps * _LEAST_LEFT)
         rates = np.minimum(rates_bps * self._bytes_per_bit, UNTHROTTLED_BYTES_S)
         return np.append(rates, UNTHROTTLED_BYTES_S)
 

@@ -48,6 +48,8 @@ class FedAvg(Algorithm):
             updates = await node.gather(chosen, round_, UPDATE, enough=wanted, within_s=self.deadline_s)
             if updates:
                 self.sharing.mix(node.model, updates, self._weights(updates))
+            elif self.deadline_s is None:
+                await node.patience()  # nobody is there: rounds without time would only run away
         await node.send(node.learners, Message(OVER, node.rounds_done))
 
     async def run(self, node: Node) -> None:

@@ -37,7 +37,7 @@ class ParameterServer(Algorithm):
 
     async def run(self, node: Node) -> None:
         assert node.server is not None  # noqa: S101 - the plan has one
-        done = 0
+        done = node.first_round
         while (received := await node.newest(MODEL, OVER)).message.kind == MODEL:
             async with node.one_round(done, evaluate=False):
                 self.sharing.adopt(node.model, received)
@@ -57,6 +57,8 @@ class ParameterServer(Algorithm):
         async for round_ in node.rounds():
             await node.send(node.learners, whole(node.model, round_))
             gradients = await node.gather(node.learners, round_, GRADIENT)
+            if not gradients:
+                await node.patience()  # nobody is there: rounds without time would only run away
             for received in gradients:
                 _step(node.model, received, lr / len(gradients))
 

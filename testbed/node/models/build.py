@@ -5,19 +5,16 @@ Takes a name, options, a data set and a seed, gives a torch module; touches noth
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 
 from testbed.code import CodeProblem, call, is_code, load_object
-from testbed.errors import did_you_mean
 from testbed.node.data.dataset import DataSet
 from testbed.node.models.catalogue import built_in
-from testbed.node.models.problems import ModelProblem
+from testbed.node.models.signature import DATA_FIRST, check_call, seems_for_data
 from testbed.seeds import derive
-from testbed.units import shown
 
 
 def build_model(spec: str, options: Mapping[str, object], dataset: DataSet, seed: int) -> nn.Module:
@@ -29,22 +26,20 @@ def build_model(spec: str, options: Mapping[str, object], dataset: DataSet, seed
     make = load_object(spec if own else built_in(spec).code)
     if not callable(make):
         raise CodeProblem(f"`{spec}` is not a class: it cannot be called with a data set")
-    _check_options(spec, make, options)
+    check_call(spec, make, options)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(derive(seed, "init"))
-        model = call(spec, make, dataset, **options) if own else make(dataset, **options)
+        model = _called(spec, make, dataset, options) if own else make(dataset, **options)
     if not isinstance(model, nn.Module):
         raise CodeProblem(f"`{spec}` gives a {type(model).__name__}, not a torch.nn.Module")
     return model.float()
 
 
-def _check_options(spec: str, make: Callable[..., object], options: Mapping[str, object]) -> None:
-    """Nobody may believe that an option works which nothing reads."""
-    parameters = list(inspect.signature(make).parameters.values())[1:]
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return
-    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
-    for name in options:
-        if name not in known:
-            hint = did_you_mean(name, known) or "it has no options"
-            raise ModelProblem(f"model {spec} has no option {shown(name)}", hint)
+def _called(spec: str, make: Callable[..., object], dataset: DataSet, options: Mapping[str, object]) -> object:
+    try:
+        return call(spec, make, dataset, **options)
+    except CodeProblem as problem:
+        # Whoever expects a number where the data set comes hears of it from torch, in words about tensors.
+        if isinstance(problem.__cause__, TypeError) and not seems_for_data(make):
+            raise CodeProblem(f"{problem.message}; {DATA_FIRST}", problem.file, problem.line) from problem
+        raise

@@ -25,7 +25,9 @@ class Averages:
         self._models.setdefault(round_, {})[rank] = vector
 
     def complete(self, living: Collection[int], t: float) -> list[Average]:
-        """Records of the rounds that every living learner has done; of all that are left when nobody lives."""
+        """Records of the rounds that every one of these learners has done."""
+        if not living:
+            return []
         rounds = [round_ for round_ in sorted(self._models) if all(rank in self._models[round_] for rank in living)]
         return [self._record(round_, self._models.pop(round_), t) for round_ in rounds]
 

@@ -14,8 +14,8 @@ from testbed.experiment.language import Experiment
 from testbed.node.choose import choose_algorithm, choose_sharing
 from testbed.node.data.fetch import Tell, ensure, silently
 from testbed.node.data.of_experiment import is_at_hand, share_out
+from testbed.node.trainer_of import make_trainer
 from testbed.node.training_cost import nominal_ms_per_step
-from testbed.runtimes.sim.prepare import make_trainer
 
 
 @dataclass(frozen=True)

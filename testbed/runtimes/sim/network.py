@@ -64,7 +64,8 @@ class VirtualNetwork:
 
     def ship(self, origin: int, dest: int, message: Message, on_left: Callable[[], None]) -> _Shipment:
         shipment = _Shipment(self, origin, dest, message, on_left)
-        self._send(shipment)
+        if origin in self._receivers:  # else it is dead, whatever its code still tries
+            self._send(shipment)
         return shipment
 
     def _send(self, shipment: _Shipment) -> None:
@@ -96,6 +97,7 @@ class VirtualNetwork:
     def leave(self, rank: int) -> None:
         """A node is gone in good order: what it has sent arrives, what is sent to it waits for its return."""
         self._receivers.pop(rank, None)
+        self._held.pop(rank, None)
 
     def detach(self, rank: int) -> None:
         """A node is dead: nothing arrives from it any more, and what was on its way to it will be sent anew."""

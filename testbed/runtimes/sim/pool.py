@@ -54,6 +54,9 @@ class Job(_UnderWay):
 class EvaluationJob(_UnderWay):
     """An evaluation under way."""
 
+    is_done = True
+    """Waiting for it takes no emulated time."""
+
     def result(self) -> Score:
         """Waits for the score, and raises what went wrong: TrainingFailed, CodeProblem or WorkerLost."""
         score = self._wait()

@@ -7,38 +7,32 @@ researcher's model or data shows here, before anything runs.
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed.experiment.language import Experiment
-from testbed.node.data.dataset import DataSet, Kind
+from testbed.node.data.dataset import Kind
 from testbed.node.data.of_experiment import share_out
 from testbed.node.data.partition import test_parts
-from testbed.node.training import Settings, Trainer
+from testbed.node.trainer_of import make_trainer
 from testbed.plan.model import RunPlan
 from testbed.runtimes.sim.arena import Arena
 from testbed.runtimes.sim.compute import Shared
 from testbed.runtimes.sim.pool import TrainingPool
 
 
-def make_trainer(experiment: Experiment, dataset: DataSet, seed: int) -> Trainer:
-    """What trains any node's model."""
-    training = experiment.training
-    settings = Settings(
-        lr=training.lr,
-        batch=training.batch,
-        steps=training.steps,
-        epochs=training.epochs,
-        momentum=training.momentum,
-        weight_decay=training.weight_decay,
-    )
-    return Trainer(experiment.model.name, experiment.model.options, dataset, settings, seed)
+def _allow_open_files() -> None:
+    """Every node has a journal open; usual limits are below a thousand."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @contextmanager
 def prepared(plan: RunPlan, *, workers: int | None = None, cache: Path | None = None) -> Iterator[Shared]:
     """Everything that the nodes of the plan share; the workers end with the block."""
+    _allow_open_files()
     experiment = plan.experiment
     learners = sum(node.learner is not None for node in plan.nodes)
     data = share_out(experiment, learners, plan.seed, cache=cache)

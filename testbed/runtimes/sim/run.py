@@ -17,7 +17,6 @@ from testbed.control.log import ControlLog
 from testbed.control.outcome import NodeFailure, Outcome
 from testbed.control.progress import Tell, Watch
 from testbed.journal import Journal
-from testbed.network.flows import Flows, Sharing, Tcp
 from testbed.network.graph import expand
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
@@ -26,6 +25,7 @@ from testbed.node.node import Node
 from testbed.node.snapshots import newest_snapshot
 from testbed.node.world import Vector
 from testbed.plan.files import split
+from testbed.plan.flows_of import flows_of
 from testbed.plan.model import NodePlan, RunPlan
 from testbed.records import AnyRecord, Event, Failure, Over, Round
 from testbed.rundir import RunDirectory
@@ -34,7 +34,6 @@ from testbed.runtimes.sim.clock import VirtualClock, run
 from testbed.runtimes.sim.compute import Shared, SimCompute
 from testbed.runtimes.sim.network import VirtualNetwork
 from testbed.runtimes.sim.node_clock import NodeClock
-from testbed.seeds import derive
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import NodeAction
 
@@ -66,6 +65,11 @@ class _Resident:
         self.journal = journal
         self.task: asyncio.Task[Reason] | None = None
 
+    @property
+    def is_ending(self) -> bool:
+        """It leaves, or has just crashed."""
+        return self.life.is_ending or (self.task is not None and self.task.cancelling() > 0)
+
 
 class SimRun:
     """One run; made once, run once."""
@@ -95,13 +99,7 @@ class SimRun:
         self._clock.on_stalled = self._stalled
         self._topology = plan.load_topology()
         graph = expand(self._topology)
-        settings = plan.experiment.network
-        flows = Flows(
-            network_before(self._topology, graph),
-            seed=derive(plan.seed, "network"),
-            tcp=Tcp(congestion=settings.congestion, idle_restart=settings.idle_restart),
-            sharing=Sharing(settings.share),
-        )
+        flows = flows_of(plan, network_before(self._topology, graph))
         self._graph = graph
         """The network as it is now."""
         self._network = VirtualNetwork(flows, self._clock)
@@ -112,6 +110,7 @@ class SimRun:
         self._residents: dict[int, _Resident] = {}
         self._failures: list[NodeFailure] = []
         self._finished: set[int] = set()
+        self._to_the_end: list[int] = []
         self._reason = "finished"
         self._is_judging = False
         self._returning: set[int] = set()
@@ -174,7 +173,8 @@ class SimRun:
 
     def _conclude(self) -> Outcome:
         try:
-            for average in self._averages.complete((), self._clock.now()):
+            learners = [rank for rank in self._to_the_end if self._node_plans[rank].node.learner is not None]
+            for average in self._averages.complete(learners, self._clock.now()):
                 self._log.write(average)
         except TOLD as problem:  # the nodes have met it too
             self._log.write(Event(self._clock.now(), "average-lost", failure_of(problem).message))
@@ -225,6 +225,7 @@ class SimRun:
 
     def _lived(self, rank: int, resident: _Resident, task: asyncio.Task[Reason]) -> None:
         resident.clock.stop()
+        resident.compute.abandon()
         if task.cancelled():  # it crashed, as the topology's events want it
             self._return_or_rest(rank)
             return
@@ -239,6 +240,8 @@ class SimRun:
             self._stop("failed", Reason.STOPPED)
         else:
             self._finished.add(rank)
+            if resident.life.reason is not Reason.LEFT:
+                self._to_the_end.append(rank)
         if task.result() is Reason.LEFT:
             self._network.leave(rank)
         self._return_or_rest(rank)
@@ -300,16 +303,18 @@ class SimRun:
         resident = self._residents.get(rank)
         lives = resident is not None and resident.task is not None and not resident.task.done()
         match action:
-            case NodeAction.JOIN if lives:
-                self._returning.add(rank)  # it is about to go
-            case NodeAction.JOIN:
+            case NodeAction.JOIN if lives and resident is not None:
+                if resident.is_ending:
+                    self._returning.add(rank)
+            case NodeAction.JOIN if resident is None or resident.life.reason is not Reason.FINISHED:
                 self._join(rank)
             case NodeAction.LEAVE if lives and resident is not None:
+                self._returning.discard(rank)
                 resident.life.end_early(Reason.LEFT)
             case NodeAction.CRASH if lives and resident is not None and resident.task is not None:
+                self._returning.discard(rank)
                 self._network.detach(rank)
                 resident.clock.stop()
-                resident.compute.abandon()
                 with suppress(*TOLD):
                     resident.life.node.settle_evaluations()
                 resident.task.cancel()

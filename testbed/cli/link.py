@@ -1,0 +1,222 @@
+"""`testbed link`: look at the links of a run that is going on, and change them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from testbed.cli.live_fabric import ask, live_fabric
+from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
+from testbed.cli.run_target import find_run, results_option
+from testbed.cli.verb_group import VerbGroup
+from testbed.errors import UsageProblem
+from testbed.protocol import Links, LinkState, ResetLink, SetLink, ShowLink
+from testbed.units import (
+    UnitError,
+    format_latency,
+    format_loss,
+    format_rate,
+    format_size,
+    parse_background_bps,
+    parse_latency_ms,
+    parse_loss,
+    parse_rate_bps,
+    parse_size_bytes,
+)
+
+COLUMNS = (
+    "from",
+    "to",
+    "latency_ms",
+    "jitter_ms",
+    "loss",
+    "rate_bps",
+    "queue_ms",
+    "queue_bytes",
+    "background_bps",
+    "up",
+    "changed",
+)
+_UNLIMITED = float("inf")
+
+
+class _Quantity(click.ParamType[Any]):
+    """An option's value with its unit."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._parse(str(value))
+        except UnitError as problem:
+            self.fail(f"{problem.message} ({problem.hint})", param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """A limit in one of the two ways."""
+
+    ms: float | None = None
+    size_bytes: float | None = None
+
+
+def _queue(text: str) -> _Queue:
+    if text.endswith("B"):
+        return _Queue(size_bytes=float(parse_size_bytes(text)))
+    return _Queue(ms=parse_latency_ms(text))
+
+
+_run = click.argument("run", metavar="RUN", type=str)
+_one_way = click.option("--one-way", is_flag=True, help="Only from A to B.")
+
+
+@click.group(name="link", cls=VerbGroup)
+def command() -> None:
+    """Look at the links of a run that is going on, and change them.
+
+    A and B are bridges or nodes (a service or a pattern means all links of its nodes). What is set holds until it is
+    reset, whatever the topology's events do to the link meanwhile. Packets on their way are not dropped.
+
+    \b
+    Example:
+      testbed link show my-run r-tokyo r-seoul
+      testbed link set my-run r-tokyo r-seoul --latency 50ms --loss 1% --rate 10Mbps
+      testbed link reset my-run
+    """
+
+
+@command.command()
+@_run
+@click.argument("a", type=str)
+@click.argument("b", type=str)
+@_one_way
+@results_option
+@format_option
+def show(run: str, a: str, b: str, one_way: bool, results: Path, output_format: Format) -> None:
+    """What the links between A and B are like now.
+
+    \b
+    Example:
+      testbed link show my-run r-tokyo r-seoul
+    """
+    with live_fabric(find_run(run, results)) as fabric:
+        found = ask(fabric, partial(ShowLink, origin=a, dest=b, both=not one_way))
+    assert isinstance(found, Links)  # noqa: S101 - it is the answer to that
+    match output_format:
+        case Format.TABLE:
+            print_table(("from", "to", "latency", "jitter", "loss", "rate", "queue", "now"), map(_shown, found.links))
+        case Format.CSV:
+            print_csv(COLUMNS, map(_cells, found.links))
+        case Format.JSON:
+            print_json([dict(zip(COLUMNS, _cells(link), strict=True)) for link in found.links])
+    if found.left_out:
+        click.echo(f"{found.left_out} more links: name their ends more exactly", err=True)
+
+
+@command.command(name="set")
+@_run
+@click.argument("a", type=str)
+@click.argument("b", type=str)
+@click.option("--latency", type=_Quantity("latency", parse_latency_ms), help="One way, such as 50ms.")
+@click.option("--jitter", type=_Quantity("latency", parse_latency_ms), help="Standard deviation, such as 2ms.")
+@click.option("--loss", type=_Quantity("loss", parse_loss), help="Such as 1%.")
+@click.option("--rate", type=_Quantity("rate", parse_rate_bps), help="Such as 10Mbps, or unlimited.")
+@click.option("--queue", type=_Quantity("queue", _queue), help="Its limit, such as 50ms or 64KiB.")
+@click.option("--background", type=_Quantity("rate", parse_background_bps), help="Other people's traffic, 2Mbps.")
+@click.option("--up/--down", default=None, help="Whether it carries anything.")
+@_one_way
+@results_option
+def set_(
+    run: str,
+    a: str,
+    b: str,
+    latency: float | None,
+    jitter: float | None,
+    loss: float | None,
+    rate: float | None,
+    queue: _Queue | None,
+    background: float | None,
+    up: bool | None,
+    one_way: bool,
+    results: Path,
+) -> None:
+    """Change the links between A and B from now on; what is not given stays as it is.
+
+    \b
+    Example:
+      testbed link set my-run tokyo.0 r-tokyo --rate 2Mbps --one-way
+    """
+    limit = queue or _Queue()
+    with live_fabric(find_run(run, results)) as fabric:
+        ask(
+            fabric,
+            partial(
+                SetLink,
+                origin=a,
+                dest=b,
+                both=not one_way,
+                latency_ms=latency,
+                jitter_ms=jitter,
+                loss=loss,
+                rate_bps=rate,
+                queue_ms=limit.ms,
+                queue_bytes=limit.size_bytes,
+                background_bps=background,
+                up=up,
+            ),
+        )
+
+
+@command.command()
+@_run
+@click.argument("a", type=str, required=False)
+@click.argument("b", type=str, required=False)
+@_one_way
+@results_option
+def reset(run: str, a: str | None, b: str | None, one_way: bool, results: Path) -> None:
+    """Make the links between A and B, or all links, what the topology and its events make them.
+
+    \b
+    Example:
+      testbed link reset my-run r-tokyo r-seoul
+    """
+    if (a is None) is not (b is None):
+        raise UsageProblem("a link has two ends", "give both, or none for all links")
+    if a is None and one_way:
+        raise UsageProblem("--one-way needs the two ends of a link")
+    with live_fabric(find_run(run, results)) as fabric:
+        ask(fabric, partial(ResetLink, origin=a, dest=b, both=not one_way))
+
+
+def _cells(link: LinkState) -> tuple[Cell, ...]:
+    """Without limit is null."""
+    numbers = (link.rate_bps, link.queue_ms, link.queue_bytes)
+    limits = (None if value == _UNLIMITED else value for value in numbers)
+    ends = (link.origin, link.dest, link.latency_ms, link.jitter_ms, link.loss)
+    return (*ends, *limits, link.background_bps, link.up, link.changed)
+
+
+def _shown(link: LinkState) -> tuple[Cell, ...]:
+    limits = []
+    if link.queue_ms != _UNLIMITED:
+        limits.append(format_latency(link.queue_ms))
+    if link.queue_bytes != _UNLIMITED:
+        limits.append(format_size(int(link.queue_bytes)))
+    now = ("up" if link.up else "down") + (", changed" if link.changed else "")
+    return (
+        link.origin,
+        link.dest,
+        format_latency(link.latency_ms),
+        format_latency(link.jitter_ms),
+        format_loss(link.loss),
+        format_rate(link.rate_bps),
+        " or ".join(limits) or "unlimited",
+        now,
+    )

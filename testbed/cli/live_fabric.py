@@ -1,0 +1,44 @@
+"""The fabric of a run that is going on: found by what the run has recorded, and asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testbed.cli.run_target import live_record
+from testbed.engines.fabric.config import control_socket
+from testbed.engines.fabric.start import FabricConversation, FabricLost
+from testbed.errors import UsageProblem
+from testbed.protocol import Denied, Done, FabricStatus, Links, ToFabric
+from testbed.rundir import RunDirectory
+
+
+@contextmanager
+def live_fabric(run: RunDirectory) -> Iterator[FabricConversation]:
+    """A conversation with the fabric of a run; raises UsageProblem when there is none, or when it ends meanwhile."""
+    path = control_socket(Path(live_record(run).sockets))
+    if not path.exists():
+        raise UsageProblem(f"the run {run.path.name} has no emulated network", "its engine is not the fabric")
+    try:
+        conversation = FabricConversation(path)
+    except FabricLost as problem:
+        raise _over(run, problem) from None
+    try:
+        yield conversation
+    except FabricLost as problem:
+        raise _over(run, problem) from None
+    finally:
+        conversation.close()
+
+
+def _over(run: RunDirectory, problem: FabricLost) -> UsageProblem:
+    return UsageProblem(f"{run.path.name}: {problem.message}", "the run is over")
+
+
+def ask(fabric: FabricConversation, make: Callable[[int], ToFabric]) -> Done | Links | FabricStatus:
+    """The answer; raises UsageProblem when the fabric denies it."""
+    answer = fabric.ask(make)
+    if isinstance(answer, Denied):
+        raise UsageProblem(answer.reason)
+    return answer

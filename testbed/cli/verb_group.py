@@ -1,0 +1,30 @@
+"""A command with subcommands, for people: whole sentences in its help, and a suggestion for a mistyped name."""
+
+from __future__ import annotations
+
+import click
+
+from testbed.errors import UsageProblem, did_you_mean
+
+_LONGER_THAN_ANY = 1000
+
+
+class VerbGroup(click.Group):
+    """Tells the first sentence of each command however long it is; raises UsageProblem for one that is not there."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None:
+                rows.append((name, command.get_short_help_str(limit=_LONGER_THAN_ANY)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            raise UsageProblem(f"there is no command {name!r}", did_you_mean(name, self.list_commands(ctx)))
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,54 @@
+"""What is worth knowing about a run before its numbers are believed.
+
+Takes a `RunResult`, gives sentences; touches nothing. Nothing is missing because of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from testbed.collect.averages import representative
+from testbed.collect.problems import Problem, counted
+from testbed.collect.run import RunResult
+from testbed.collect.spread import quantiles
+
+
+def notes(result: RunResult) -> list[Problem]:
+    return [Problem(text, incomplete=False) for text in (*_not_mixed(result), *_average_of_fewer(result))]
+
+
+def _not_mixed(result: RunResult) -> Iterator[str]:
+    """Nodes sent models, and learnt alone all the same."""
+    journals = result.journals
+    sent = sum(journal.sent.messages for journal in journals if journal.sent.payload)
+    if not sent or not any(journal.round_count for journal in journals):
+        return
+    if any(journal.aggregated for journal in journals):
+        return
+    received = sum(journal.received.messages for journal in journals)
+    too_late = sum(journal.dropped + journal.expired for journal in journals)
+    steps = sum(journal.steps for journal in journals)
+    train_s = sum(journal.phases.train_s for journal in journals)
+    round_s = quantiles(length for journal in journals for length in journal.rounds.duration_s.tolist()).median
+    step = f"a step takes {_ms(train_s / steps)} ms" if steps else "nobody trained"
+    length = "" if round_s is None else f", a round {_ms(round_s)} ms"
+    yield (
+        f"{sent} messages were sent ({received} received, {too_late} dropped or expired) and no model was mixed in: "
+        f"{step}{length}; if messages take longer, see compute.ms_per_step"
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}" if seconds >= 0.1 else f"{seconds * 1000:.3g}"
+
+
+def _average_of_fewer(result: RunResult) -> Iterator[str]:
+    """The averaged model is not the run's last."""
+    best = representative(result)
+    last = result.log.averages[-1] if result.log.averages else None
+    if best is None or last is None or best is last:
+        return
+    yield (
+        f"averaged_model is of round {best.round} and {counted(best.nodes, 'node')}; "
+        f"the last one, of round {last.round}, is of {last.nodes} only"
+    )

@@ -1,0 +1,135 @@
+"""What a plan asks for, without what tells repetitions apart.
+
+Takes the path of a plan, gives `Asked`; reads that file.
+
+Repetitions differ in run id, time of creation, seeds, the text of the experiment's own file (it may hold the seed), and
+what follows from the experiment and the seed: the overlay's edges (unless they come from a file), the sizes of the
+parts of the data, and the paces of the nodes. The hashes of all other files count: an algorithm that was edited between
+two runs makes them different.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+import msgspec
+
+from testbed.collect.plan_head import FAULTS, read_plan_bytes
+
+_APART = ("run_id", "created", "seed", "seeds", "samples")
+_IN_PARTS = ("experiment", "versions")
+"""What is told key by key; the rest of a plan is one value each."""
+_FOLLOW = ("topology.contents", "nodes", "overlay", "parameters", "ms_per_step", "server")
+"""What follows from the experiment and its files."""
+_LONGEST = 24
+_HASH_DIGITS = 8
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Equal keys are repetitions of one another; the settings are for people who ask what differs."""
+
+    key: str
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def read_asked(plan_file: Path) -> Asked | None:
+    """None when the plan cannot be read."""
+    text, _problems = read_plan_bytes(plan_file)
+    try:
+        plan = msgspec.json.decode(text, type=dict[str, object]) if text is not None else None
+        if plan is None:
+            return None
+        kept = _kept(plan)
+        return Asked(_hash(kept), dict(_settings(kept)))
+    except FAULTS:
+        return None
+
+
+def differences(groups: Sequence[Asked]) -> list[dict[str, str]]:
+    """What each group asked for that not all of them did; what only follows from that is left out."""
+    known = [each for each in groups if each.settings]
+    keys = list(dict.fromkeys(key for each in known for key in each.settings))
+    differing = [key for key in keys if len({each.settings.get(key) for each in known}) > 1]
+    everywhere = {key for key in differing if all(key in each.settings for each in known)}
+    follow = set(_FOLLOW) | {key for key in differing if key.startswith("inputs.") and key not in everywhere}
+    # An algorithm's options that others do not have follow from its name.
+    follow |= {key for key in differing if ".options." in key and _is_one([each.settings.get(key) for each in known])}
+    if "topology_name" in differing:
+        follow.add("topology")  # its path
+    told = [key for key in differing if key not in follow] or differing
+    return [{key: each.settings[key] for key in told if key in each.settings} for each in groups]
+
+
+def _is_one(values: Sequence[str | None]) -> bool:
+    return len(set(values) - {None}) == 1 and None in values
+
+
+def _kept(plan: dict[str, object]) -> dict[str, object]:
+    kept = {key: value for key, value in plan.items() if key not in _APART}
+    experiment, inputs, nodes = kept.get("experiment"), kept.get("inputs"), kept.get("nodes")
+    if isinstance(inputs, dict):
+        named = set(_names(experiment))
+        kept["inputs"] = {name: value for name, value in inputs.items() if name in named or not _is_experiment(name)}
+    if isinstance(experiment, dict):
+        kept["experiment"] = {key: value for key, value in experiment.items() if key != "seed"}
+        overlay = experiment.get("overlay")
+        if isinstance(overlay, dict) and overlay.get("kind") != "file":
+            kept.pop("overlay", None)
+    if isinstance(nodes, list):
+        kept["nodes"] = [_without_pace(node) for node in nodes]
+    return kept
+
+
+def _names(value: object) -> Iterator[str]:
+    """All that could be the name of a file in an experiment; of `file.py:Name` the file."""
+    if isinstance(value, str):
+        yield value
+        yield value.rpartition(":")[0]
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _names(each)
+
+
+def _is_experiment(name: object) -> bool:
+    """An input that the experiment does not name and is YAML: the experiment's own file."""
+    return isinstance(name, str) and PurePath(name).suffix.lower() in (".yaml", ".yml")
+
+
+def _without_pace(node: object) -> object:
+    return {key: value for key, value in node.items() if key != "pace"} if isinstance(node, dict) else node
+
+
+def _settings(kept: dict[str, object]) -> Iterator[tuple[str, str]]:
+    for key, value in kept.items():
+        if key == "inputs" and isinstance(value, dict):
+            yield from ((f"inputs.{name}", _word(each)[:_HASH_DIGITS]) for name, each in value.items())
+        elif key in _IN_PARTS and isinstance(value, dict):
+            yield from _flat("" if key == "experiment" else f"{key}.", value)
+        elif key == "topology":
+            yield "topology.contents", _hash(value)[:_HASH_DIGITS]
+        else:
+            yield key, _word(value)
+
+
+def _flat(prefix: str, values: dict[object, object]) -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(f"{prefix}{key}.", value)
+        else:
+            yield f"{prefix}{key}", _word(value)
+
+
+def _word(value: object) -> str:
+    """What was written, and a hash of tables that are too long for people."""
+    if isinstance(value, str):
+        return value
+    text = msgspec.json.encode(value, order="deterministic").decode()
+    return text if len(text) <= _LONGEST else _hash(value)[:_HASH_DIGITS]
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()

@@ -1,0 +1,54 @@
+"""Whether this machine lets a node have a network of its own. Takes nothing, gives what it denied, if anything.
+
+Touches nothing that stays: a child process tries it all and ends.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from testbed.engines.attach import NodeNetwork, make_device
+from testbed.engines.denied import NetworkDenied, Step
+from testbed.engines.namespace import TcpSettings, enter_namespace
+
+_MOST = 4096
+
+
+class _Told(msgspec.Struct):
+    step: Step
+    reason: str
+    number: int
+
+
+def what_is_denied(tcp: TcpSettings, address: str = "198.18.0.1") -> NetworkDenied | None:
+    """The first step that this machine denies; None when a node can have its network."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            _try(tcp, address, writing)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read(_MOST)
+    os.waitpid(child, 0)
+    if not told:
+        return NetworkDenied(Step.NAMESPACE, "the process that tried it ended without a word")
+    if told == b"ok":
+        return None
+    denied = msgspec.json.decode(told, type=_Told)
+    return NetworkDenied(denied.step, denied.reason, denied.number)
+
+
+def _try(tcp: TcpSettings, address: str, writing: int) -> None:
+    try:
+        enter_namespace(tcp)
+        os.close(make_device(NodeNetwork(address, tcp)))
+    except NetworkDenied as denied:
+        os.write(writing, msgspec.json.encode(_Told(denied.step, denied.reason[:1000], denied.number)))
+    else:
+        os.write(writing, b"ok")

@@ -1,0 +1,128 @@
+"""Frames on their way: from what nodes write to what is written to nodes, with the packet model in between.
+
+Takes frames and times, gives what is to be written when; touches nothing. Times are seconds since the fabric began.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from testbed.engines.fabric.frames import Frame, Unfit, is_group, part, read_frame, whole
+from testbed.network.graph import Network
+from testbed.network.packets import Packets
+from testbed.network.packets.train import segment_of
+
+MOST_HELD_BYTES = 1 << 30
+"""Of frames on their way; a network that would hold more is not carried faithfully, and the run is overloaded."""
+BACKLOG = "backlog"
+"""The cause of drops for that."""
+
+
+class Delivery(NamedTuple):
+    """Something to write to a node, now."""
+
+    dest: int
+    due_s: float
+    data: tuple[bytes, memoryview]
+    packets: int
+    size_bytes: int
+
+
+class TrackedPackets(Packets):
+    """The packet model, able to say what is still under way."""
+
+    def segments_under_way(self) -> set[int]:
+        return {segment_of(train.key) for train in self._under_way()}
+
+
+class _Held:
+    """A frame whose pieces have not all arrived."""
+
+    __slots__ = ("frame", "left")
+
+    def __init__(self, frame: Frame, left: int) -> None:
+        self.frame = frame
+        self.left = left
+
+
+class Carrier:
+    """All frames between the nodes of one network."""
+
+    def __init__(
+        self,
+        network: Network,
+        addresses: Sequence[bytes],
+        *,
+        seed: int,
+        mtu: int,
+        in_order: bool = True,
+        time_scale: float = 1.0,
+    ) -> None:
+        self.packets = TrackedPackets(network, seed=seed, in_order=in_order, time_scale=time_scale)
+        self.unfit: list[Counter[str]] = [Counter() for _ in addresses]
+        """By rank of the sender, why frames of its were not carried."""
+        self.held_bytes = 0
+        self._addresses = list(addresses)
+        self._ranks = {address: rank for rank, address in enumerate(addresses)}
+        self._mtu = mtu
+        self._held: dict[int, _Held] = {}
+
+    @property
+    def held(self) -> int:
+        """Frames on their way."""
+        return len(self._held)
+
+    def offer(self, now_s: float, origin: int, data: bytes) -> None:
+        """A node has written a frame."""
+        frame = read_frame(data, self._addresses[origin], self._mtu)
+        if isinstance(frame, Unfit):
+            self.unfit[origin][frame] += 1
+            return
+        dest = self._ranks.get(frame.dest)
+        if dest is None or dest == origin:
+            self.unfit[origin][Unfit.MULTICAST if is_group(frame.dest) else Unfit.UNKNOWN_DESTINATION] += 1
+            return
+        if self.held_bytes > MOST_HELD_BYTES:
+            self.unfit[origin][BACKLOG] += len(frame.sizes)
+            return
+        segment = self.packets.offer(now_s, origin, dest, frame.sizes)
+        if segment is not None:
+            self._held[segment] = _Held(frame, len(frame.sizes))
+            self.held_bytes += len(data)
+
+    def advance(self, now_s: float) -> Iterator[Delivery]:
+        """What has arrived by now."""
+        for arrival in self.packets.advance(now_s):
+            held = self._held[arrival.segment]
+            frame, pieces = held.frame, arrival.pieces
+            held.left -= len(pieces)
+            if not held.left:
+                del self._held[arrival.segment]
+                self.held_bytes -= len(frame.data)
+            if len(pieces) == len(frame.sizes):
+                yield Delivery(arrival.dest, arrival.due_s, whole(frame), len(pieces), sum(frame.sizes))
+                continue
+            for first, last in _runs(pieces):
+                size = sum(frame.sizes[first:last])
+                yield Delivery(arrival.dest, arrival.due_s, part(frame, first, last), last - first, size)
+
+    def release(self) -> None:
+        """Forgets frames of which some pieces were dropped and all others have arrived."""
+        if not self._held:
+            return
+        under_way = self.packets.segments_under_way()
+        for segment in [each for each in self._held if each not in under_way]:
+            self.held_bytes -= len(self._held.pop(segment).frame.data)
+
+
+def _runs(pieces: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive pieces as ranges; pieces that have overtaken others start a new one."""
+    first = before = pieces[0]
+    for piece in pieces[1:]:
+        if piece != before + 1:
+            yield first, before + 1
+            first = piece
+        before = piece
+    yield first, before + 1

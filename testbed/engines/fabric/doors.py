@@ -1,0 +1,148 @@
+"""Where nodes and control come in.
+
+Takes paths and who to ask, gives nothing; touches the sockets. Nobody who calls can make the fabric wait, and
+a node that calls without end costs one connection.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from testbed.engines.fabric.conversations import accept, close_all, listen, receive, send
+from testbed.engines.fabric.waiting import Waiting
+from testbed.protocol import (
+    FROM_NODE_TO_FABRIC,
+    TO_FABRIC,
+    Attached,
+    FromFabric,
+    Message,
+    ProtocolError,
+    Refused,
+    ToFabric,
+    Watch,
+)
+
+
+class NodeDoor:
+    """The socket that one node has: whoever comes in here is that node."""
+
+    def __init__(self, waiting: Waiting, path: Path, attach: Callable[[int], Attached | Refused]) -> None:
+        """`attach` takes over the descriptor that a node gives."""
+        self._waiting = waiting
+        self._path = path
+        self._attach = attach
+        self._listener = listen(path)
+        self._caller: socket.socket | None = None
+        waiting.add(self._listener.fileno(), self._open)
+
+    def close(self) -> None:
+        self._hang_up()
+        self._listener.close()
+        with suppress(OSError):
+            self._path.unlink()
+
+    def _open(self) -> None:
+        caller = accept(self._listener)
+        if caller is None:
+            return
+        self._hang_up()  # one at a time
+        self._caller = caller
+        self._waiting.add(caller.fileno(), partial(self._hear, caller))
+
+    def _hear(self, caller: socket.socket) -> None:
+        told = receive(caller)
+        if told is not None:
+            data, descriptors = told
+            if not data:
+                return
+            send(caller, self._answer(data, descriptors))
+        self._hang_up()
+
+    def _answer(self, data: bytes, descriptors: list[int]) -> Attached | Refused:
+        try:
+            FROM_NODE_TO_FABRIC.read(data)
+            (descriptor,) = descriptors
+        except ProtocolError as problem:
+            close_all(descriptors)
+            return Refused(str(problem))
+        except ValueError:
+            close_all(descriptors)
+            return Refused(f"one descriptor was expected, {len(descriptors)} came")
+        return self._attach(descriptor)
+
+    def _hang_up(self) -> None:
+        if self._caller is not None:
+            self._waiting.remove(self._caller.fileno())
+            self._caller.close()
+            self._caller = None
+
+
+class ControlDoor:
+    """The socket of control, which may call more than once."""
+
+    def __init__(
+        self, waiting: Waiting, path: Path, answer: Callable[[ToFabric], FromFabric], lost: Callable[[], None]
+    ) -> None:
+        """`lost` is called when whoever leads the run has gone."""
+        self._waiting = waiting
+        self._path = path
+        self._answer = answer
+        self._lost = lost
+        self._listener = listen(path)
+        self._callers: set[socket.socket] = set()
+        self._watchers: set[socket.socket] = set()
+        self._leaders: set[socket.socket] = set()
+        waiting.add(self._listener.fileno(), self._open)
+
+    def tell(self, message: Message) -> None:
+        """Everybody who watches."""
+        for watcher in list(self._watchers):
+            if not send(watcher, message):
+                self._hang_up(watcher)
+
+    def close(self) -> None:
+        for caller in list(self._callers):
+            self._hang_up(caller)
+        self._listener.close()
+        with suppress(OSError):
+            self._path.unlink()
+
+    def _open(self) -> None:
+        caller = accept(self._listener)
+        if caller is not None:
+            self._callers.add(caller)
+            self._waiting.add(caller.fileno(), partial(self._hear, caller))
+
+    def _hear(self, caller: socket.socket) -> None:
+        told = receive(caller)
+        if told is None:
+            self._hang_up(caller)
+            return
+        data, descriptors = told
+        close_all(descriptors)
+        if not data:
+            return
+        try:
+            request = TO_FABRIC.read(data)
+        except ProtocolError:
+            self._hang_up(caller)
+            return
+        if isinstance(request, Watch):
+            self._watchers.add(caller)
+            if request.lead:
+                self._leaders.add(caller)
+        answer = self._answer(request)
+        if caller in self._callers and not send(caller, answer):
+            self._hang_up(caller)
+
+    def _hang_up(self, caller: socket.socket) -> None:
+        self._waiting.remove(caller.fileno())
+        caller.close()
+        self._callers.discard(caller)
+        self._watchers.discard(caller)
+        if caller in self._leaders:
+            self._lost()

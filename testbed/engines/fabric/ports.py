@@ -1,0 +1,103 @@
+"""The nodes' TUN devices: one descriptor for each node that is attached.
+
+Takes descriptors, gives and takes frames; touches the descriptors. No read or write ever waits, whatever the node does
+to the open file that it shares with the fabric: every call says so itself (RWF_NOWAIT), O_NONBLOCK is not relied on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+
+from testbed.engines.fabric.closing import close_aside, close_together
+from testbed.engines.tun import VNET_HEADER_BYTES, NotATun, check_tun, set_offload
+
+_LARGEST_FRAME = VNET_HEADER_BYTES + 65_535
+
+
+@dataclass(slots=True)
+class Port:
+    """A node's end, as long as it is attached, and what it has counted in all its lives."""
+
+    rank: int
+    descriptor: int = -1
+    packets_out: int = 0
+    """Written to the node."""
+    bytes_out: int = 0
+    frames_in: int = 0
+    """Read from the node; a super-segment is one."""
+    failed: Counter[str] = field(default_factory=Counter)
+    """Why frames could not be written or read, by the name of the error."""
+
+    @property
+    def is_attached(self) -> bool:
+        return self.descriptor >= 0
+
+
+class Ports:
+    """All nodes' ends, by rank."""
+
+    def __init__(self, count: int) -> None:
+        self.ports = [Port(rank) for rank in range(count)]
+        self._buffer = bytearray(_LARGEST_FRAME)
+        self._view = memoryview(self._buffer)
+        self._into = [self._buffer]
+
+    @property
+    def attached(self) -> int:
+        return sum(port.is_attached for port in self.ports)
+
+    def attach(self, rank: int, descriptor: int) -> Port:
+        """Takes over a descriptor; raises NotATun, and the descriptor is closed, when it will not do."""
+        try:
+            check_tun(descriptor)
+            set_offload(descriptor, super_segments=True)
+            os.set_blocking(descriptor, False)
+        except (OSError, NotATun) as problem:
+            os.close(descriptor)
+            raise NotATun(str(problem)) from None
+        port = self.ports[rank]
+        port.descriptor = descriptor
+        return port
+
+    def detach(self, rank: int) -> None:
+        port = self.ports[rank]
+        if port.is_attached:
+            close_aside(port.descriptor)
+            port.descriptor = -1
+
+    def read(self, port: Port) -> bytes | None:
+        """One frame; None when there is none after all. Raises OSError when there will never be one again."""
+        try:
+            size = os.preadv(port.descriptor, self._into, -1, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as problem:
+            port.failed[f"read {errno.errorcode.get(problem.errno or 0, '?')}"] += 1
+            raise
+        port.frames_in += 1
+        return bytes(self._view[:size])
+
+    def write(self, rank: int, data: tuple[bytes, memoryview], packets: int, size_bytes: int) -> bool:
+        """Whether the node has it; what it could not take is counted and gone, as at any network card."""
+        port = self.ports[rank]
+        if port.descriptor < 0:
+            port.failed["absent"] += packets
+            return False
+        try:
+            os.pwritev(port.descriptor, data, -1, os.RWF_NOWAIT)
+        except OSError as problem:
+            port.failed[f"write {errno.errorcode.get(problem.errno or 0, '?')}"] += packets
+            return False
+        port.packets_out += packets
+        port.bytes_out += size_bytes
+        return True
+
+    def close(self) -> None:
+        """All nodes lose their devices."""
+        open_ports = [port for port in self.ports if port.is_attached]
+        close_together(port.descriptor for port in open_ports)
+        for port in open_ports:
+            port.descriptor = -1

@@ -1,0 +1,189 @@
+"""Starts a fabric, talks to it, ends it.
+
+Takes a configuration and a folder, gives a `FabricHandle`; touches the folder and the process that it starts.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testbed.engines.fabric.config import FabricConfig, control_socket, write_config
+from testbed.errors import PreflightRefused, TestbedError
+from testbed.protocol import (
+    FROM_FABRIC,
+    MAX_MESSAGE_BYTES,
+    Applied,
+    Denied,
+    Done,
+    FabricStatus,
+    FromFabric,
+    Links,
+    NodeAttached,
+    NodeDetached,
+    ToFabric,
+    encode,
+)
+
+READY = b"ready\n"
+LOG = "fabric.log"
+START_PATIENCE_S = 60.0
+ANSWER_PATIENCE_S = 30.0
+END_PATIENCE_S = 10.0
+"""It ends within a second; the kernel may take longer over hundreds of devices."""
+
+Note = Applied | NodeAttached | NodeDetached
+
+
+class FabricLost(TestbedError):
+    """The fabric does not answer, or is not there any more."""
+
+
+class FabricConversation:
+    """One connection to a fabric; requests are answered one after the other."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        try:
+            self._socket.connect(str(path))
+            self._socket.settimeout(ANSWER_PATIENCE_S)
+        except OSError as problem:
+            self._socket.close()
+            raise FabricLost(f"cannot reach the fabric: {problem.strerror or problem}") from None
+        self._number = 0
+        self._notes: list[Note] = []
+
+    def ask(self, make: Callable[[int], ToFabric]) -> Done | Denied | Links | FabricStatus:
+        """The answer to a request, which is made with the number given, as in `ask(lambda n: Cut(n, (3,)))`."""
+        self._number += 1
+        request = make(self._number)
+        self._send(encode(request))
+        while True:
+            answer = self._receive()
+            if isinstance(answer, Note):
+                self._notes.append(answer)
+            elif answer.number == self._number:
+                return answer
+
+    def notes(self) -> list[Note]:
+        """What the fabric told since the last call, to a connection that watches; never waits."""
+        readable = select.poll()
+        readable.register(self._socket, select.POLLIN)
+        while readable.poll(0):
+            told = self._receive()
+            if isinstance(told, Note):
+                self._notes.append(told)
+        found, self._notes = self._notes, []
+        return found
+
+    def fileno(self) -> int:
+        """Readable when there may be notes."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.send(data, socket.MSG_NOSIGNAL)
+        except OSError as problem:
+            raise FabricLost(f"the fabric has ended: {problem.strerror or problem}") from None
+
+    def _receive(self) -> FromFabric:
+        try:
+            data = self._socket.recv(MAX_MESSAGE_BYTES)
+        except TimeoutError:
+            raise FabricLost(f"the fabric did not answer within {ANSWER_PATIENCE_S:g} s") from None
+        except OSError as problem:
+            raise FabricLost(f"the fabric has ended: {problem.strerror or problem}") from None
+        if not data:
+            raise FabricLost("the fabric has ended")
+        return FROM_FABRIC.read(data)
+
+
+@dataclass
+class FabricHandle:
+    """A running fabric."""
+
+    process: subprocess.Popen[bytes]
+    sockets: Path
+    log: Path
+    _conversations: list[FabricConversation] = field(default_factory=list)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def connect(self) -> FabricConversation:
+        conversation = FabricConversation(control_socket(self.sockets))
+        self._conversations.append(conversation)
+        return conversation
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def stop(self) -> int:
+        """Ends it, its files complete; gives its exit status. May be called again."""
+        for conversation in self._conversations:
+            conversation.close()
+        self._conversations.clear()
+        if self.is_alive():
+            self.process.terminate()
+        try:
+            return self.process.wait(END_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+def start_fabric(config: FabricConfig, folder: Path) -> FabricHandle:
+    """A fabric that nodes and control can reach; raises PreflightRefused, with what it said, when it ended instead.
+
+    The folder gets its configuration and its log; the folders that the configuration names are made.
+    """
+    for each in (folder, Path(config.sockets), Path(config.engine)):
+        each.mkdir(parents=True, exist_ok=True)
+    write_config(folder, config)
+    log = folder / LOG
+    with log.open("ab") as errors:
+        process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", "testbed.engines.fabric", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            # Also for the processor's sake: Linux shares it between sessions first (autogroup).
+            start_new_session=True,
+        )
+    if not _is_ready(process):
+        process.kill()
+        process.wait()
+        with suppress(OSError):
+            said = log.read_text(errors="replace").strip()[-2000:]
+        raise PreflightRefused(f"the fabric did not start: {said or 'it said nothing'}", f"see {log}")
+    return FabricHandle(process, Path(config.sockets), log)
+
+
+def _is_ready(process: subprocess.Popen[bytes]) -> bool:
+    output = process.stdout
+    if output is None:
+        return False
+    deadline_s = time.monotonic() + START_PATIENCE_S
+    said = b""
+    with output:
+        while said != READY:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not select.select([output], [], [], left_s)[0]:
+                return False
+            more = os.read(output.fileno(), len(READY))
+            if not more:
+                return False
+            said += more
+    return True

@@ -1,0 +1,141 @@
+"""System calls that Python has no name for. Takes numbers, gives numbers; raises OSError as `os` does."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+
+_CLOCK_MONOTONIC = 1
+_TFD_TIMER_ABSTIME = 1
+_NANOSECONDS = 1_000_000_000
+
+_PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION = 0x20080522
+_MOST_CAPABILITIES = 64
+
+_NICE = -15
+_AUTOGROUP = Path("/proc/self/autogroup")
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    """The calling process leaves some of its namespaces for new ones."""
+    _checked(_libc().unshare(ctypes.c_int(flags)), "unshare")
+
+
+def _prctl(option: int, *arguments: int) -> int:
+    padded = [ctypes.c_ulong(each) for each in (*arguments, 0, 0, 0, 0)[:4]]
+    return _checked(_libc().prctl(ctypes.c_int(option), *padded), "prctl")
+
+
+def empty_bounding_set() -> None:
+    """No program started from here on can have any capability."""
+    for capability in range(_MOST_CAPABILITIES):
+        try:
+            _prctl(_PR_CAPBSET_DROP, capability)
+        except OSError:
+            if capability == 0:
+                raise
+            return  # the kernel has no more of them
+
+
+def no_new_privileges() -> None:
+    """No program started from here on gets more by being set-uid."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _CapabilityData(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
+
+
+def drop_capabilities() -> None:
+    """This process has no capabilities any more, and cannot get them back."""
+    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    header = _CapabilityHeader(_CAPABILITY_VERSION, 0)
+    nothing = (_CapabilityData * 2)()
+    _checked(_libc().capset(ctypes.byref(header), nothing), "capset")
+
+
+_SLICE_NS = 100_000
+_ATTRIBUTES = struct.Struct("=IIQiIQQQII")
+
+
+def be_quick() -> None:
+    """The process gets the processor sooner than others that want it, as far as this kernel and its rights allow.
+
+    Short slices are for everybody to ask for: the scheduler prefers whoever asks for less at a time.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    if os.getsid(0) == os.getpid():
+        # Between sessions it is the session's own niceness that counts, and this one has nobody else in it.
+        with suppress(OSError):
+            _AUTOGROUP.write_text(str(_NICE))
+    number = _SCHED_SETATTR.get(platform.machine())
+    if number is not None:
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+        attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, _SLICE_NS, 0, 0, 0, 0)
+        _libc().syscall(ctypes.c_long(number), 0, attributes, 0)
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class _TimerSpec(ctypes.Structure):
+    _fields_ = (("interval", _TimeSpec), ("value", _TimeSpec))
+
+
+class Timer:
+    """A timerfd on CLOCK_MONOTONIC: epoll's own timeout is a thousand times too coarse."""
+
+    def __init__(self) -> None:
+        flags = os.O_NONBLOCK | os.O_CLOEXEC
+        self.descriptor = _checked(_libc().timerfd_create(_CLOCK_MONOTONIC, flags), "timerfd_create")
+        self._spec = _TimerSpec()
+        self._pointer = ctypes.byref(self._spec)
+        self._set = _libc().timerfd_settime
+
+    def arm(self, monotonic_s: float) -> None:
+        """The descriptor becomes readable then, once; at once when that is past. An earlier time is forgotten."""
+        seconds, nanoseconds = divmod(max(1, int(monotonic_s * _NANOSECONDS)), _NANOSECONDS)
+        self._spec.value.seconds = seconds
+        self._spec.value.nanoseconds = nanoseconds
+        _checked(self._set(self.descriptor, _TFD_TIMER_ABSTIME, self._pointer, None), "timerfd_settime")
+
+    def clear(self) -> None:
+        """It is readable no more, until armed."""
+        try:
+            os.read(self.descriptor, 8)
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        os.close(self.descriptor)

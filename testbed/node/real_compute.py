@@ -1,0 +1,198 @@
+"""A node's computing where time really passes.
+
+Takes models, gives losses and scores; has a thread that computes. `paced`, a local step takes the emulated time that
+the plan says: who is done earlier waits, and who is later is counted. `measured`, it takes as long as it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from testbed.node.compute_slots import ComputeSlots
+from testbed.node.pace import end_of_work
+from testbed.node.real_clock import RealClock
+from testbed.node.real_evaluation import PieceWork
+from testbed.node.real_thread import ComputeThread
+from testbed.node.world import Score, Vector
+from testbed.plan.model import NodePlan
+
+if TYPE_CHECKING:
+    from testbed.node.training import Trainer
+    from testbed.node.training_batch import Indices
+
+_Result = TypeVar("_Result")
+
+_TOLERANCE_S = 0.002
+"""Of real time: what a timer may be late by anyway is no overrun."""
+
+
+@dataclass
+class Overruns:
+    """Work that took longer than the plan has it."""
+
+    works: int = 0
+    """All that was done."""
+    late: int = 0
+    worst_s: float = 0.0
+    """Emulated seconds by which the latest one was too late."""
+    total_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Own:
+    """What one node computes with; made before the node is forked, and shared until written to."""
+
+    trainer: Trainer
+    samples: Indices
+    """Its training samples; none for a node that does not learn."""
+    tests: Indices
+    """Test samples that its models are tried on."""
+    tested_on: str
+    rooted_loss: bool
+    """Whether the loss of evaluations is the root of a mean, as for ratings."""
+    evaluation_s: float
+    """How long trying a model takes on a device of factor 1, where that counts."""
+
+
+class RealCompute:
+    """The `Compute` of a node in a process of its own."""
+
+    def __init__(self, own: Own, plan: NodePlan, clock: RealClock, slots: ComputeSlots | None = None) -> None:
+        self._own = own
+        self._clock = clock
+        self._slots = slots
+        self._learner = plan.node.learner
+        self._pace = plan.node.pace
+        self._paced = plan.experiment.compute.mode == "paced"
+        self._step_s = plan.ms_per_step / 1000
+        self._thread = ComputeThread()
+        self._evaluations: list[PieceWork] = []
+        self._trained = np.empty(own.trainer.parameters, np.float32)
+        momentum = plan.experiment.training.momentum > 0
+        self._velocity = np.zeros(own.trainer.parameters, np.float32) if momentum else None
+        self.overruns = Overruns()
+
+    @property
+    def note(self) -> str | None:
+        """What is not as it should be."""
+        return self._thread.note
+
+    @property
+    def parameters(self) -> int:
+        return self._own.trainer.parameters
+
+    @property
+    def samples(self) -> int:
+        return len(self._own.samples) if self._learner is not None else 0
+
+    @property
+    def tested_on(self) -> str:
+        return self._own.tested_on
+
+    def initial(self) -> Vector:
+        return self._own.trainer.initial()
+
+    def steps_per_round(self) -> int:
+        return self._own.trainer.steps_per_round(self.samples) if self._learner is not None else 0
+
+    async def train(self, model: Vector, first_step: int, steps: int) -> float:
+        before, out, learner = model.copy(), self._trained, self._own_data()
+
+        def work() -> float:
+            return self._own.trainer.train(
+                before,
+                learner=learner,
+                indices=self._own.samples,
+                first_step=first_step,
+                steps=steps,
+                velocity=self._velocity,
+                out=out,
+            )
+
+        loss = await self._takes(work, steps * self._step_s)
+        if np.array_equal(model, before):
+            model[:] = out
+        else:  # others were mixed in meanwhile: they stay, and the training is added
+            model += out - before
+        return loss
+
+    async def gradient(self, model: Vector, step: int) -> tuple[float, Vector]:
+        before, out, learner = model.copy(), np.empty_like(model), self._own_data()
+
+        def work() -> float:
+            return self._own.trainer.gradient(before, learner=learner, indices=self._own.samples, step=step, out=out)
+
+        loss = await self._takes(work, self._step_s)
+        return loss, out
+
+    def evaluate(self, model: Vector) -> PieceWork:
+        """When there is nothing to train; the result waits for that."""
+        work = self._evaluation(model)
+        self._evaluations = [each for each in self._evaluations if not each.is_done] + [work]
+        self._thread.do_when_idle(work.advance)
+        return work
+
+    async def evaluate_inline(self, model: Vector) -> Score:
+        work = self._evaluation(model)
+
+        def whole() -> Score:
+            while not work.advance():
+                pass
+            return work.result()
+
+        return await self._takes(whole, self._own.evaluation_s)
+
+    def close(self) -> None:
+        """End the thread; what is not evaluated by now never is."""
+        self._thread.close()
+        for each in self._evaluations:
+            each.give_up(RuntimeError("the node ended before the model was evaluated"))
+        if self._slots is not None:
+            self._slots.close()
+
+    def _evaluation(self, model: Vector) -> PieceWork:
+        return PieceWork(self._own.trainer, model, self._own.tests, root=self._own.rooted_loss)
+
+    def _own_data(self) -> int:
+        assert self._learner is not None, "a node that does not learn has no data to train on"  # noqa: S101
+        return self._learner
+
+    async def _takes(self, work: Callable[[], _Result], nominal_s: float) -> _Result:
+        """The result, when as much emulated time has passed as it takes."""
+        begin_s = self._clock.now()
+        result = await self._thread.do(lambda: self._in_a_slot(work))
+        if self._paced:
+            await self._until(end_of_work(begin_s, nominal_s, self._pace))
+        return result
+
+    def _in_a_slot(self, work: Callable[[], _Result]) -> _Result:
+        slot: AbstractContextManager[None] = nullcontext() if self._slots is None else self._slots.one()
+        with slot:
+            return work()
+
+    async def _until(self, t: float) -> None:
+        self.overruns.works += 1
+        late_s = self._clock.now() - t
+        if late_s * self._clock.time_scale > _TOLERANCE_S:
+            self.overruns.late += 1
+            self.overruns.worst_s = max(self.overruns.worst_s, late_s)
+            self.overruns.total_s += late_s
+        if late_s >= 0:
+            return
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        alarm = self._clock.call_at(t, done)
+        try:
+            await over
+        finally:
+            alarm.cancel()

@@ -1,0 +1,166 @@
+"""All that arrives at one node: judged, and handed over as messages.
+
+Takes an address to listen at, gives messages with their senders; touches sockets. Nobody is believed: the sender is
+whom the connection's source address belongs to, sizes are limited before anything is read, and what is not a message
+is counted and dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+import zmq
+
+from testbed.node.messages import MalformedMessage, Message, from_frames
+from testbed.node.zmq_envelope import frame_bytes, opened
+from testbed.node.zmq_guard import Guard
+from testbed.node.zmq_monitor import Monitor, descriptor
+
+Receive = Callable[[int, Message], None]
+
+_MOST_FRAMES = 16
+_AT_ONCE = 64
+"""Messages, before others in this process have their turn."""
+_LIVES = 4
+"""Of one sender that are remembered: what an earlier one sent may arrive after the next one's first."""
+_WAITING_MESSAGES = 8
+"""Per connection; then the sender has to wait."""
+_KEEPALIVE_S, _KEEPALIVE_AGAIN_S, _KEEPALIVE_TIMES = 30, 10, 3
+zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL = (
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+
+
+class Refusal(StrEnum):
+    """Why something that arrived was dropped."""
+
+    STRANGER = "stranger"
+    """No node has the address that it came from."""
+    IMPOSTOR = "impostor"
+    """It claims the rank of another node than the one that has the address."""
+    MALFORMED = "malformed"
+    """No message."""
+    OVERSIZED = "oversized"
+    """More than the largest message of the experiment. What is even larger than a frame may be is cut off unread."""
+    DUPLICATE = "duplicate"
+    """Here already: the sender could not know."""
+    FOREIGN = "foreign-protocol"
+    """A connection that does not speak ZeroMQ, or broke off before that was clear."""
+
+
+class Inbox:
+    """Listens, and calls `receive` with every message and its sender's rank."""
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        addresses: Sequence[str],
+        own_rank: int,
+        port: int,
+        largest: int,
+        receive: Receive,
+    ) -> None:
+        self.refused: Counter[Refusal] = Counter()
+        self._ranks = {address: rank for rank, address in enumerate(addresses)}
+        self._largest = largest
+        self._receive = receive
+        self._numbers: dict[int, OrderedDict[int, int]] = {}
+        """By sender and its life: the number of the last message."""
+        self._loop = asyncio.get_running_loop()
+        self._guard = Guard(largest)
+        self._socket = context.socket(zmq.PULL)
+        self._again: asyncio.Handle | None = None
+        try:
+            self._listen(f"tcp://{addresses[own_rank]}:{port}")
+        except BaseException:
+            self._socket.close(linger=0)
+            raise
+        self._descriptor = descriptor(self._socket)
+        self._loop.add_reader(self._descriptor, self._read)
+        wanted = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+        self._monitor = Monitor(self._socket, wanted, self._hear)
+        self._read()
+
+    def _listen(self, endpoint: str) -> None:
+        options = {
+            zmq.LINGER: 0,
+            zmq.RCVHWM: _WAITING_MESSAGES,
+            # What is somewhat too large is read and counted; the rest never gets any memory.
+            zmq.MAXMSGSIZE: 2 * self._largest,
+            zmq.TCP_KEEPALIVE: 1,
+            zmq.TCP_KEEPALIVE_IDLE: _KEEPALIVE_S,
+            zmq.TCP_KEEPALIVE_INTVL: _KEEPALIVE_AGAIN_S,
+            zmq.TCP_KEEPALIVE_CNT: _KEEPALIVE_TIMES,
+        }
+        for option, value in options.items():
+            self._socket.setsockopt(option, value)
+        self._socket.bind(endpoint)
+
+    def close(self) -> None:
+        """Nothing is received any more."""
+        if self._socket.closed:
+            return
+        if self._again is not None:
+            self._again.cancel()
+        self._loop.remove_reader(self._descriptor)
+        self._monitor.close()
+        self._guard.close()
+        self._socket.close(linger=0)
+
+    def _read(self) -> None:
+        """Take what is there; ZeroMQ's descriptor tells of changes only, so nothing may be left without coming back."""
+        self._again = None
+        for _ in range(_AT_ONCE):
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            refusal = self._judge(frames)
+            if refusal is not None:
+                self.refused[refusal] += 1
+            if self._socket.closed:
+                return
+        self._again = self._loop.call_soon(self._read)
+
+    def _judge(self, frames: Sequence[zmq.Frame]) -> Refusal | None:
+        address = str(frames[0].get("Peer-Address"))
+        self._guard.brought(address, sum(frame_bytes(len(frame)) for frame in frames))
+        rank = self._ranks.get(address)
+        if rank is None:
+            return Refusal.STRANGER
+        envelope = opened(frames[0].bytes) if len(frames[0]) < 256 else None
+        if envelope is None or not 1 < len(frames) <= _MOST_FRAMES:
+            return Refusal.MALFORMED
+        if envelope.sender != rank:
+            return Refusal.IMPOSTOR
+        if sum(len(frame) for frame in frames[1:]) > self._largest:
+            return Refusal.OVERSIZED
+        try:
+            message = from_frames([frames[1].bytes, *(frame.buffer for frame in frames[2:])])
+        except MalformedMessage:
+            return Refusal.MALFORMED
+        if not self._is_new(rank, envelope.life, envelope.number):
+            return Refusal.DUPLICATE
+        self._receive(rank, message)
+        return None
+
+    def _is_new(self, rank: int, life: int, number: int) -> bool:
+        lives = self._numbers.setdefault(rank, OrderedDict())
+        if number <= lives.get(life, 0):
+            return False
+        lives[life] = number
+        if len(lives) > _LIVES:
+            lives.popitem(last=False)
+        return True
+
+    def _hear(self, event: int, value: int) -> None:
+        match event:
+            case zmq.EVENT_ACCEPTED:
+                self._guard.comes(value)
+            case zmq.EVENT_DISCONNECTED:
+                self._guard.goes(value)
+            case _:
+                self.refused[Refusal.FOREIGN] += 1

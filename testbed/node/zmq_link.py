@@ -1,0 +1,209 @@
+"""All that goes to one peer, over as many connections, one after the other, as its lives and the network need.
+
+Takes parcels, gives them to ZeroMQ one by one, each when the one before has left; touches its connections. The kernel
+says what has left and what has arrived, so nothing needs to be sent to find that out. What had not arrived when a
+connection ended is sent again on the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from testbed.node.zmq_connection import Connection
+from testbed.node.zmq_envelope import Envelope
+from testbed.node.zmq_kernel import Progress
+from testbed.node.zmq_parcel import Parcel
+
+Connect = Callable[[Callable[[Connection], None], Callable[[Connection], None]], Connection]
+"""Makes a connection that will call the first function when it is up, and the second when it is over."""
+
+_SOONEST_S, _LATEST_S = 0.001, 0.1
+"""Between two looks at how far a message is."""
+_ARRIVAL_S = 0.25
+"""Between two looks at whether all has arrived; nobody waits for that."""
+_AT_ONCE = 3
+"""Looks without any pause after a message has been handed over: a small one has left by then."""
+_PATIENCE_S = 1.0
+"""A peer that has acknowledged nothing for so long may be dead, or have come back since."""
+_RATHER_LET_GO = 4 << 10
+"""So few bytes are not worth a connection: they leave."""
+_REMEMBERED = 64
+"""Messages that have left, but may have to be sent again."""
+
+
+class Link:
+    """The way to one peer."""
+
+    def __init__(self, rank: int, life: int, connect: Connect, time_scale: float, on_idle: Callable[[], None]) -> None:
+        self._rank = rank
+        self._life = life
+        self._connect = connect
+        self._patience_s = _PATIENCE_S * time_scale
+        self._on_idle = on_idle
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Parcel] = deque()
+        self._leaving: Parcel | None = None
+        """In ZeroMQ's hands, or the kernel's."""
+        self._gone: deque[Parcel] = deque(maxlen=_REMEMBERED)
+        """Left, but not acknowledged."""
+        self._connection: Connection | None = None
+        self._rival: Connection | None = None
+        """Tried while nothing is heard from the peer on the connection that there is."""
+        self._timer: asyncio.Handle | None = None
+        self._looks = 0
+        self._acknowledged = 0
+        self._heard_s = 0.0
+        self.connections = 0
+        """That have been up."""
+
+    @property
+    def is_idle(self) -> bool:
+        """All has left, and has arrived."""
+        return not (self._waiting or self._leaving or self._gone)
+
+    def send(self, parcel: Parcel) -> None:
+        """Send it after all that was given earlier."""
+        self._waiting.append(parcel)
+        if self._connection is None:
+            self._connection = self._connect(self._up, self._over)
+        self._hand_over_next()
+
+    def abort(self, parcel: Parcel) -> int:
+        """Send no more of it than has left; how many bytes of the message that is."""
+        if parcel.left:
+            return parcel.message.nbytes
+        if parcel is not self._leaving:
+            if parcel in self._waiting:
+                self._waiting.remove(parcel)
+                self._tell_if_idle()
+            return 0
+        assert self._connection is not None  # noqa: S101 - it is leaving on it
+        left = self._connection.progress().left
+        if parcel.end - left <= _RATHER_LET_GO:
+            parcel.left = True
+            return parcel.message.nbytes
+        self._leaving = None
+        self._begin_anew(forget=True)
+        return parcel.bytes_left(left)
+
+    def close(self, *, forget: bool) -> None:
+        """Nothing more is sent, and nobody told of anything."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in (self._connection, self._rival):
+            if connection is not None:
+                connection.close(forget=forget)
+        self._connection = self._rival = None
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def _up(self, connection: Connection) -> None:
+        if connection is self._rival:
+            self._rival = None
+            if self._connection is not None and self._connection.progress().acknowledged > self._acknowledged:
+                connection.close(forget=True)  # the peer was only slow
+                return
+            self._put_back()
+            if self._connection is not None:
+                self._connection.close(forget=True)
+            self._connection = connection
+        self.connections += 1
+        self._acknowledged = 0
+        self._heard_s = self._loop.time()
+        self._hand_over_next()
+
+    def _over(self, connection: Connection) -> None:
+        if connection is self._connection:
+            self._learn(connection.progress())
+            self._begin_anew(forget=True)
+
+    def _begin_anew(self, *, forget: bool) -> None:
+        """End the connection; there is another one as soon as anything is to be sent."""
+        self._put_back()
+        rival, self._rival = self._rival, None
+        self.close(forget=forget)
+        self._connection = rival
+        if self._waiting and rival is None:
+            self._connection = self._connect(self._up, self._over)
+        self._tell_if_idle()
+
+    def _put_back(self) -> None:
+        """What has not arrived will be sent again, in its order."""
+        if self._leaving is not None:
+            self._waiting.appendleft(self._leaving)
+            self._leaving = None
+        self._waiting.extendleft(reversed(self._gone))
+        self._gone.clear()
+
+    # -- parcels ---------------------------------------------------------------------------------------------------
+
+    def _hand_over_next(self) -> None:
+        connection = self._connection
+        if connection is None or not connection.is_up or self._leaving is not None or not self._waiting:
+            return
+        parcel = self._waiting.popleft()
+        if self.is_idle:
+            self._heard_s = self._loop.time()
+        parcel.begin = connection.progress().written
+        self._leaving = parcel
+        if not connection.send([Envelope(self._rank, self._life, parcel.number).packed(), *parcel.wrapping.frames]):
+            self._begin_anew(forget=True)
+            return
+        self._looks = 0
+        self._look_after(0.0)
+
+    def _look_after(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_s, self._look) if delay_s else self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """See what has left and arrived meanwhile, and when to look again."""
+        self._timer = None
+        connection = self._connection
+        if connection is None or not connection.is_up:
+            return
+        self._looks += 1
+        now = connection.progress()
+        self._learn(now)
+        if self.is_idle:
+            self._tell_if_idle()
+            return
+        self._look_after(_ARRIVAL_S if self._leaving is None else self._until_left(self._leaving, now))
+        if self._loop.time() - self._heard_s >= self._patience_s and self._rival is None:
+            self._rival = self._connect(self._up, self._over)
+
+    def _until_left(self, parcel: Parcel, now: Progress) -> float:
+        """Most of the time that it still needs, at the rate of late."""
+        if self._looks < _AT_ONCE and parcel.wrapping.wire_bytes <= _RATHER_LET_GO:
+            return 0.0
+        if not now.rate:
+            return _SOONEST_S
+        return min(_LATEST_S, max(_SOONEST_S, 0.8 * (parcel.end - now.left) / now.rate))
+
+    def _learn(self, now: Progress) -> None:
+        if now.acknowledged > self._acknowledged:
+            self._acknowledged = now.acknowledged
+            self._heard_s = self._loop.time()
+            if self._rival is not None:
+                self._rival.close(forget=True)
+                self._rival = None
+        parcel = self._leaving
+        has_left = parcel is not None and now.left >= parcel.end
+        if parcel is not None and has_left:
+            self._leaving = None
+            self._gone.append(parcel)
+        while self._gone and self._gone[0].end <= now.acknowledged:
+            self._gone.popleft()
+        if parcel is not None and has_left:
+            if not parcel.left:
+                parcel.left = True
+                parcel.on_left()
+            self._hand_over_next()
+
+    def _tell_if_idle(self) -> None:
+        if self.is_idle:
+            self._on_idle()

@@ -1,0 +1,134 @@
+"""One node's end of a real network: messages over ZeroMQ, which speaks TCP.
+
+Takes messages from the outbox, gives those that arrive to whoever made it; touches sockets, and ZeroMQ's own thread
+until it is closed. Every node listens with one PULL socket and has a PUSH socket to each peer that it sends to: nothing
+is ever answered on a connection, the kernel's acknowledgements tell what has arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import zmq
+
+from testbed.node.messages import MAX_BUFFER, Message
+from testbed.node.zmq_connection import Connection
+from testbed.node.zmq_inbox import Inbox, Receive, Refusal
+from testbed.node.zmq_link import Link
+from testbed.node.zmq_parcel import Parcel, Wrappings
+
+PORT = 5555
+
+
+class ZmqShipment:
+    """One message on its way to one peer."""
+
+    __slots__ = ("_link", "_parcel")
+
+    def __init__(self, link: Link, parcel: Parcel) -> None:
+        self._link = link
+        self._parcel = parcel
+
+    def abort(self) -> int:
+        """Send no more of it; how many of its bytes have left. What the kernel has not sent yet never leaves."""
+        return self._link.abort(self._parcel)
+
+
+class ZmqTransport:
+    """Carries one node's messages; made and used inside a running event loop.
+
+    A peer that comes back gets what it had not acknowledged, and all that follows.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        addresses: Sequence[str],
+        port: int,
+        receive: Receive,
+        *,
+        largest: int = MAX_BUFFER // 2 - 1,
+        time_scale: float = 1.0,
+    ) -> None:
+        """Addresses by rank, all different. No message may have more bytes than `largest`."""
+        if len(set(addresses)) != len(addresses):
+            raise ValueError("every node needs an address of its own: it is how others know it")
+        self._rank = rank
+        self._addresses = addresses
+        self._port = port
+        self._largest = largest
+        self._time_scale = time_scale
+        self._life = int.from_bytes(os.urandom(8), "little")
+        self._links: dict[int, Link] = {}
+        self._wrappings = Wrappings()
+        self._numbers = 0
+        self._idle: asyncio.Future[None] | None = None
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        self._context.set(zmq.MAX_SOCKETS, max(1023, 8 * len(addresses)))
+        try:
+            self._inbox = Inbox(self._context, addresses, rank, port, largest, receive)
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+
+    @property
+    def refused(self) -> Mapping[Refusal, int]:
+        """What arrived and was dropped, by kind."""
+        return self._inbox.refused
+
+    @property
+    def connections(self) -> int:
+        """To peers that have been up: one a peer, unless some were lost."""
+        return sum(link.connections for link in self._links.values())
+
+    def ship(self, to: int, message: Message, on_left: Callable[[], None]) -> ZmqShipment:
+        """Start to send; `on_left` is called once, when the last byte has left this node."""
+        if message.nbytes > self._largest:
+            raise ValueError(f"a message of {message.nbytes} bytes: at most {self._largest} are expected")
+        link = self._links.get(to)
+        if link is None:
+            link = self._links[to] = self._link(to)
+        self._numbers += 1
+        parcel = Parcel(self._numbers, message, self._wrappings.of(message), on_left)
+        link.send(parcel)
+        return ZmqShipment(link, parcel)
+
+    async def all_arrived(self, within_s: float) -> bool:
+        """Wait until peers' kernels have all that was sent, but not longer than that; whether they have."""
+        try:
+            async with asyncio.timeout(within_s):
+                while not self._is_idle:
+                    if self._idle is None:
+                        self._idle = asyncio.get_running_loop().create_future()
+                    await asyncio.shield(self._idle)
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End all connections and ZeroMQ's thread. What the kernel has not sent yet it still sends; may be repeated."""
+        if self._context.closed:
+            return
+        for link in self._links.values():
+            link.close(forget=False)
+        self._inbox.close()
+        self._context.destroy(linger=0)
+
+    @property
+    def _is_idle(self) -> bool:
+        return all(link.is_idle for link in self._links.values())
+
+    def _link(self, to: int) -> Link:
+        own, peer = self._addresses[self._rank], self._addresses[to]
+
+        def connect(on_up: Callable[[Connection], None], on_over: Callable[[Connection], None]) -> Connection:
+            return Connection(self._context, own, (peer, self._port), self._time_scale, on_up, on_over)
+
+        return Link(self._rank, self._life, connect, self._time_scale, self._on_idle)
+
+    def _on_idle(self) -> None:
+        if self._idle is not None and self._is_idle:
+            self._idle.set_result(None)
+            self._idle = None

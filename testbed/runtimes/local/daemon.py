@@ -1,0 +1,60 @@
+"""A run that goes on by itself: `python -m testbed.runtimes.local.daemon RUN`.
+
+Takes a run directory with its plan; is the run's control, as `deploy` is in the foreground. Says `begun SECONDS` on
+standard output at the start barrier and closes it then; what went wrong goes to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from testbed.control.outcome import Outcome
+from testbed.errors import ExitCode, TestbedError
+from testbed.plan.files import read_plan
+from testbed.rundir import RunDirectory
+from testbed.runtimes.local.run import LocalRun
+
+BEGUN = "begun "
+
+
+def main(arguments: list[str]) -> int:
+    (folder,) = arguments
+    directory = RunDirectory(Path(folder))
+    try:
+        whole = LocalRun(read_plan(directory.plan), directory, begun=_tell_begun)
+        signal.signal(signal.SIGTERM, lambda *_: whole.interrupt())
+        signal.signal(signal.SIGINT, lambda *_: whole.interrupt())
+        return _status(whole.run())
+    except TestbedError as problem:
+        sys.stderr.write(f"{problem.message}\n{problem.hint}\n" if problem.hint else f"{problem.message}\n")
+        return problem.exit_code
+
+
+def _tell_begun(seconds: float) -> None:
+    try:
+        os.write(1, f"{BEGUN}{seconds:.1f}\n".encode())
+    except OSError:
+        return  # whoever wanted to know has gone
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def _status(outcome: Outcome) -> int:
+    """The same as `deploy` would give, with the words in its log."""
+    for each in outcome.failures:
+        sys.stderr.write(f"node {each.node} failed: {each.failure.message}\n")
+    for words in (*outcome.broken, *outcome.overloaded, *outcome.remarks):
+        sys.stderr.write(f"{words}\n")
+    if outcome.reason == "interrupted":
+        return ExitCode.INTERRUPTED
+    if outcome.failures or outcome.broken:
+        return ExitCode.NODE_FAILED
+    return ExitCode.NOT_AS_ASKED if outcome.overloaded else ExitCode.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,251 @@
+"""What a process does that was forked to be a node.
+
+Takes what it was born with; has a network namespace, a connection to control, sockets to its peers, and a journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from testbed.code import CodeProblem
+from testbed.control.packets import PacketLink, connect
+from testbed.engines.attach import NodeNetwork, join_network
+from testbed.engines.denied import NetworkDenied, Step, during
+from testbed.engines.fabric.config import node_socket
+from testbed.engines.namespace import TcpSettings
+from testbed.engines.netlink import device_counters
+from testbed.engines.privileges import drop_privileges
+from testbed.errors import TestbedError
+from testbed.journal import Journal
+from testbed.node.choose import choose_algorithm
+from testbed.node.compute_slots import ComputeSlots
+from testbed.node.life import Life, Reason, build_of_this_process
+from testbed.node.messages import Message
+from testbed.node.node import Node
+from testbed.node.real_clock import RealClock
+from testbed.node.real_compute import Own, RealCompute
+from testbed.node.real_thread import ComputeThread
+from testbed.node.snapshots import newest_snapshot
+from testbed.node.world import Vector
+from testbed.node.zmq_transport import ZmqTransport
+from testbed.plan.files import read_node_plan
+from testbed.plan.model import NodePlan
+from testbed.protocol import TO_NODE, Go, Halt, Hello, Idle, Overrun, Quiet, Ready, Recorded, Unable, encode
+from testbed.records import AnyRecord, Build, line
+from testbed.rundir import NodeDirectory
+from testbed.runtimes.local.parent import die_with_parent
+from testbed.runtimes.local.places import PORT, Places
+
+CORES = os.cpu_count() or 1
+_LAST_WORDS_S = 5.0
+_ARRIVAL_S = 10.0
+"""How long the last of what was sent may take to arrive."""
+
+
+@dataclass(frozen=True)
+class Birth:
+    """What a node is born with."""
+
+    places: Places
+    rank: int
+    name: str
+    own: Own
+    rejoin: str | None
+    first_round: int
+    parent: int
+    """Process id of the zygote: without it nobody would bury this process."""
+    loopback: int
+    """Without an engine: the second byte of all addresses, which are the loopback device's then; else 0."""
+
+
+def live(birth: Birth) -> None:
+    """The node's whole life; whatever it prints goes to its log."""
+    directory = birth.places.run.node(birth.name)
+    log = os.open(directory.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    plan = read_node_plan(directory.plan)
+    try:
+        _get_network(birth, plan)
+    except NetworkDenied as denied:
+        _tell_control(birth, Unable(denied.message, denied.hint, refused=True))
+        raise
+    die_with_parent(birth.parent)  # the kernel forgets it when a process changes what it may do
+    asyncio.run(_Process(birth, plan, directory).run())
+
+
+def _get_network(birth: Birth, plan: NodePlan) -> None:
+    if birth.loopback:
+        with during(Step.PRIVILEGES):
+            drop_privileges()
+        return
+    network = plan.experiment.network
+    tcp = TcpSettings(congestion=network.congestion, idle_restart=network.idle_restart)
+    join_network(NodeNetwork(plan.node.address, tcp), node_socket(birth.places.sockets, birth.rank))
+
+
+def _tell_control(birth: Birth, message: Unable) -> None:
+    with suppress(OSError), connect(birth.places.control_socket) as control:
+        control.send(encode(message))
+
+
+def on_loopback(address: str, block: int) -> str:
+    """Where a node is without an engine: 198.18.x.y is 127.BLOCK.x.y, and 198.19.x.y in the next block."""
+    _, second, *rest = address.split(".")
+    return ".".join(["127", str(block + int(second) - 18), *rest])
+
+
+class _Process:
+    """One node between its sockets."""
+
+    def __init__(self, birth: Birth, plan: NodePlan, directory: NodeDirectory) -> None:
+        self._birth = birth
+        self._plan = plan
+        self._directory = directory
+        self._life: Life | None = None
+        self._early: list[tuple[int, Message]] = []
+        """Messages that came before the node was there."""
+        self._go: asyncio.Future[float]
+        self._quiet: asyncio.Event
+        self._released: asyncio.Event
+        """Nobody waits for what this node has sent."""
+        self._link: PacketLink
+
+    async def run(self) -> None:
+        """From the first word to control until the last record."""
+        loop = asyncio.get_running_loop()
+        self._go, self._quiet = loop.create_future(), asyncio.Event()
+        self._released = asyncio.Event()
+        self._link = PacketLink(connect(self._birth.places.control_socket), self._hear, self._lost)
+        self._link.send(Hello(self._birth.rank, os.getpid()))
+        try:
+            await self._between_sockets()
+        except TestbedError as problem:
+            self._link.send(Unable(problem.message, problem.hint))
+            raise
+        except Exception as problem:
+            self._link.send(Unable(f"{type(problem).__name__}: {problem}"))
+            raise
+        finally:
+            self._link.finish(_LAST_WORDS_S)
+
+    async def _between_sockets(self) -> None:
+        block = self._birth.loopback
+        addresses = [on_loopback(each, block) if block else each for each in self._plan.addresses]
+        transport = ZmqTransport(self._birth.rank, addresses, PORT, self._receive)
+        try:
+            build = await self._warm()
+            clock = RealClock(time.monotonic())
+            slots = ComputeSlots(self._birth.places.slots, CORES, self._birth.rank % CORES)
+            compute = RealCompute(self._birth.own, self._plan, clock, slots)
+            self._link.send(Ready())
+            clock.t0 = await self._go
+            await asyncio.sleep(max(0.0, clock.t0 - time.monotonic()))
+            reason = await self._live(clock, compute, transport, build)
+            if reason in (Reason.FINISHED, Reason.LEFT):
+                await self._until_arrived(transport)
+        finally:
+            transport.close()
+
+    async def _warm(self) -> Build:
+        """What is needed the first time is done before the start: so many processes would do it all at once then.
+
+        A thread that begins later gets this one's memory, and every page that training writes to is this process's own.
+        """
+        slots = ComputeSlots(self._birth.places.slots, CORES, self._birth.rank % CORES)
+        thread = ComputeThread()
+
+        def train() -> None:
+            with slots.one():
+                self._birth.own.trainer.warm()
+
+        await thread.do(train)
+        thread.close()
+        slots.close()
+        experiment = self._plan.experiment
+        with suppress(CodeProblem):  # the node's own life will tell
+            choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)
+        return build_of_this_process()
+
+    async def _until_arrived(self, transport: ZmqTransport) -> None:
+        """What the kernel has sent may be lost on the way: with this process its network would be gone."""
+        arrived = asyncio.ensure_future(transport.all_arrived(_ARRIVAL_S))
+        nobody_cares = asyncio.ensure_future(self._released.wait())
+        await asyncio.wait((arrived, nobody_cares), return_when=asyncio.FIRST_COMPLETED)
+        for each in (arrived, nobody_cares):
+            each.cancel()
+
+    async def _live(self, clock: RealClock, compute: RealCompute, transport: ZmqTransport, build: Build) -> Reason:
+        journal = Journal(self._directory.journal)
+        node = Node(
+            self._plan,
+            clock=clock,
+            transport=transport,
+            compute=compute,
+            journal=journal,
+            observer=self,
+            model=self._first_model(),
+            first_round=self._birth.first_round,
+            snapshots=self._directory.snapshots,
+        )
+        self._life = Life(node, build, self._birth.rejoin)
+        for sender, message in self._early:
+            node.mailbox.put(sender, message)
+        try:
+            return await self._life.live(self._until_quiet)
+        finally:
+            over = compute.overruns
+            lost = 0 if self._birth.loopback else device_counters().tx_dropped
+            self._link.send(Overrun(over.works, over.late, over.worst_s, lost))
+            compute.close()
+            journal.close()
+
+    def _first_model(self) -> Vector | None:
+        if self._birth.rejoin != "last":
+            return None
+        saved = newest_snapshot(self._directory.snapshots, self._birth.own.trainer.parameters)
+        return None if saved is None else saved.vector
+
+    def _until_quiet(self) -> Awaitable[None]:
+        self._link.send(Idle())
+        return self._wait_for_quiet()
+
+    async def _wait_for_quiet(self) -> None:
+        await self._quiet.wait()
+
+    def _receive(self, sender: int, message: Message) -> None:
+        if self._life is None:
+            self._early.append((sender, message))
+        else:
+            self._life.node.mailbox.put(sender, message)
+
+    def _hear(self, packet: bytes) -> None:
+        match TO_NODE.read(packet):
+            case Go(monotonic_s=t0) if not self._go.done():
+                self._go.set_result(t0)
+            case Halt(reason=reason):
+                if self._life is None:
+                    os._exit(0)  # it has not begun, and there is nothing to keep
+                self._released.set()
+                self._life.end_early(Reason(reason))
+            case Quiet():
+                self._quiet.set()
+
+    def _lost(self) -> None:
+        """Without control nobody would end it."""
+        if self._life is None or self._life.reason is None:
+            os._exit(1)
+
+    # -- Observer --------------------------------------------------------------------------------------------------
+
+    def recorded(self, rank: int, record: AnyRecord) -> None:  # noqa: ARG002
+        self._link.send(Recorded(line(record)))
+
+    def model(self, rank: int, round_: int, vector: Vector) -> None:
+        """Averages over all nodes are made in virtual time only, so far."""

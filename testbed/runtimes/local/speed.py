@@ -1,0 +1,61 @@
+"""How long a local step of so many learners must take for this machine to keep up with it.
+
+Takes an experiment, gives milliseconds; trains for a second or two, in processes of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from testbed.experiment.language import Experiment
+from testbed.node.data.of_experiment import share_out
+from testbed.node.trainer_of import make_trainer
+from testbed.node.training_cost import to_two_digits
+from testbed.node.training_speed import bare_loops, sustained_ms_per_step
+
+_AT_MOST_S = 0.7
+_MOST_PARTS = 64
+"""More learners are not more to measure."""
+_ROUND_S = 0.004
+"""Processor time of a learner's round besides training, on one core, whatever is sent."""
+_BYTE_S = 40e-9
+"""And of every byte that it sends: in both kernels, and in the fabric, which takes most of it."""
+_LEAST_MS = 50.0
+"""Of a round: shorter ones are disturbed by whatever else a machine does."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """How long a local step must take, in milliseconds."""
+
+    least: float
+    """Below that, this machine cannot train so many learners even if it does nothing else."""
+    sustained: float
+    """With this one, to two digits, it has time for the network too."""
+
+
+def step_times(experiment: Experiment, learners: int, sent_bytes: int) -> StepTimes:
+    """A learner sends that many bytes a round. Training has the machine's cores for itself while it is measured."""
+    steps_per_s, steps = _measured(experiment, learners)
+    cores = os.cpu_count() or 1
+    training = sustained_ms_per_step(steps_per_s, learners)
+    messages = learners * (_ROUND_S + sent_bytes * _BYTE_S) / cores / steps * 1000
+    sustained = to_two_digits(max(_LEAST_MS / steps, training + messages))
+    return StepTimes(learners / steps_per_s * 1000, sustained)
+
+
+def sent_bytes_of(parameters: int | None, degree: int | None) -> int:
+    """What a learner sends a round if it sends its whole model to every neighbour."""
+    return 4 * (parameters or 0) * (degree or 1)
+
+
+def _measured(experiment: Experiment, learners: int) -> tuple[float, int]:
+    """Local steps a second of all cores together, and how many a learner does in a round."""
+    data = share_out(experiment, learners, experiment.seed)
+    trainer = make_trainer(experiment, data.dataset, experiment.seed)
+    parts = list(data.parts[:_MOST_PARTS])
+    steps = max(1, trainer.steps_per_round(data.sizes[0]))
+    cores = min(os.cpu_count() or 1, len(parts))
+    speed = bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=min(steps, 5), at_most_s=_AT_MOST_S)
+    return speed.steps_per_s, steps

@@ -1,0 +1,191 @@
+"""How many probes a pair needs, how long they take, and what may be measured at the same time.
+
+Takes pairs, gives numbers, seconds and waves; touches nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from testbed.verify.pairs import FASTEST_BPS, SLOWEST_BPS, Pair, Way
+
+_Job = TypeVar("_Job")
+
+LOSS_PROBE_BYTES = 64
+LARGEST_PACKET_BYTES = 1500
+PACKETS_PER_S = 18_000
+"""What a fabric carries without being late, of packets that come one by one."""
+_MOST_PROBES_PER_S = 9_000
+_TCP_AT_ONCE_BPS = 500e6
+_TCP_AT_ONCE = 4
+_PROBES_SHARE = 0.25
+"""Of a link's rate that probes use: they must not fill its queue."""
+_UNNOTICED = 0.1
+"""Of a link's rate."""
+_FEWEST_IN_QUEUE = 20
+"""A plateau is looked at with packets this small beside the queue."""
+_SMALLEST_PACKET_BYTES = 100
+_OVERLOAD = 2.0
+MARGIN_S = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done for certainty."""
+
+    echoes: int = 100
+    jitter_probes: int = 2_000
+    drops: int = 500
+    """Expected, that is."""
+    affordable_loss: float = 0.005
+    """With less loss, so many drops would take too long."""
+    few_probes: int = 20_000
+    """What is sent then."""
+    fewest_probes: int = 2_000
+    lossy_tcp: int = 5
+    """On how many lossy pairs TCP is measured, too; nothing is promised there."""
+    flood_s: float = 1.0
+    shared_s: float = 20.0
+    shared_warm_s: float = 5.0
+
+
+THOROUGH = Effort(affordable_loss=0.0, lossy_tcp=1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class EchoNeed:
+    """Round trips."""
+
+    count: int
+    least_gap_s: float
+    most_gap_s: float
+    patience_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.count * (self.least_gap_s + self.most_gap_s) / 2 + self.patience_s
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNeed:
+    """Datagrams one after the other."""
+
+    count: int
+    per_s: float
+    size_bytes: int
+    settling_s: float
+    """From the first being sent until the queues are as full as they get."""
+    late_s: float
+    """How long the last may take."""
+
+    @property
+    def seconds(self) -> float:
+        return self.count / self.per_s + self.late_s
+
+    @property
+    def load(self) -> float:
+        """Of what the fabric carries."""
+        return self.per_s / PACKETS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class TcpNeed:
+    """A connection, as fast as it goes."""
+
+    warm_s: float
+    seconds: float
+    load: float
+
+
+def echoes(pair: Pair, effort: Effort) -> EchoNeed:
+    """With jitter, so far apart that none catches up with another."""
+    jitter_s = pair.jitter_s
+    patience_s = 2 * pair.round_trip_s + 10 * jitter_s + MARGIN_S
+    if not jitter_s:
+        return EchoNeed(effort.echoes, 0.01, 0.03, patience_s)
+    return EchoNeed(effort.jitter_probes, 10 * jitter_s, 12 * jitter_s, patience_s)
+
+
+def losses(way: Way, effort: Effort) -> StreamNeed | None:
+    """Enough for the drops that are wanted; None where everything is lost."""
+    loss = way.loss
+    if loss >= 1.0:
+        return None
+    count = effort.fewest_probes
+    if loss:
+        enough = math.ceil(effort.drops / loss)
+        count = max(count, enough if loss >= effort.affordable_loss else min(enough, effort.few_probes))
+    per_s = min(_MOST_PROBES_PER_S, _PROBES_SHARE * way.rate_bps / 8 / LOSS_PROBE_BYTES)
+    late_s = 2 * way.latency_s + 10 * way.jitter_s + MARGIN_S
+    return StreamNeed(count, per_s, LOSS_PROBE_BYTES, 0.0, late_s)
+
+
+def links_for_probes(pair: Pair) -> frozenset[int]:
+    """Those that cannot be shared: on all others, all probes that a fabric carries would go unnoticed."""
+    most_bps = PACKETS_PER_S * LOSS_PROBE_BYTES * 8
+    hops = (*pair.there.hops, *pair.back.hops)
+    return frozenset(hop.link for hop in hops if hop.free_bps * _UNNOTICED < most_bps)
+
+
+def flood(way: Way, effort: Effort) -> StreamNeed | None:
+    """Twice the rate until well after all queues are full; None where this machine cannot send as much."""
+    rate = way.rate_bps
+    queue_s = min((hop.queue_s for hop in way.hops if hop.free_bps == rate), default=math.inf)
+    if not math.isfinite(rate) or not math.isfinite(queue_s):
+        return None
+    size = int(min(LARGEST_PACKET_BYTES, max(_SMALLEST_PACKET_BYTES, queue_s * rate / 8 / _FEWEST_IN_QUEUE)))
+    per_s = _OVERLOAD * rate / 8 / size
+    if per_s > PACKETS_PER_S:
+        return None
+    _, waiting_s, filling_s = way.flooded(_OVERLOAD * rate)
+    settling_s = way.latency_s + waiting_s + 1.2 * filling_s + 0.2
+    late_s = 2 * way.latency_s + 10 * way.jitter_s + waiting_s + MARGIN_S
+    return StreamNeed(math.ceil((settling_s + effort.flood_s) * per_s), per_s, size, settling_s, late_s)
+
+
+def tcp(pair: Pair) -> TcpNeed | None:
+    """Time for a window to open before anything is counted; None where nothing throttles the pair."""
+    rate = pair.there.rate_bps
+    if not math.isfinite(rate):
+        return None
+    warm_s = 2.0 + 20 * pair.round_trip_s
+    counted_s = 3.0 + 10 * pair.round_trip_s
+    load = max(0.0 if pair.there.loss else rate / _TCP_AT_ONCE_BPS, 1 / _TCP_AT_ONCE)
+    return TcpNeed(warm_s, warm_s + counted_s + MARGIN_S, load)
+
+
+def is_gated(rate_bps: float) -> bool:
+    """Whether the rate is one that is promised."""
+    return SLOWEST_BPS <= rate_bps <= FASTEST_BPS
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Generic[_Job]):
+    """Something to measure, and what it takes."""
+
+    job: _Job
+    links: frozenset[int]
+    seconds: float
+    load: float
+    """1 is all that this machine can do at once."""
+
+
+def waves(works: Iterable[Work[_Job]]) -> list[list[Work[_Job]]]:
+    """What runs at the same time: work that shares no link, and not more than this machine can do; longest first."""
+    found: list[list[Work[_Job]]] = []
+    for work in sorted(works, key=lambda work: -work.seconds):
+        for wave in found:
+            fits = sum(other.load for other in wave) + work.load <= 1.0
+            if fits and not any(work.links & other.links for other in wave):
+                wave.append(work)
+                break
+        else:
+            found.append([work])
+    return found
+
+
+def seconds_of(wanted: Iterable[list[Work[_Job]]]) -> float:
+    return sum(max(work.seconds for work in wave) for wave in wanted)

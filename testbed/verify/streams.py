@@ -1,0 +1,118 @@
+"""Streams: datagrams at a steady rate, and TCP as fast as it goes.
+
+Takes orders, gives answers; touches sockets of the namespace that the process is in.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from contextlib import ExitStack, suppress
+from time import monotonic
+
+from testbed.verify.orders import Receive, Received, Send, Sent, TcpReceive, TcpReceived, TcpSend, TcpSent
+from testbed.verify.probes import HEADERS_BYTES
+from testbed.verify.sockets import listener, overflows, receiver, sleep_until, wait_until
+
+_STAMP = struct.Struct("!d")
+_LARGEST = 2048
+_BURST_S = 0.001
+"""How much is sent in one go when the rate is high."""
+_MOST_DELAYS = 4_000
+_BLOCK = bytes(1 << 18)
+_CONNECT_S = 10.0
+_TURNS = 200
+
+
+def send(order: Send) -> Sent:
+    """Never faster than asked; where this machine is too slow, slower."""
+    padding = bytes(order.size_bytes - HEADERS_BYTES - _STAMP.size)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        dests = [(order.dest, port) for port in order.ports]
+        sleep_until(order.start_s)
+        began_s = monotonic()
+        sent = 0
+        while sent < order.count:
+            due = min(order.count, int((monotonic() - began_s) * order.per_s) + 1)
+            for number in range(sent, due):
+                own.sendto(_STAMP.pack(monotonic()) + padding, dests[number % len(dests)])
+            sent = max(sent, due)
+            sleep_until(max(began_s + sent / order.per_s, monotonic() + _BURST_S / 4))
+        return Sent(order.number, sent, monotonic() - began_s)
+
+
+def receive(order: Receive) -> Received:
+    """Several sockets hold more than one while this process has to wait for the processor."""
+    before = overflows()
+    packets = settled = 0
+    first_s = last_s = 0.0
+    delays: list[float] = []
+    with ExitStack() as stack:
+        own = [stack.enter_context(receiver(port)) for port in order.ports]
+        poll = select.epoll()
+        stack.callback(poll.close)
+        by_number = {each.fileno(): each for each in own}
+        for each in own:
+            each.setblocking(False)
+            poll.register(each, select.EPOLLIN)
+        while packets < order.count and (left_s := order.until_s - monotonic()) > 0:
+            for number, _ in poll.poll(left_s):
+                with suppress(BlockingIOError):
+                    for _ in range(_TURNS):
+                        data = by_number[number].recv(_LARGEST)
+                        now_s = monotonic()
+                        packets += 1
+                        if now_s < order.settled_s:
+                            continue
+                        settled += 1
+                        first_s, last_s = first_s or now_s, now_s
+                        if len(delays) < _MOST_DELAYS:
+                            delays.append(now_s - _STAMP.unpack_from(data)[0])
+    return Received(order.number, packets, overflows() - before, settled, last_s - first_s, tuple(delays))
+
+
+def tcp_send(order: TcpSend) -> TcpSent:
+    sleep_until(order.start_s)
+    with _connect(order) as own:
+        congestion = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+        with suppress(OSError):
+            while monotonic() < order.until_s:
+                own.settimeout(max(0.001, order.until_s - monotonic()))
+                own.send(_BLOCK)
+        return TcpSent(order.number, congestion)
+
+
+def _connect(order: TcpSend) -> socket.socket:
+    """To a listener that may not be there yet."""
+    while True:
+        # Not `create_connection`: looking a name up loads modules, which this process may no longer be allowed to read.
+        own = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        own.settimeout(_CONNECT_S)
+        try:
+            own.connect((order.dest, order.port))
+        except ConnectionRefusedError:
+            own.close()
+            if monotonic() > order.start_s + _CONNECT_S:
+                raise
+            sleep_until(monotonic() + 0.05)
+        else:
+            return own
+
+
+def tcp_receive(order: TcpReceive) -> TcpReceived:
+    """What comes within the time, by the time itself: a stream that stands still counts as such."""
+    buffer = bytearray(1 << 20)
+    received = 0
+    with listener(order.port) as door:
+        if not wait_until(door, order.until_s):
+            return TcpReceived(order.number, 0.0)
+        own, _ = door.accept()
+        with own:
+            while (now_s := monotonic()) < order.until_s and wait_until(own, order.until_s):
+                size = own.recv_into(buffer)
+                if not size:
+                    break
+                if now_s >= order.settled_s:
+                    received += size
+    return TcpReceived(order.number, received * 8 / (order.until_s - order.settled_s))

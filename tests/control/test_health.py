@@ -1,0 +1,56 @@
+"""What makes a run overloaded, and how it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from testbed.collect.health import read_health
+from testbed.control.health import MOST_LATE_SHARE, Summary, summary_of, why_overloaded, write_summary
+from testbed.control.outcome import NodeFailure, Outcome
+from testbed.protocol import Overrun
+from testbed.records import Failure
+
+
+@pytest.mark.parametrize(
+    ("engine", "overruns", "words"),
+    [
+        ((), {}, []),
+        (("late packets",), {}, ["late packets"]),
+        ((), {"a": Overrun(1000, 50, 0.1, 0)}, []),
+        ((), {"a": Overrun(1000, 51, 0.1, 0)}, ["5.1% of all training"]),
+        ((), {"a": Overrun(900, 0, 0.0, 0), "b": Overrun(100, 51, 0.1, 0)}, ["5.1% of all training"]),
+        ((), {"a": Overrun(20, 5, 0.1, 0)}, []),
+        ((), {"a": Overrun(20, 6, 0.1, 0)}, ["30.0% of all training"]),
+        ((), {"a": Overrun(1000, 1, 1.01, 0)}, ["late by up to 1.01 s (limit 1.00 s)"]),
+        ((), {"a": Overrun(1000, 0, 0.0, 3), "b": Overrun(1000, 0, 0.0, 4)}, ["7 packets were lost"]),
+    ],
+)
+def test_why_a_run_is_overloaded(engine: tuple[str, ...], overruns: dict[str, Overrun], words: list[str]) -> None:
+    assert MOST_LATE_SHARE == 0.05
+    found = why_overloaded(engine, overruns, ms_per_step=10.0)
+    assert len(found) == len(words)
+    assert all(word in told for word, told in zip(words, found, strict=True))
+
+
+def test_long_steps_may_be_later() -> None:
+    late = {"a": Overrun(1000, 1, 1.9, 0)}
+    assert not why_overloaded((), late, ms_per_step=100.0)
+    assert why_overloaded((), late, ms_per_step=90.0)
+
+
+@pytest.mark.parametrize("why", [(), ("late packets",)])
+def test_the_summary_is_what_collect_reads(why: tuple[str, ...], tmp_path: Path) -> None:
+    assert read_health(tmp_path) == "unknown"
+    outcome = Outcome("failed", 3.0, 3, (NodeFailure("a.1", Failure("no")),), overloaded=why)
+    told = summary_of("r", outcome, {"a": Overrun(5, 1, 0.5, 2)}, ready_s=1.0, real_s=9.0, lateness=None)
+    write_summary(tmp_path, told)
+    assert read_health(tmp_path) == ("overloaded" if why else "valid")
+    read = msgspec.json.decode((tmp_path / "summary.json").read_bytes(), type=Summary)
+    assert (read.failed, read.why, read.tx_dropped, read.computing.late) == (("a.1",), why, 2, 1)
+    (tmp_path / "summary.json").write_text('{"health": "splendid"}')
+    assert read_health(tmp_path) == "unknown"
+    (tmp_path / "summary.json").write_text("{")
+    assert read_health(tmp_path) == "unknown"

@@ -1,0 +1,78 @@
+"""Frames over the packet model, without any device."""
+
+from __future__ import annotations
+
+import socket
+
+from testbed.engines.fabric.carrier import Carrier
+from testbed.network.graph import expand
+from testbed.plan.addresses import address
+from testbed.topologies.load import load_bytes
+from testbed.topologies.source import Form
+from tests.engines.test_frames import ip as packet
+from tests.engines.test_frames import super_segment, vnet
+from tests.engines.world import links, pair
+
+
+def carrier(topology: str) -> Carrier:
+    loaded = load_bytes(topology.encode(), Form.YAML, "test").require()
+    addresses = [socket.inet_aton(address(node.rank)) for node in loaded.nodes]
+    return Carrier(expand(loaded), addresses, seed=1, mtu=1500)
+
+
+def test_a_super_segment_arrives_whole_where_nothing_parts_it() -> None:
+    made = carrier(pair("10ms"))
+    made.offer(0.0, 0, super_segment(10_000))
+    assert not list(made.advance(0.009999))
+    (delivery,) = made.advance(0.0101)
+    assert b"".join(delivery.data) == super_segment(10_000)
+    assert (delivery.dest, delivery.due_s, delivery.packets, delivery.size_bytes) == (1, 0.01, 7, 10_000 + 7 * 52)
+    assert (made.held, made.held_bytes) == (0, 0)
+
+
+def test_a_rate_parts_it_and_every_byte_arrives_once() -> None:
+    made = carrier(pair("10ms", "10Mbps"))
+    made.offer(0.0, 0, super_segment(10_000))
+    found = list(made.advance(1.0))
+    assert len(found) == 7
+    assert found[-1].due_s == 0.01 + (10_000 + 7 * 52) * 8 / 10e6
+    payload = b"".join(b"".join(each.data)[62:] for each in found)
+    assert payload == super_segment(10_000)[62:]
+    assert (made.held, made.held_bytes) == (0, 0)
+
+
+def test_what_is_lost_is_lost_by_the_piece_and_not_held_for_ever() -> None:
+    made = carrier(pair("10ms", loss="30%"))
+    for number in range(100):
+        made.offer(number / 1e3, 0, super_segment(10_000))
+    arrived = sum(each.packets for each in made.advance(10.0))
+    dropped = int(made.packets.snapshot().links.dropped_loss.sum())
+    assert arrived + dropped == 700
+    assert 150 < dropped < 270
+    assert made.held > 50
+    made.release()
+    assert (made.held, made.held_bytes) == (0, 0)
+
+
+def test_nothing_on_its_way_is_released() -> None:
+    made = carrier(pair("10ms", "10Mbps"))
+    made.offer(0.0, 0, super_segment(10_000))
+    assert list(made.advance(0.0125))
+    made.release()
+    assert made.held == 1
+    assert list(made.advance(1.0))
+
+
+def test_what_cannot_be_carried_is_counted_by_its_sender() -> None:
+    made = carrier(links(3, [("n.0", "n.1", {"latency": "1ms", "rate": "unlimited"})]))
+    made.offer(0.0, 0, b"noise")
+    made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton("224.0.0.1")))
+    made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton("198.18.9.9")))
+    made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton("198.18.0.1")))
+    made.offer(0.0, 1, vnet() + packet(b"x", 17))
+    made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton("198.18.0.3")))
+    assert made.unfit[0] == {"malformed": 1, "multicast": 1, "unknown_destination": 2}
+    assert made.unfit[1] == {"foreign_source": 1}
+    assert made.packets.snapshot().no_path == 1
+    assert not list(made.advance(1.0))
+    assert made.held == 0

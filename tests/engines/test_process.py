@@ -1,0 +1,131 @@
+"""The fabric as a process: how it starts, ends, and what it refuses to start with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import testbed.network.paths  # noqa: F401 - another user may not be able to read it later
+from testbed.engines.fabric.config import FILE, FabricConfig, read_config, write_config
+from testbed.engines.fabric.fabric import Fabric
+from testbed.engines.fabric.start import FabricConversation, start_fabric
+from testbed.errors import InvalidInput, PreflightRefused, UsageProblem
+from testbed.protocol import FabricStatus, GetStatus, Quit
+from tests.engines.world import NOBODY, configuration, needs_network, pair, world
+
+
+def test_it_ends_within_a_second_and_leaves_files_but_no_sockets(tmp_path: Path) -> None:
+    config = configuration(pair(), tmp_path, tmp_path / "s")
+    fabric = start_fabric(config, tmp_path / "f")
+    assert config.control_socket.is_socket()
+    os.kill(fabric.pid, signal.SIGTERM)
+    assert fabric.process.wait(1.0) == 0
+    assert json.loads((tmp_path / "engine" / "health.json").read_text())["overloaded"] == []
+    assert (tmp_path / "engine" / "links.jsonl").read_text() == ""
+    assert not config.control_socket.exists()
+    assert not config.node_socket(0).exists()
+    assert fabric.stop() == 0
+
+
+def test_it_ends_when_asked_to_and_with_whoever_leads(tmp_path: Path) -> None:
+    config = configuration(pair(), tmp_path, tmp_path / "s")
+    fabric = start_fabric(config, tmp_path / "f")
+    fabric.connect().ask(Quit)
+    assert fabric.process.wait(1.0) == 0
+    fabric.stop()
+    if needs_network.args[0]:
+        return
+    with world(pair(), tmp_path / "w") as made:
+        other = made.fabric.connect()
+        other.close()
+        time.sleep(0.1)
+        assert made.fabric.is_alive()
+        made.control.close()
+        assert made.fabric.process.wait(1.0) == 0
+
+
+def test_after_a_kill_another_takes_its_place(tmp_path: Path) -> None:
+    config = configuration(pair(), tmp_path, tmp_path / "s")
+    first = start_fabric(config, tmp_path / "f")
+    first.process.kill()
+    assert first.stop() == -signal.SIGKILL
+    second = start_fabric(config, tmp_path / "f")
+    assert isinstance(second.connect().ask(GetStatus), FabricStatus)
+    assert second.stop() == 0
+
+
+def test_an_ordinary_user_can_run_it(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("every other test here ran it as an ordinary user")
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o777)
+    config = configuration(pair(), tmp_path, tmp_path / "s")
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(30)
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            Path(config.engine).mkdir()
+            fabric = Fabric(config)
+            fabric.run()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    for _ in range(100):
+        if config.control_socket.exists():
+            break
+        time.sleep(0.05)
+    conversation = FabricConversation(config.control_socket)
+    assert isinstance(conversation.ask(GetStatus), FabricStatus)
+    conversation.ask(Quit)
+    conversation.close()
+    assert os.waitpid(child, 0)[1] == 0
+    assert (Path(config.engine) / "health.json").stat().st_uid == NOBODY
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": 2},
+        {"time_scale": 0.0},
+        {"mtu": 100},
+        {"nodes": [{"name": "n.0", "address": "198.18.0.1"}] * 2},
+        {"nodes": [{"name": "n.0", "address": "somewhere"}]},
+        {"more": 1},
+        {"seed": "one"},
+    ],
+)
+def test_a_configuration_with_errors_is_refused(change: dict[str, object], tmp_path: Path) -> None:
+    config = configuration(pair(), tmp_path, tmp_path / "s")
+    path = write_config(tmp_path, config)
+    assert read_config(tmp_path) == config
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **change}))
+    with pytest.raises(InvalidInput):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_no_file_is_too_bad(data: bytes, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem):
+        read_config(tmp_path)
+    (tmp_path / FILE).write_bytes(data)
+    with pytest.raises(InvalidInput):
+        read_config(tmp_path)
+
+
+def test_why_it_did_not_start_is_told(tmp_path: Path) -> None:
+    config = configuration(pair(), tmp_path, tmp_path / "s")
+    wrong: FabricConfig = msgspec.structs.replace(config, nodes=config.nodes[:1])
+    with pytest.raises(PreflightRefused, match="the topology has 2 nodes, the plan 1"):
+        start_fabric(wrong, tmp_path / "f")
+    broken: FabricConfig = msgspec.structs.replace(config, topology={"services": 3})
+    with pytest.raises(PreflightRefused, match="did not start"):
+        start_fabric(broken, tmp_path / "g")

@@ -1,0 +1,299 @@
+"""Computing in real time: results, pace, and making way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.node.compute_slots import ComputeSlots
+from testbed.node.data.dataset import Samples
+from testbed.node.data.of_experiment import share_out
+from testbed.node.data.partition import test_parts as parts_to_test
+from testbed.node.evaluation_samples import evaluation_parts
+from testbed.node.pace import end_of_work
+from testbed.node.real_clock import RealClock
+from testbed.node.real_compute import Own, RealCompute
+from testbed.node.real_thread import ComputeThread
+from testbed.node.trainer_of import make_trainer
+from testbed.plan.files import split
+from testbed.plan.model import NodePlan, RunPlan
+from tests.runtimes import sim_runs
+
+
+def plan_of(**settings: object) -> RunPlan:
+    return sim_runs.plan_of(sim_runs.star(3), compute={"ms_per_step": 30, **settings}, stop={"rounds": 2})
+
+
+def own(plan: RunPlan, learner: int) -> Own:
+    data = share_out(plan.experiment, 3, plan.seed)
+    tests = evaluation_parts(data.dataset, parts_to_test(data.dataset, data.parts), 100, plan.seed)
+    trainer = make_trainer(plan.experiment, data.dataset, plan.seed)
+    return Own(trainer, data.parts[learner], tests[learner], "test", rooted_loss=False, evaluation_s=0.05)
+
+
+class Made:
+    """One node's compute, made in a running loop."""
+
+    def __init__(self, plan: RunPlan, learner: int = 1, time_scale: float = 1.0) -> None:
+        self.own = own(plan, learner)
+        self.plan: NodePlan = next(each for each in split(plan) if each.node.learner == learner)
+        self.time_scale = time_scale
+
+    def compute(self, slots: ComputeSlots | None = None) -> RealCompute:
+        return RealCompute(self.own, self.plan, RealClock(time.monotonic(), self.time_scale), slots)
+
+
+@pytest.fixture(scope="module")
+def paced() -> Made:
+    return Made(plan_of())
+
+
+@pytest.fixture(scope="module")
+def measured() -> Made:
+    return Made(plan_of(mode="measured"))
+
+
+def test_training_gives_what_the_trainer_gives_and_leaves_the_model_until_its_end(measured: Made) -> None:
+    async def test() -> None:
+        compute = measured.compute()
+        model = compute.initial()
+        before = model.copy()
+        training = asyncio.ensure_future(compute.train(model, 4, 3))
+        await asyncio.sleep(0)
+        assert np.array_equal(model, before)
+        loss = await training
+        expected = np.empty_like(model)
+        trainer = measured.own.trainer
+        expected_loss = trainer.train(
+            before, learner=1, indices=measured.own.samples, first_step=4, steps=3, velocity=None, out=expected
+        )
+        assert loss == expected_loss
+        assert np.array_equal(model, expected)
+        assert not np.array_equal(model, before)
+        gradient_loss, gradient = await compute.gradient(before, 2)
+        out = np.empty_like(model)
+        assert gradient_loss == trainer.gradient(before, learner=1, indices=measured.own.samples, step=2, out=out)
+        assert np.array_equal(gradient, out)
+        compute.close()
+
+    asyncio.run(test())
+
+
+def test_what_was_mixed_in_meanwhile_stays(paced: Made) -> None:
+    async def test() -> None:
+        compute = paced.compute()
+        plain = compute.initial()
+        await compute.train(plain, 0, 1)
+        model = compute.initial()
+        training = asyncio.ensure_future(compute.train(model, 0, 1))
+        await asyncio.sleep(0)
+        model += np.float32(1.0)
+        await training
+        assert np.allclose(model, plain + 1.0, atol=1e-5)
+        compute.close()
+
+    asyncio.run(test())
+
+
+def test_paced_work_ends_at_its_time_and_never_before(paced: Made) -> None:
+    async def test() -> None:
+        compute = paced.compute()
+        model = compute.initial()
+        begun = time.monotonic()
+        await compute.train(model, 0, 4)
+        assert time.monotonic() - begun >= 4 * 0.030
+        assert compute.overruns.works == 1  # on a busy machine it may have been late
+        compute.close()
+
+    asyncio.run(test())
+
+
+def test_time_is_stretched_by_the_time_scale() -> None:
+    made = Made(plan_of(), time_scale=3.0)
+
+    async def test() -> None:
+        compute = made.compute()
+        begun = time.monotonic()
+        await compute.train(compute.initial(), 0, 1)
+        assert time.monotonic() - begun >= 3 * 0.030
+        compute.close()
+
+    asyncio.run(test())
+
+
+def test_work_that_comes_late_is_counted_with_its_lateness() -> None:
+    made = Made(plan_of(ms_per_step=0.001))
+
+    async def test() -> None:
+        compute = made.compute()
+        for step in (0, 20):
+            await compute.train(compute.initial(), step, 20)
+        overruns = compute.overruns
+        assert (overruns.works, overruns.late) == (2, 2)
+        assert 0 < overruns.worst_s < overruns.total_s < 2 * overruns.worst_s + 1e-9
+        compute.close()
+
+    asyncio.run(test())
+
+
+def test_evaluations_in_pieces_score_like_whole_ones_and_make_way(measured: Made) -> None:
+    async def test() -> None:
+        compute = measured.compute()
+        model = compute.initial()
+        works = [compute.evaluate(model) for _ in range(20)]
+        model += 1.0  # what is evaluated is a copy
+        await compute.train(compute.initial(), 0, 1)
+        assert not works[-1].is_done, "training did not go first"
+        expected = measured.own.trainer.evaluate(compute.initial(), measured.own.tests, on=_test_samples(measured))
+        for work in works:
+            score = await asyncio.to_thread(work.result)
+            assert (score.accuracy, score.samples) == (expected.accuracy, 100)
+            assert score.loss == pytest.approx(expected.loss, rel=1e-12)
+        inline = await compute.evaluate_inline(compute.initial())
+        assert inline.loss == pytest.approx(expected.loss, rel=1e-12)
+        unfinished = [compute.evaluate(model) for _ in range(200)]
+        compute.close()
+        with pytest.raises(RuntimeError, match="ended"):
+            unfinished[-1].result()
+
+    asyncio.run(test())
+
+
+def _test_samples(made: Made) -> Samples:
+    return made.own.trainer.dataset.test
+
+
+def test_the_thread_has_the_lowest_priority_and_passes_on_what_is_raised() -> None:
+    def fail() -> None:
+        raise KeyError("x")
+
+    async def test() -> None:
+        thread = ComputeThread()
+        policy = await thread.do(lambda: os.sched_getscheduler(0))
+        assert policy == os.SCHED_IDLE or thread.note
+        with pytest.raises(KeyError):
+            await thread.do(fail)
+        waiting = asyncio.ensure_future(thread.do(lambda: time.sleep(0.05)))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        assert await thread.do(lambda: 5) == 5
+        thread.close()
+
+    asyncio.run(test())
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_the_clock_is_the_hosts_from_a_moment_on_and_slower_by_the_scale() -> None:
+    async def test() -> None:
+        clock = RealClock(time.monotonic() + 0.05, 2.0)
+        assert -0.025 <= clock.now() < 0
+        rung: list[float] = []
+        clock.call_at(0.02, lambda: rung.append(clock.now()))
+        clock.call_at(0.01, lambda: rung.append(-1)).cancel()
+        clock.call_at(-5.0, lambda: rung.append(clock.now()))
+        await asyncio.sleep(0.2)
+        first, second = rung
+        assert first < 0.02 <= second
+
+    asyncio.run(test())
+    with pytest.raises(ValueError, match="above 0"):
+        RealClock(0.0, 0.0)
+
+
+# -- slots ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def children() -> Iterator[list[int]]:
+    pids: list[int] = []
+    yield pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def holder(folder: Path, count: int, favourite: int, children: list[int]) -> None:
+    """A process that has a slot, for ever."""
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            with ComputeSlots(folder, count, favourite).one():
+                os.write(tell, b"r")
+                signal.pause()
+        finally:
+            os._exit(1)
+    children.append(pid)
+    os.read(ready, 1)
+    os.close(ready)
+    os.close(tell)
+
+
+def taken(folder: Path, count: int) -> int:
+    """How many slots somebody has."""
+    number = 0
+    for place in range(count):
+        with (folder / f"slot-{place}").open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                number += 1
+    return number
+
+
+def test_slots_are_taken_wherever_they_are_free_and_lost_by_nobodys_death(tmp_path: Path, children: list[int]) -> None:
+    holder(tmp_path, 2, 0, children)
+    assert taken(tmp_path, 2) == 1
+    holder(tmp_path, 2, 0, children)
+    assert taken(tmp_path, 2) == 2
+    slots = ComputeSlots(tmp_path, 2, 1)
+    got: list[float] = []
+
+    async def test() -> None:
+        thread = ComputeThread()
+
+        def wait() -> None:
+            with slots.one():
+                got.append(time.monotonic())
+
+        waiting = asyncio.ensure_future(thread.do(wait))
+        await asyncio.sleep(0.1)
+        assert not got
+        victim = children.pop()  # whoever has the one that it waits for
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(victim, 0)
+        async with asyncio.timeout(5):
+            await waiting
+        thread.close()
+
+    asyncio.run(test())
+    assert got
+    assert taken(tmp_path, 2) == 1
+    slots.close()
+
+
+def test_a_slot_is_given_back_whatever_happens(tmp_path: Path) -> None:
+    slots = ComputeSlots(tmp_path, 1, 7)
+    with contextlib.suppress(KeyError), slots.one():
+        assert taken(tmp_path, 1) == 1
+        raise KeyError("x")
+    assert taken(tmp_path, 1) == 0
+    slots.close()
+    with pytest.raises(ValueError, match="slot"):
+        ComputeSlots(tmp_path, 0, 0)
+
+
+def test_work_across_a_change_of_speed() -> None:
+    pace = ((0.0, 1.0), (10.0, 3.0), (20.0, 0.5))
+    assert end_of_work(0.0, 5.0, pace) == 5.0
+    assert end_of_work(8.0, 3.0, pace) == pytest.approx(13.0)
+    assert end_of_work(19.0, 1.0, pace) == pytest.approx(20.0 + (1 - 1 / 3) * 0.5)

@@ -1,0 +1,30 @@
+"""Runs of real processes for tests: small, on data that needs no download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.control.outcome import Outcome
+from testbed.engines.abilities import what_is_denied
+from testbed.engines.namespace import TcpSettings
+from testbed.plan.files import write_plan
+from testbed.plan.model import RunPlan
+from testbed.rundir import RunDirectory, create_run
+from testbed.runtimes.local.run import LocalRun
+
+_DENIED = what_is_denied(TcpSettings())
+needs_network = pytest.mark.skipif(_DENIED is not None, reason=str(_DENIED))
+
+
+def locally(plan: RunPlan, engine: str = "fabric") -> RunPlan:
+    """The plan of the same run with real processes."""
+    return plan.model_copy(update={"runtime": "local", "engine": engine})
+
+
+def run(plan: RunPlan, folder: Path, engine: str = "fabric") -> tuple[RunDirectory, Outcome]:
+    directory = create_run(folder, "run")
+    plan = locally(plan, engine)
+    write_plan(directory, plan)
+    return directory, LocalRun(plan, directory).run()

@@ -1,0 +1,129 @@
+"""Runs of real processes: what is refused, what fails, and what is left afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.control.log import ControlLog
+from testbed.engines.fabric.config import node_socket
+from testbed.errors import PreflightRefused
+from testbed.journal import CannotWrite
+from testbed.plan.model import RunPlan
+from testbed.records import AnyRecord, End, Event, Round
+from testbed.rundir import RunDirectory, create_run
+from testbed.runtimes.local import run as local
+from testbed.runtimes.local.engine import Engine, start_engine
+from testbed.runtimes.local.leftovers import is_alive
+from testbed.runtimes.local.loopback import LoopbackBlock
+from testbed.runtimes.local.needs import needs_of
+from testbed.runtimes.local.node_process import on_loopback
+from testbed.runtimes.local.places import Places, make_places, process_record, read_record, start_ticks
+from tests.runtimes.local_runs import locally, needs_network, run
+from tests.runtimes.sim_runs import plan_of, records, star
+
+
+@needs_network
+def test_a_node_that_gets_no_network_lets_nobody_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_a_door(plan: RunPlan, places: Places, *told: object) -> Engine:
+        engine = start_engine(plan, places, *told)  # type: ignore[arg-type]
+        node_socket(places.sockets, 2).unlink()
+        return engine
+
+    monkeypatch.setattr(local, "start_engine", without_a_door)
+    with pytest.raises(PreflightRefused, match="handing the device to the fabric was denied"):
+        run(plan_of(star(4)), tmp_path)
+    assert not list(tmp_path.glob("run/nodes/*/journal.jsonl"))
+    assert read_record(RunDirectory(tmp_path / "run")) is None
+
+
+@needs_network
+def test_a_model_that_cannot_be_made_is_told_as_everywhere(tmp_path: Path) -> None:
+    source = tmp_path / "wrong.py"
+    source.write_text("def model():\n    raise ValueError('on purpose')\n")
+    directory, outcome = run(plan_of(star(4), model={"name": f"{source}:model"}), tmp_path)
+    assert outcome.reason == "failed"
+    (failed,) = outcome.failures
+    assert (failed.node, failed.failure.file) == ("node.0", "wrong.py")
+    for rank in range(4):
+        assert isinstance(records(directory, f"node.{rank}")[-1], End)
+
+
+@needs_network
+def test_a_node_that_ends_itself_is_a_failure(tmp_path: Path) -> None:
+    source = tmp_path / "gone.py"
+    source.write_text(
+        "import os\nfrom testbed.node.algorithm import Algorithm\n\n\n"
+        "class Gone(Algorithm):\n    async def run(self, node):\n        await node.train()\n"
+        "        if node.rank == 1:\n            os._exit(3)\n        await node.sleep(1000)\n"
+    )
+    _, outcome = run(plan_of(star(4), algorithm={"name": f"{source}:Gone"}), tmp_path)
+    (failed,) = outcome.failures
+    assert failed.node == "node.1"
+    assert "its process was over before its work: exit status 3" in failed.failure.message
+
+
+@needs_network
+def test_two_runs_at_once_do_not_meet(tmp_path: Path) -> None:
+    async def both() -> list[tuple[RunDirectory, int]]:
+        def one(name: str) -> tuple[RunDirectory, int]:
+            (tmp_path / name).mkdir()
+            directory, outcome = run(plan_of(star(4), stop={"rounds": 3}), tmp_path / name, "none")
+            return directory, outcome.finished
+
+        return list(await asyncio.gather(asyncio.to_thread(one, "a"), asyncio.to_thread(one, "b")))
+
+    for directory, finished in asyncio.run(both()):
+        assert finished == 4
+        assert all(
+            sum(isinstance(each, Round) for each in records(directory, f"node.{rank}")) == 3 for rank in range(4)
+        )
+
+
+def test_a_run_without_an_engine_has_addresses_of_its_own() -> None:
+    with LoopbackBlock(wanted=True) as one, LoopbackBlock(wanted=True) as other:
+        assert len({one.number, other.number, 0}) == 3
+        assert abs(one.number - other.number) >= 2
+    assert on_loopback("198.18.3.4", 20) == "127.20.3.4"
+    assert on_loopback("198.19.3.4", 20) == "127.21.3.4"
+    with LoopbackBlock(wanted=False) as none:
+        assert none.number == 0
+
+
+def test_a_process_is_known_by_its_start_too(tmp_path: Path) -> None:
+    mine = process_record("me", os.getpid())
+    assert is_alive(mine)
+    assert not is_alive(type(mine)(mine.name, mine.pid, mine.start_ticks + 1))
+    assert start_ticks(2**22 + 1) == 0
+    places = make_places(create_run(tmp_path, "run"))
+    record = read_record(places.run)
+    assert record is not None
+    assert [each.name for each in record.processes] == ["control"]
+    assert (places.sockets.stat().st_mode & 0o777) == 0o700
+    places.remove()
+    assert read_record(places.run) is None
+    assert not places.sockets.exists()
+
+
+def test_what_a_run_needs_grows_with_its_nodes() -> None:
+    small, large = (list(needs_of(locally(plan_of(star(nodes))))) for nodes in (4, 64))
+    assert not any(need.is_short for need in small)
+    assert [need.what for need in small][:2] == ["memory", "open files"]
+    assert int(large[1].needed) - int(small[1].needed) == 120
+
+
+@needs_network
+def test_a_log_that_cannot_be_written_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(ControlLog):
+        def write(self, record: AnyRecord) -> None:
+            if isinstance(record, Event) and record.what == "joined":
+                raise CannotWrite("the disk is full")
+            super().write(record)
+
+    monkeypatch.setattr(local, "ControlLog", Full)
+    with pytest.raises(CannotWrite, match="the disk is full"):
+        run(plan_of(star(4)), tmp_path)
+    assert read_record(RunDirectory(tmp_path / "run")) is None
