@@ -109,6 +109,8 @@ class _Process:
         self._plan = plan
         self._directory = directory
         self._life: Life | None = None
+        self._ends_at_once: Reason | None = None
+        """Somebody has ended it between its start and its first word."""
         self._early: list[tuple[int, Message]] = []
         """Messages that came before the node was there."""
         self._go: asyncio.Future[float]
@@ -195,6 +197,8 @@ class _Process:
             snapshots=self._directory.snapshots,
         )
         self._life = Life(node, build, self._birth.rejoin)
+        if self._ends_at_once is not None:
+            self._life.end_early(self._ends_at_once)
         for sender, message in self._early:
             node.mailbox.put(sender, message)
         try:
@@ -230,10 +234,13 @@ class _Process:
             case Go(monotonic_s=t0) if not self._go.done():
                 self._go.set_result(t0)
             case Halt(reason=reason):
-                if self._life is None:
+                if not self._go.done():
                     os._exit(0)  # it has not begun, and there is nothing to keep
                 self._released.set()
-                self._life.end_early(Reason(reason))
+                if self._life is None:
+                    self._ends_at_once = Reason(reason)
+                else:
+                    self._life.end_early(Reason(reason))
             case Quiet():
                 self._quiet.set()
 
