@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -60,12 +62,18 @@ def test_after_a_kill_another_takes_its_place(tmp_path: Path) -> None:
     assert second.stop() == 0
 
 
-def test_an_ordinary_user_can_run_it(tmp_path: Path) -> None:
+@pytest.fixture
+def anybodys() -> Iterator[Path]:
+    """A folder that every user can reach, which those of pytest are not."""
+    with tempfile.TemporaryDirectory(prefix="testbed-test-") as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def test_an_ordinary_user_can_run_it(anybodys: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("every other test here ran it as an ordinary user")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
-    config = configuration(pair(), tmp_path, tmp_path / "s")
+    config = configuration(pair(), anybodys, anybodys / "s")
     child = os.fork()
     if child == 0:
         try:
