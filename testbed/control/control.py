@@ -357,11 +357,7 @@ class Control:
         target = self._plan.experiment.stop.accuracy
         server = self._plan.server
         judged = [server] if server is not None else [rank for rank in self._plan.learners if rank in self._members]
-        scores = self._watch.scores
-        if target is None or any(rank not in scores for rank in judged):
-            return
-        mean = self._watch.mean_accuracy()
-        if mean is not None and mean >= target:
+        if target is not None and self._watch.has_reached(target, judged):
             self.stop("accuracy", "stopped")
 
     @staticmethod

@@ -5,7 +5,7 @@ Takes the records of all nodes as they are written, gives figures; touches nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from testbed.records import AnyRecord, Count, End, Evaluation, Round, Start
@@ -81,14 +81,14 @@ class Watch:
         """A node that does not live any more does not hold the others up."""
         self._living.discard(rank)
 
-    @property
-    def scores(self) -> Mapping[int, Evaluation]:
-        """The latest evaluation of every node that has one."""
-        return self._scores
-
     def mean_accuracy(self) -> float | None:
         known = [score.accuracy for _, score in sorted(self._scores.items()) if score.accuracy is not None]
         return sum(known) / len(known) if known else None
+
+    def has_reached(self, accuracy: float, judged: Collection[int]) -> bool:
+        """Whether all of these have been evaluated, and the mean is that good."""
+        mean = self.mean_accuracy()
+        return all(rank in self._scores for rank in judged) and mean is not None and mean >= accuracy
 
     def round_of_the_slowest(self) -> int:
         """Rounds done by the living learner that has done least."""

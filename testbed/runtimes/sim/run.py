@@ -385,10 +385,7 @@ class SimRun:
                 life.node.settle_evaluations()
             except TOLD as problem:
                 life.fail(failure_of(problem))
-        scores = self._watch.scores
         server = self._plan.server
-        if any(rank not in scores for rank in (self._living_learners() if server is None else [server])):
-            return
-        mean = self._watch.mean_accuracy()
-        if mean is not None and mean >= (self._plan.experiment.stop.accuracy or 0.0):
+        judged = self._living_learners() if server is None else [server]
+        if self._watch.has_reached(self._plan.experiment.stop.accuracy or 0.0, judged):
             self._stop("accuracy", Reason.STOPPED)
