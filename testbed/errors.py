@@ -6,6 +6,7 @@ Takes nothing, gives types, touches nothing.
     ├── UsageProblem            2  the command line asks for something that is not there
     ├── InvalidInput            3  a topology with errors; carries its findings
     ├── PreflightRefused        4  this machine, as it is now, cannot do what was asked
+    ├── CouldNotStart           5  a process that the run needs could not be started
     └── IncompleteResults       8  a run left less than its plan promised; what there is was printed
 """
 
@@ -28,6 +29,8 @@ class ExitCode(IntEnum):
     INVALID_INPUT = 3
     REFUSED = 4
     """The preflight refused: nothing was started."""
+    NOT_STARTED = 5
+    """A process of the run could not be started, or was gone before any node began."""
     NODE_FAILED = 6
     """A node could not go on, and nobody had planned that."""
     NOT_AS_ASKED = 7
@@ -184,3 +187,9 @@ class PreflightRefused(TestbedError):
     """The input is fine, but this machine, as it is now, cannot do what was asked; nothing was started."""
 
     exit_code = ExitCode.REFUSED
+
+
+class CouldNotStart(TestbedError):
+    """The kernel gave no process, descriptor or folder that the run needs, or such a process ended at once."""
+
+    exit_code = ExitCode.NOT_STARTED

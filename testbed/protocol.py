@@ -9,11 +9,13 @@ host's CLOCK_MONOTONIC, which everybody on a host shares.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar, Union
+from typing import Annotated, Generic, TypeVar, Union
 
 import msgspec
 
 MAX_MESSAGE_BYTES = 64 * 1024
+SLOTS = 4
+"""Models that a node may have left to be averaged, before the first of them is."""
 
 _Kind = TypeVar("_Kind")
 
@@ -308,6 +310,14 @@ class Idle(Message, frozen=True):
     """The node's own work is done; it lives on to serve others."""
 
 
+class Left(Message, frozen=True):
+    """A copy of its model after a round lies on the shelf that all nodes share, in this slot of its own."""
+
+    round: int
+    slot: Annotated[int, msgspec.Meta(ge=0, lt=SLOTS)]
+    t: float
+
+
 class Overrun(Message, frozen=True):
     """How often computing was late so far, how late at the worst, and what the node's device threw away."""
 
@@ -327,7 +337,7 @@ class Unable(Message, frozen=True):
     line: int | None = None
 
 
-FromNode = Union[Hello, Ready, Recorded, Idle, Overrun, Unable]  # noqa: UP007 - msgspec reads it at run time
+FromNode = Union[Hello, Ready, Recorded, Idle, Left, Overrun, Unable]  # noqa: UP007 - msgspec reads it at run time
 FROM_NODE: Reader[FromNode] = Reader(FromNode)
 
 
@@ -362,6 +372,31 @@ class Fork(Message, frozen=True):
     first_round: int = 0
 
 
+class Judge(Message, frozen=True):
+    """Average the models that these ranks left in these slots, try the average, and clear the slots."""
+
+    round: int
+    ranks: tuple[int, ...]
+    slots: tuple[int, ...]
+
+
+class Discard(Message, frozen=True):
+    """Clear the slots."""
+
+    ranks: tuple[int, ...]
+    slots: tuple[int, ...]
+
+
+class Judged(Message, frozen=True):
+    """How good the average is; or why nobody knows."""
+
+    round: int
+    accuracy: float | None = None
+    loss: float | None = None
+    consensus_distance: float = 0.0
+    problem: str | None = None
+
+
 class Forked(Message, frozen=True):
     rank: int
     pid: int
@@ -379,6 +414,7 @@ class Warm(Message, frozen=True):
     """The zygote is ready to fork."""
 
 
-FromZygote = Union[Warm, Forked, Died, Unable]  # noqa: UP007 - msgspec reads it at run time
+FromZygote = Union[Warm, Forked, Died, Judged, Unable]  # noqa: UP007 - msgspec reads it at run time
 FROM_ZYGOTE: Reader[FromZygote] = Reader(FromZygote)
-TO_ZYGOTE: Reader[Fork] = Reader(Fork)
+ToZygote = Union[Fork, Judge, Discard]  # noqa: UP007 - msgspec reads it at run time
+TO_ZYGOTE: Reader[ToZygote] = Reader(ToZygote)

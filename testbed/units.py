@@ -189,6 +189,16 @@ def format_loss(loss: float) -> str:
         return format_number(loss)
 
 
+def size_for_people(size_bytes: float) -> str:
+    """Three significant digits, as in `12.3 kB`; not to be read back."""
+    size, units = float(size_bytes), iter(("B", "kB", "MB", "GB", "TB", "PB"))
+    unit = next(units)
+    while size >= 999.5 and unit != "PB":
+        size, unit = size / 1000, next(units)
+    digits = 0 if unit == "B" or size >= 99.95 else 1 if size >= 9.995 else 2
+    return f"{size:.{digits}f} {unit}"
+
+
 def format_size(size_bytes: int) -> str:
     for unit in ("GiB", "GB", "MiB", "MB", "KiB", "kB"):
         if size_bytes and size_bytes % int(_BYTES[unit]) == 0:

@@ -96,6 +96,27 @@ def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert_it_learned(tmp_path / "results" / run)
 
 
+SHOWN = [
+    (page.name, line)
+    for page in (ROOT / "README.md", ROOT / "docs" / "local.md")
+    for _kind, _remark, text in blocks(page, "sh")
+    for line in text.splitlines()
+    if line.startswith("testbed ")
+]
+
+
+@pytest.mark.parametrize(("page", "line"), SHOWN)
+def test_commands_about_real_runs_are_written_as_they_are(page: str, line: str) -> None:
+    """They need runs that go on, so only the verb and its options are looked at."""
+    words = shlex.split(line, comments=True)[1:]
+    own = words[: words.index("--")] if "--" in words else words
+    options = {word for word in own if word.startswith("-")}
+    help_of = [word for word in own if re.fullmatch("[a-z]+", word)][: 2 if own[0] in ("fault", "link") else 1]
+    result = CliRunner().invoke(main, [*help_of, "--help"])
+    assert result.exit_code == 0, (page, line, result.output)
+    assert options <= set(re.findall(r"(?<![\w-])--?[a-z-]+", result.output)), (page, line)
+
+
 TUTORIALS = {
     "docs/writing-an-algorithm.md": ("gossip", "gossip-twice"),
     "docs/writing-a-model.md": ("own-model",),

@@ -27,13 +27,15 @@ MAY_IMPORT = {
     "targets": PURE,
     "experiment": PURE,
     "plan": PURE | {"experiment"},
+    "manifests": PURE | {"targets", "experiment", "plan"},
     "node": LEAVES | {"experiment", "plan"},
     "engines": PURE | {"experiment", "plan"},
     "control": PURE | {"experiment", "plan"},
     "runtimes": PURE | {"experiment", "plan", "node", "engines", "control"},
     "verify": PURE | {"experiment", "plan", "node", "engines", "control", "runtimes"},
     "collect": LEAVES | {"experiment", "plan"},
-    "cli": PURE | {"targets", "experiment", "plan", "node", "engines", "control", "runtimes", "verify", "collect"},
+    "cli": PURE
+    | {"targets", "experiment", "plan", "manifests", "node", "engines", "control", "runtimes", "verify", "collect"},
     "__init__": set[str](),
     "__main__": {"cli"},
 }

@@ -12,28 +12,21 @@ from pathlib import Path
 import click
 
 from testbed.cli.live_fabric import ask, live_fabric
+from testbed.cli.quantity import Quantity
 from testbed.cli.run_target import find_run, plan_of, ranks_of, results_option
 from testbed.engines.fabric.start import FabricConversation, FabricLost
 from testbed.errors import UsageProblem
 from testbed.protocol import Capture, Watch
-from testbed.units import UnitError, parse_duration_s
-
-
-class _Duration(click.ParamType[float]):
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return parse_duration_s(str(value))
-        except UnitError as problem:
-            self.fail(f"{problem.message} ({problem.hint})", param, ctx)
+from testbed.units import parse_duration_s
 
 
 @click.command(name="capture")
 @click.argument("run", metavar="RUN", type=str)
 @click.argument("node", metavar="NODE", type=str)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File; NODE.pcap if not given.")
-@click.option("--for", "duration_s", type=_Duration(), help="How long, such as 10s; else until Ctrl-C.")
+@click.option(
+    "--for", "duration_s", type=Quantity("duration", parse_duration_s), help="How long, such as 10s; else until Ctrl-C."
+)
 @results_option
 def command(run: str, node: str, output: Path | None, duration_s: float | None, results: Path) -> None:
     """Write the packets that NODE of a run sends and receives to a file, in pcap form: Wireshark opens it.
@@ -56,7 +49,11 @@ def command(run: str, node: str, output: Path | None, duration_s: float | None, 
         finally:
             with suppress(FabricLost):  # then it has closed the file already
                 ask(fabric, partial(Capture, rank=rank))
-    click.echo(f"{path.stat().st_size} bytes in {path}", err=True)
+    try:
+        size = path.stat().st_size
+    except OSError as problem:
+        raise UsageProblem(f"{path} is not there any more: {problem.strerror}") from None
+    click.echo(f"{size} bytes in {path}", err=True)
 
 
 def _one(node: str, ranks: tuple[int, ...]) -> int:

@@ -18,7 +18,8 @@ from testbed.cli.experiment_options import Resolved, experiment_options, resolve
 from testbed.cli.findings import print_findings
 from testbed.cli.output import Format, format_option
 from testbed.cli.run_choice import ENGINES, LOCAL, SIM, check_engine, check_runtime, choose_runtime
-from testbed.cli.run_ending import tell_ending
+from testbed.cli.run_ending import print_summary, tell_ending
+from testbed.cli.run_fitting import AUTO, TimeScaleType, check_time_scale, fitted
 from testbed.cli.run_signals import RunSignals
 from testbed.code import CodeProblem
 from testbed.errors import Severity, UsageProblem
@@ -34,11 +35,17 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @click.command("deploy")
 @experiment_options
-@click.option("--runtime", help="What starts the nodes: sim (virtual time), local (real processes).  [default: sim]")
+@click.option("--runtime", help="What starts the nodes: local (real processes), sim (virtual time).  [default: local]")
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
     help="What carries their packets with `local`: fabric (the network of the topology), none (loopback, unshaped).",
+)
+@click.option(
+    "--time-scale",
+    type=TimeScaleType(),
+    help="How many times longer everything takes in real time, with `local`; "
+    f"{AUTO}: as little as lets this machine carry the traffic.  [default: {AUTO} with fabric, else 1]",
 )
 @click.option("--detach", "-d", is_flag=True, help="Return as soon as the nodes have begun; the run goes on.")
 @click.option("--force", is_flag=True, help="Start even if this machine seems too small.")
@@ -61,6 +68,7 @@ def command(
     run_id: str | None,
     plan_file: Path | None,
     engine: str | None,
+    time_scale: float | None,
     *,
     detach: bool,
     force: bool,
@@ -88,7 +96,7 @@ def command(
     say = _keep_quiet if quiet else _say
     began = monotonic()
     if plan_file is not None:
-        if file is not None or settings or engine is not None:
+        if file is not None or settings or engine is not None or time_scale is not None:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
         plan = read_plan(plan_file)
         check_runtime(plan.runtime)
@@ -99,8 +107,9 @@ def command(
     else:
         chosen = choose_runtime(runtime, engine, say)
         check_engine(chosen, engine)
+        check_time_scale(chosen, time_scale)
         resolved = resolve(file, settings, quiet=quiet)
-        plan = _make_plan(resolved, chosen, engine, results, run_id, say=say, dry_run=dry_run)
+        plan = _make_plan(resolved, chosen, engine, time_scale, results, run_id, say=say, dry_run=dry_run)
     if detach and plan.runtime == SIM:
         raise UsageProblem("virtual time does not go on by itself", f"--detach is for --runtime {LOCAL}")
     if dry_run:
@@ -114,19 +123,21 @@ def command(
         if plan.runtime == LOCAL:
             from testbed.cli.run_preflight import check_machine
 
-            check_machine(plan, say, force=force)
+            check_machine(plan, say, force=force, is_fitted=plan_file is None and time_scale is None)
         directory = create_run(results, plan.run_id)
         write_plan(directory, plan)
         say(f"run {plan.run_id} in {directory.path}")
         if detach:
             from testbed.cli.run_detached import detached
 
-            detached(directory, say)
+            detached(directory, say, output_format)
             return
         began = monotonic() if plan.runtime == SIM else began
         run = _run_sim if plan.runtime == SIM else _run_local
         outcome = run(plan, directory, signals, quiet=quiet, workers=workers)
-    tell_ending(outcome, directory.path, monotonic() - began, say)
+    real_s = monotonic() - began
+    print_summary(outcome, directory.path, real_s, output_format)
+    tell_ending(outcome, directory.path, real_s, say)
 
 
 def _run_id(results: Path, given: str | None, topology: str, algorithm: str) -> str:
@@ -147,6 +158,7 @@ def _make_plan(
     resolved: Resolved,
     runtime: str,
     engine: str | None,
+    time_scale: float | None,
     results: Path,
     run_id: str | None,
     *,
@@ -185,17 +197,11 @@ def _make_plan(
     if dry_run and described.problem is not None:
         say(f"warning: the run would fail at once: {described.problem}")
     step_ms = described.nominal_ms_per_step
-    if runtime == LOCAL and step_ms is not None and experiment.compute.ms_per_step == "auto":
-        from testbed.runtimes.local.speed import sent_bytes_of, step_times
-
-        step_ms = step_times(experiment, learners, sent_bytes_of(described.parameters, first.overlay.degree)).sustained
-        say(f"a local step takes {step_ms:g} ms: what this machine can keep up with, {learners} learners on it")
-    made = plan(
-        parameters=described.parameters,
-        samples=described.samples,
-        nominal_ms_per_step=step_ms,
-        versions=versions(),
-    )
+    plan = partial(plan, parameters=described.parameters, samples=described.samples, versions=versions())
+    if runtime == LOCAL:
+        made = fitted(plan, first, described.parameters, step_ms, time_scale, say)
+    else:
+        made = plan(nominal_ms_per_step=step_ms)
     if say is not _keep_quiet:
         late = events_too_late(made, resolved.topology, lambda: estimate(made))
         print_findings(experiment.topology, late)

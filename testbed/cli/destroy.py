@@ -6,9 +6,12 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.run_target import all_runs, find_run, results_option
+from testbed.cli.run_target import all_runs, find_run, is_virtual, results_option
+from testbed.cli.status import is_over
 from testbed.errors import PreflightRefused, UsageProblem
+from testbed.rundir import RunDirectory
 from testbed.runtimes.local.leftovers import destroy
+from testbed.verify.places import remove_leftovers
 
 
 @click.command("destroy")
@@ -29,6 +32,9 @@ def command(run: str | None, results: Path, *, every: bool) -> None:
     if every == (run is not None):
         raise UsageProblem("either a run or --all")
     lasting = []
+    if every:
+        for name in remove_leftovers():
+            click.echo(f"{name}: removed what a verification had left", err=True)
     for each in all_runs(results) if run is None else [find_run(run, results)]:
         removed = destroy(each)
         if removed.ended:
@@ -36,10 +42,20 @@ def command(run: str | None, results: Path, *, every: bool) -> None:
         elif removed.files:
             click.echo(f"{each.path.name}: removed what it had left", err=True)
         elif not every and not removed.lasting:
-            click.echo(f"{each.path.name}: nothing is left of it but its results", err=True)
-        lasting += [f"{name} of {each.path.name}" for name in removed.lasting]
+            click.echo(f"{each.path.name}: {_nothing_left(each)}", err=True)
+        if removed.lasting:
+            lasting.append(f"{', '.join(_named(removed.lasting))} of {each.path.name}")
     if lasting:
-        raise PreflightRefused(f"cannot be ended: {', '.join(lasting)}", "are they another user's?")
+        raise PreflightRefused(f"cannot be ended: {'; '.join(lasting)}", "are they another user's?")
+
+
+def _nothing_left(run: RunDirectory) -> str:
+    if is_virtual(run) and not is_over(run):
+        return (
+            "a run in virtual time, which has no processes of its own; "
+            "if it goes on, it ends with the command that runs it: Ctrl-C there, or kill that process"
+        )
+    return "nothing is left of it but its results"
 
 
 def _named(names: tuple[str, ...]) -> list[str]:

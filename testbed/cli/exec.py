@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from testbed.cli.run_target import find_run, live_record, plan_of, ranks_of, results_option
-from testbed.errors import UsageProblem
+from testbed.errors import PreflightRefused, UsageProblem
+from testbed.runtimes.local.engine import NONE
 from testbed.runtimes.local.enter import enter_network
 from testbed.runtimes.local.leftovers import is_alive
 
@@ -41,8 +42,23 @@ def command(run: str, node: str, words: tuple[str, ...], results: Path) -> None:
         words = words[1:]
     if not words:
         raise UsageProblem("which command?", "testbed exec RUN NODE -- COMMAND")
+    if _network_of(process.pid) == _network_of(os.getpid()):
+        has_none = f"{plan.nodes[ranks[0]].name} has no network of its own"
+        if plan.engine == NONE:
+            raise PreflightRefused(f"{has_none}: its engine is `none`")
+        raise UsageProblem(f"{has_none}: it is only just starting")
     enter_network(process.pid)
     try:
         os.execvp(words[0], words)  # noqa: S606 - exactly what the user has typed, without a shell
     except OSError as problem:
         raise UsageProblem(f"cannot run {words[0]}: {problem.strerror}") from None
+
+
+def _network_of(pid: int) -> int:
+    """Its namespace's number; raises PreflightRefused for another user's process."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino
+    except OSError as problem:
+        raise PreflightRefused(
+            f"cannot look into the node's process: {problem.strerror}", "only who started the run can"
+        ) from None

@@ -1,51 +1,179 @@
-"""`testbed fault`: something happens to nodes of a run that goes on."""
+"""`testbed fault`: something happens to nodes, groups of nodes or links of a run that goes on."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from testbed.cli.link_hint import neighbours_told
+from testbed.cli.quantity import Quantity
 from testbed.cli.run_target import door_of, find_run, plan_of, ranks_of, results_option
-from testbed.control.commands import Done, Inject, ask
+from testbed.cli.verb_group import VerbGroup
+from testbed.control.commands import Command, Conversation, Divide, Done, Flap, Inject, Reunite, conversation
 from testbed.errors import UsageProblem
 from testbed.units import parse_duration_s
 
-ACTIONS = ("crash", "kill", "pause", "resume", "disconnect", "reconnect", "leave", "join")
-_UNDONE_BY = {"crash": "join", "kill": "join", "leave": "join", "pause": "resume", "disconnect": "reconnect"}
+if TYPE_CHECKING:
+    from testbed.plan.model import RunPlan
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_DURATION = Quantity("duration", parse_duration_s)
+
+_run = click.argument("run", metavar="RUN", type=str)
+_targets = click.argument("targets", metavar="NODE...", nargs=-1, required=True)
 
 
-@click.command("fault")
-@click.argument("action", type=click.Choice(ACTIONS))
-@click.argument("run")
-@click.argument("targets", nargs=-1, required=True)
-@click.option("--for", "duration", metavar="TIME", help="Undo it after so long, such as 10s; the command waits.")
-@results_option
-def command(action: str, run: str, targets: tuple[str, ...], duration: str | None, results: Path) -> None:
-    """Let something happen to nodes, or to all nodes of a service.
+def _lasts(undone: str) -> Callable[[_Function], _Function]:
+    return click.option("--for", "for_s", type=_DURATION, help=f"{undone} after so long, such as 10s.")
+
+
+@click.group(name="fault", cls=VerbGroup)
+def command() -> None:
+    """Let something happen to nodes of a run that goes on, to groups of them, or to links.
+
+    NODE is a node, a service (all its nodes) or a pattern. Times are emulated seconds. With `--for` the command waits
+    until all is undone; the run undoes it also when nobody waits. Everything is in the run's `events.jsonl`, with the
+    times when it was asked for and when it was done.
 
     \b
-    Examples:
-      testbed fault crash wan16-dpsgd-1 paris.0 --for 10s
-      testbed fault pause wan16-dpsgd-1 tokyo
-
-    crash: gone at once, and nothing of it leaves any more. kill: only its process is gone. leave: it says goodbye.
-    join: it comes back. pause, resume: it is stopped where it is. disconnect, reconnect: its packets are lost.
+    Example:
+      testbed fault crash my-run paris.0 --for 10s
+      testbed fault partition my-run paris,london / tokyo --for 30s
+      testbed fault flap my-run r-tokyo r-seoul --times 3 --every 2s
     """
-    seconds = None if duration is None else parse_duration_s(duration)
-    if seconds is not None and action not in _UNDONE_BY:
-        raise UsageProblem(f"nothing undoes {action}", f"--for goes with {', '.join(sorted(_UNDONE_BY))}")
+
+
+def _of_nodes(action: str, undone_by: str | None, words: str) -> click.Command:
+    """The command for what happens to nodes."""
+
+    def inject(run: str, targets: tuple[str, ...], results: Path, for_s: float | None = None) -> None:
+        door, plan = _reach(run, results)
+        _do(door, Inject(action, ranks_of(plan, targets), for_s))
+
+    inject.__doc__ = f"{words}\n\n\b\nExample:\n  testbed fault {action} my-run paris.0"
+    made: Any = results_option(_run(_targets(inject)))
+    if undone_by is not None:
+        made = _lasts(undone_by)(made)
+    return click.command(name=action)(made)
+
+
+for _action, _undone_by, _words in (
+    ("crash", "It comes back", "They are gone at once, and nothing of them leaves any more."),
+    ("kill", "It comes back", "Their processes are gone; the kernel still says goodbye for them."),
+    ("leave", "It comes back", "They finish what they send, say goodbye, and end."),
+    ("join", None, "They come back, or come for the first time."),
+    ("pause", "It goes on", "They are stopped where they are; their network is not."),
+    ("resume", None, "What was paused goes on."),
+    ("disconnect", "It is connected again", "All their packets are lost; they go on."),
+    ("reconnect", None, "Their packets are carried again."),
+):
+    command.add_command(_of_nodes(_action, _undone_by, _words))
+
+
+@command.command()
+@_run
+@click.argument("groups", metavar="A,B / C,D...", nargs=-1, required=True)
+@_lasts("It heals")
+@results_option
+def partition(run: str, groups: tuple[str, ...], results: Path, for_s: float | None) -> None:
+    """Nodes of different groups do not reach each other any more; who is in no group reaches everybody.
+
+    \b
+    Example:
+      testbed fault partition my-run paris,london / tokyo.0,tokyo.1 --for 10s
+    """
+    door, plan = _reach(run, results)
+    _do(door, Divide(_ranks_of_groups(plan, groups), for_s))
+
+
+@command.command()
+@_run
+@click.argument("name", required=False)
+@results_option
+def heal(run: str, name: str | None, results: Path) -> None:
+    """End a partition that was made by hand, by the name it was given, or all of them.
+
+    \b
+    Example:
+      testbed fault heal my-run
+    """
+    door, _ = _reach(run, results)
+    _do(door, Reunite(name))
+
+
+@command.command()
+@_run
+@click.argument("a", type=str)
+@click.argument("b", type=str)
+@click.option("--for", "for_s", type=_DURATION, default="1s", show_default=True, help="How long it is down each time.")
+@click.option("--times", type=click.IntRange(1, 100_000), default=1, show_default=True, help="How often.")
+@click.option(
+    "--every", "every_s", type=_DURATION, help="From going down to going down.  [default: twice as long as it is down]"
+)
+@click.option("--one-way", is_flag=True, help="Only from A to B.")
+@results_option
+def flap(
+    run: str, a: str, b: str, for_s: float, times: int, every_s: float | None, one_way: bool, results: Path
+) -> None:
+    """The links between A and B go down, and come up again. A and B are as in `testbed link`.
+
+    \b
+    Example:
+      testbed fault flap my-run r-tokyo r-seoul --for 500ms --times 3 --every 2s
+    """
+    if for_s <= 0:
+        raise UsageProblem("a link that flaps is down for a while", "--for 1s")
+    if every_s is not None and times == 1:
+        raise UsageProblem("--every is for more than one time", "--times 3 --every 2s")
+    every_s = 2 * for_s if every_s is None else every_s
+    if times > 1 and every_s <= for_s:
+        raise UsageProblem("a link must come up before it goes down again", "make --every longer than --for")
     directory = find_run(run, results)
-    door = door_of(directory)
-    ranks = ranks_of(plan_of(directory), targets)
-    _inject(door, action, ranks)
-    if seconds is not None:
-        time.sleep(seconds)
-        _inject(door, _UNDONE_BY[action], ranks)
+    with neighbours_told(directory, a, b):
+        _do(door_of(directory), Flap(a, b, not one_way, for_s, every_s, times))
 
 
-def _inject(door: Path, action: str, ranks: tuple[int, ...]) -> None:
-    done = ask(door, Inject(action, ranks))
-    if isinstance(done, Done):
-        click.echo(f"{action}: {len(ranks)} node{'s' if len(ranks) != 1 else ''} at {done.t:.2f}s", err=True)
+def _reach(run: str, results: Path) -> tuple[Path, RunPlan]:
+    directory = find_run(run, results)
+    return door_of(directory), plan_of(directory)
+
+
+def _do(door: Path, what: Command) -> None:
+    """Ask for it, say what came of it, and wait for its end if it has one."""
+    with conversation(door) as run:
+        done = run.ask(what)
+        assert isinstance(done, Done)  # noqa: S101 - the answer to those
+        if done.until_t is None:
+            click.echo(f"{done.what}, at {done.t:.2f}s", err=True)
+            return
+        click.echo(f"{done.what}, at {done.t:.2f}s; until {done.until_t:.2f}s", err=True)
+        _wait(run, done.until_t)
+
+
+def _wait(run: Conversation, until_t: float) -> None:
+    try:
+        undone = run.next()
+    except KeyboardInterrupt:
+        click.echo(f"not waiting any more; the run itself ends it at {until_t:.2f}s", err=True)
+        raise
+    if isinstance(undone, Done):
+        click.echo(f"{undone.what}, at {undone.t:.2f}s", err=True)
+    else:
+        click.echo("the run ended before", err=True)
+
+
+def _ranks_of_groups(plan: RunPlan, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """`A,B / C,D`; spaces are as good as commas."""
+    groups = [each.replace(",", " ").split() for each in " ".join(words).split("/")]
+    if len(groups) < 2 or not all(groups):
+        raise UsageProblem("a partition is between at least two groups of nodes", "A,B / C,D")
+    ranks = tuple(ranks_of(plan, group) for group in groups)
+    seen: dict[int, None] = {}
+    for rank in (rank for group in ranks for rank in group):
+        if rank in seen:
+            raise UsageProblem(f"{plan.nodes[rank].name} is in two groups", "a node can be in one only")
+        seen[rank] = None
+    return ranks

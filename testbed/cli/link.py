@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
-from testbed.cli.live_fabric import ask, live_fabric
+from testbed.cli.link_hint import neighbours_told
+from testbed.cli.live_fabric import ask as ask_fabric
+from testbed.cli.live_fabric import live_fabric
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
-from testbed.cli.run_target import find_run, results_option
+from testbed.cli.quantity import Quantity
+from testbed.cli.run_target import door_of, find_run, results_option
 from testbed.cli.verb_group import VerbGroup
+from testbed.control.commands import Done, ask
 from testbed.errors import UsageProblem
 from testbed.protocol import Links, LinkState, ResetLink, SetLink, ShowLink
+from testbed.rundir import RunDirectory
 from testbed.units import (
-    UnitError,
     format_latency,
     format_loss,
     format_rate,
@@ -43,20 +45,6 @@ COLUMNS = (
     "changed",
 )
 _UNLIMITED = float("inf")
-
-
-class _Quantity(click.ParamType[Any]):
-    """An option's value with its unit."""
-
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return self._parse(str(value))
-        except UnitError as problem:
-            self.fail(f"{problem.message} ({problem.hint})", param, ctx)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +94,9 @@ def show(run: str, a: str, b: str, one_way: bool, results: Path, output_format: 
     Example:
       testbed link show my-run r-tokyo r-seoul
     """
-    with live_fabric(find_run(run, results)) as fabric:
-        found = ask(fabric, partial(ShowLink, origin=a, dest=b, both=not one_way))
+    directory = find_run(run, results)
+    with live_fabric(directory) as fabric, neighbours_told(directory, a, b):
+        found = ask_fabric(fabric, partial(ShowLink, origin=a, dest=b, both=not one_way))
     assert isinstance(found, Links)  # noqa: S101 - it is the answer to that
     match output_format:
         case Format.TABLE:
@@ -124,12 +113,12 @@ def show(run: str, a: str, b: str, one_way: bool, results: Path, output_format: 
 @_run
 @click.argument("a", type=str)
 @click.argument("b", type=str)
-@click.option("--latency", type=_Quantity("latency", parse_latency_ms), help="One way, such as 50ms.")
-@click.option("--jitter", type=_Quantity("latency", parse_latency_ms), help="Standard deviation, such as 2ms.")
-@click.option("--loss", type=_Quantity("loss", parse_loss), help="Such as 1%.")
-@click.option("--rate", type=_Quantity("rate", parse_rate_bps), help="Such as 10Mbps, or unlimited.")
-@click.option("--queue", type=_Quantity("queue", _queue), help="Its limit, such as 50ms or 64KiB.")
-@click.option("--background", type=_Quantity("rate", parse_background_bps), help="Other people's traffic, 2Mbps.")
+@click.option("--latency", type=Quantity("latency", parse_latency_ms), help="One way, such as 50ms.")
+@click.option("--jitter", type=Quantity("latency", parse_latency_ms), help="Standard deviation, such as 2ms.")
+@click.option("--loss", type=Quantity("loss", parse_loss), help="Such as 1%.")
+@click.option("--rate", type=Quantity("rate", parse_rate_bps), help="Such as 10Mbps, or unlimited.")
+@click.option("--queue", type=Quantity("queue", _queue), help="Its limit, such as 50ms or 64KiB.")
+@click.option("--background", type=Quantity("rate", parse_background_bps), help="Other people's traffic, 2Mbps.")
 @click.option("--up/--down", default=None, help="Whether it carries anything.")
 @_one_way
 @results_option
@@ -154,24 +143,23 @@ def set_(
       testbed link set my-run tokyo.0 r-tokyo --rate 2Mbps --one-way
     """
     limit = queue or _Queue()
-    with live_fabric(find_run(run, results)) as fabric:
-        ask(
-            fabric,
-            partial(
-                SetLink,
-                origin=a,
-                dest=b,
-                both=not one_way,
-                latency_ms=latency,
-                jitter_ms=jitter,
-                loss=loss,
-                rate_bps=rate,
-                queue_ms=limit.ms,
-                queue_bytes=limit.size_bytes,
-                background_bps=background,
-                up=up,
-            ),
-        )
+    directory = find_run(run, results)
+    change = SetLink(
+        0,
+        origin=a,
+        dest=b,
+        both=not one_way,
+        latency_ms=latency,
+        jitter_ms=jitter,
+        loss=loss,
+        rate_bps=rate,
+        queue_ms=limit.ms,
+        queue_bytes=limit.size_bytes,
+        background_bps=background,
+        up=up,
+    )
+    with neighbours_told(directory, a, b):
+        _ask_run(directory, change)
 
 
 @command.command()
@@ -191,8 +179,16 @@ def reset(run: str, a: str | None, b: str | None, one_way: bool, results: Path) 
         raise UsageProblem("a link has two ends", "give both, or none for all links")
     if a is None and one_way:
         raise UsageProblem("--one-way needs the two ends of a link")
-    with live_fabric(find_run(run, results)) as fabric:
-        ask(fabric, partial(ResetLink, origin=a, dest=b, both=not one_way))
+    directory = find_run(run, results)
+    with neighbours_told(directory, a, b):
+        _ask_run(directory, ResetLink(0, origin=a, dest=b, both=not one_way))
+
+
+def _ask_run(directory: RunDirectory, change: SetLink | ResetLink) -> None:
+    """Control has it done, so that it is in the run's log."""
+    done = ask(door_of(directory), change)
+    assert isinstance(done, Done)  # noqa: S101 - it is the answer to that
+    click.echo(f"done, at {done.t:.2f}s", err=True)
 
 
 def _cells(link: LinkState) -> tuple[Cell, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from testbed.cli.run_target import live_record
 from testbed.engines.fabric.config import control_socket
 from testbed.engines.fabric.start import FabricConversation, FabricLost
-from testbed.errors import UsageProblem
+from testbed.errors import PreflightRefused, UsageProblem
 from testbed.protocol import Denied, Done, FabricStatus, Links, ToFabric
 from testbed.rundir import RunDirectory
 
@@ -18,8 +18,11 @@ from testbed.rundir import RunDirectory
 def live_fabric(run: RunDirectory) -> Iterator[FabricConversation]:
     """A conversation with the fabric of a run; raises UsageProblem when there is none, or when it ends meanwhile."""
     path = control_socket(Path(live_record(run).sockets))
-    if not path.exists():
-        raise UsageProblem(f"the run {run.path.name} has no emulated network", "its engine is not the fabric")
+    try:
+        if not path.exists():
+            raise PreflightRefused(f"the run {run.path.name} has no emulated network", "its engine is not the fabric")
+    except PermissionError:
+        raise UsageProblem("the run is another user's", "only who started it can talk to it") from None
     try:
         conversation = FabricConversation(path)
     except FabricLost as problem:

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from testbed.cli.output import printable
-from testbed.cli.run_target import find_run, live_record, plan_of, ranks_of, results_option
-from testbed.errors import UsageProblem
-from testbed.rundir import RunDirectory
+from testbed.cli.run_target import find_run, goes_on, is_virtual, plan_of, ranks_of, results_option
+from testbed.errors import PreflightRefused
 
 _LOOK_S = 0.25
 _AT_ONCE = 1 << 20
@@ -22,7 +21,9 @@ _AT_ONCE = 1 << 20
 @click.option("--follow", "-f", is_flag=True, help="Go on with what is printed from now on, until the run is over.")
 @results_option
 def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) -> None:
-    """Print what nodes have printed, each line with its node's name.
+    """Print what nodes have printed; of several nodes each line with its node's name.
+
+    NODE is a node, a service (all its nodes) or a pattern.
 
     \b
     Examples:
@@ -30,34 +31,41 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
       testbed logs wan16-dpsgd-1 paris.0 tokyo -f
     """
     directory = find_run(run, results)
+    if is_virtual(directory):
+        raise PreflightRefused(
+            f"the run {directory.path.name} is in virtual time: its nodes are no processes, and have no logs",
+            "what they print is said by the command that runs them; --runtime local keeps it",
+        )
     plan = plan_of(directory)
     ranks = ranks_of(plan, nodes) if nodes else tuple(range(len(plan.nodes)))
-    logs = [_Log(name, directory.node(name).log) for name in (plan.nodes[rank].name for rank in ranks)]
+    several = len(ranks) > 1
+    logs = [
+        _Log(f"{name}  " if several else "", directory.node(name).log)
+        for name in (plan.nodes[rank].name for rank in ranks)
+    ]
     while True:
-        goes_on = follow and _goes_on(directory)
+        is_live = follow and goes_on(directory)  # looked at before the logs, so that nothing is missed at the end
         for log in logs:
-            log.print_new(whole=not goes_on)
-        if not goes_on:
-            return
+            log.print_new(whole=not is_live)
+        if not is_live:
+            break
         time.sleep(_LOOK_S)
-
-
-def _goes_on(run: RunDirectory) -> bool:
-    try:
-        live_record(run)
-    except UsageProblem:
-        return False
-    return True
+    if not any(log.has_said_anything for log in logs):
+        click.echo("nothing was printed", err=True)
 
 
 class _Log:
     """One node's, and how far it was printed."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        self._name = name
+    def __init__(self, before: str, path: Path) -> None:
+        self._before = before
         self._path = path
         self._at = 0
         self._torn = b""
+
+    @property
+    def has_said_anything(self) -> bool:
+        return self._at > 0
 
     def print_new(self, *, whole: bool) -> None:
         """Whole lines; with `whole` the last one even if it has no end."""
@@ -80,4 +88,4 @@ class _Log:
         return text
 
     def _print(self, line: bytes) -> None:
-        click.echo(f"{self._name}  {printable(line.decode(errors='replace'))}")
+        click.echo(f"{self._before}{printable(line.decode(errors='replace'))}")

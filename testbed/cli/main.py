@@ -15,7 +15,7 @@ import click
 from testbed import __version__
 from testbed.cli.findings import print_findings
 from testbed.cli.verb_group import VerbGroup
-from testbed.errors import ExitCode, InvalidInput, TestbedError, UsageProblem
+from testbed.errors import CouldNotStart, ExitCode, InvalidInput, TestbedError, UsageProblem
 
 VERBS = (
     "doctor",
@@ -27,6 +27,7 @@ VERBS = (
     "convert",
     "draw",
     "schema",
+    "render",
     "deploy",
     "status",
     "logs",
@@ -40,6 +41,10 @@ VERBS = (
     "calibrate",
     "data",
 )
+
+
+_SHORT_OF = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""Of processes, memory or descriptors; a write to standard output also says how much it has written."""
 
 
 def _show(problem: TestbedError) -> None:
@@ -63,7 +68,13 @@ def _prepare_streams() -> None:
 
 
 def _unwritable(problem: OSError) -> ExitCode:
-    """Files are opened and written with errors of ours, so this is about standard output."""
+    """Files are opened and written with errors of ours, so this is about standard output, unless it says otherwise."""
+    if problem.filename is not None:
+        _show(UsageProblem(f"{problem.filename}: {problem.strerror or problem}"))
+        return ExitCode.USAGE
+    if problem.errno in _SHORT_OF and not hasattr(problem, "characters_written"):
+        _show(CouldNotStart(f"this machine has no room for what is to be started: {problem.strerror}"))
+        return ExitCode.NOT_STARTED
     with contextlib.suppress(OSError, ValueError):
         # What is still buffered cannot be written either; the interpreter must not try once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,7 +9,7 @@ from testbed.cli.output import Cell, Format, print_csv, print_json, print_table
 from testbed.plan.estimate import Estimate, estimate, steps_per_round
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.plan.overlay_graph import diameter, graph_of
-from testbed.units import format_number
+from testbed.units import format_number, size_for_people
 
 _MOST_SERVICES = 20
 _LARGEST_GRAPH = 2048
@@ -65,6 +65,7 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
         ("model", f"{_named(experiment.model.name, experiment.model.options)}, {_count(plan.parameters)} parameters"),
         ("training", f"{amount} of {training.batch} samples a round, learning rate {training.lr:g}"),
         ("a step", f"{_ms(plan.ms_per_step)}: {_reason(plan)}"),
+        ("time scale", _scale(plan)),
         ("a model's message", _bytes(cost.message_bytes)),
         ("bytes of a round", f"{_bytes(cost.round_bytes)} in all, {_bytes(cost.round_bytes_node)} sent by a node"),
         ("time of a round", _round(cost)),
@@ -138,9 +139,18 @@ def _samples(plan: RunPlan) -> str:
 def _reason(plan: RunPlan) -> str:
     if plan.experiment.compute.mode == "measured":
         return "only for this estimate; the run takes what it takes"
+    if plan.experiment.compute.ms_per_step == "auto" and plan.runtime == "local":
+        return "what the machine that this was planned on can keep up with"
     if plan.experiment.compute.ms_per_step == "auto":
         return "the model's nominal cost on a device of medium speed, the same on every host"
     return "as the experiment says"
+
+
+def _scale(plan: RunPlan) -> str:
+    """Nothing where emulated time is real time, or no time at all."""
+    if plan.time_scale == 1.0:
+        return ""
+    return f"{plan.time_scale:g}: everything takes {plan.time_scale:g} times longer in real time"
 
 
 def _round(cost: Estimate) -> str:
@@ -184,6 +194,7 @@ def _as_json(plan: RunPlan, cost: Estimate) -> dict[str, object]:
         "parameters": plan.parameters,
         "steps_per_round": steps_per_round(plan),
         "ms_per_step": plan.ms_per_step,
+        "time_scale": plan.time_scale,
         "estimate": {
             "message_bytes": cost.message_bytes,
             "round_bytes": cost.round_bytes,
@@ -196,6 +207,8 @@ def _as_json(plan: RunPlan, cost: Estimate) -> dict[str, object]:
             "rounds": cost.rounds,
             "total_s": cost.total_s,
             "total_bytes": cost.total_bytes,
+            "peak_bytes_s": cost.peak_bytes_s,
+            "peak_is_bound": cost.peak_is_bound,
             "unreachable": cost.unreachable,
         },
         "experiment": plan.experiment.model_dump(mode="json"),
@@ -223,11 +236,4 @@ def _time(seconds: float | None) -> str:
 
 
 def _bytes(size: int | None) -> str:
-    if size is None:
-        return "unknown"
-    amount = float(size)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if amount < 1000 or unit == "TB":
-            return f"{amount:.3g} {unit}" if amount < 100 or unit == "B" else f"{amount:.0f} {unit}"
-        amount /= 1000
-    raise AssertionError(unit)
+    return "unknown" if size is None else size_for_people(size)

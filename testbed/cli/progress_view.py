@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from testbed.control.progress import Progress, Tell
+from testbed.units import size_for_people
 
 _PLAIN_EVERY_S = 5.0
 _BETWEEN = " · "
@@ -86,7 +87,7 @@ def progress_line(progress: Progress, real_s: float, width: int | None = None) -
         (0, f"round {progress.rounds}{of}{done}"),
         (4, in_number(progress.nodes, "node")),
         (1, score),
-        (3, f"sent {in_bytes(progress.bytes_sent)}"),
+        (3, f"sent {size_for_people(progress.bytes_sent)}"),
         (5, f"emulated {in_time(progress.t)}"),
         (6, f"real {in_time(real_s)}"),
         (2, f"left {in_time(real_s * (1 - share) / share)}" if share else ""),
@@ -104,15 +105,6 @@ def _joined(figures: list[tuple[int, str]]) -> str:
 def in_number(count: int, what: str) -> str:
     """So many of something, in the plural but for one."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def in_bytes(count: float) -> str:
-    """A number of bytes as people read it."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def in_time(seconds: float) -> str:

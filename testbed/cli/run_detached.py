@@ -6,29 +6,30 @@ Takes a run directory with its plan, gives nothing; starts a process that is the
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 
+from testbed.cli.output import Format, print_csv, print_json
+from testbed.engines.apart import start_apart
+from testbed.errors import CouldNotStart
 from testbed.rundir import RunDirectory
 
 _MOST_SAID = 2000
 _BEGUN = "begun "
 
 
-def detached(directory: RunDirectory, say: Callable[[str], None]) -> None:
-    """Returns when all nodes have begun; leaves with the run's own exit code when they could not."""
+COLUMNS = ("run_id", "folder")
+
+
+def detached(directory: RunDirectory, say: Callable[[str], None], output_format: Format) -> None:
+    """Returns when all nodes have begun, having said which run that is; leaves with its exit code if they could not."""
     log = directory.path / "runtime" / "control.log"
-    log.parent.mkdir(exist_ok=True)
-    with log.open("ab") as errors:
-        process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", "testbed.runtimes.local.daemon", str(directory.path.resolve())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        )
+    try:
+        process = _start(directory, log)
+    except OSError as problem:
+        raise CouldNotStart(f"cannot start the run's own process: {problem.strerror or problem}") from problem
     assert process.stdout is not None  # noqa: S101 - asked for above
     try:
         with process.stdout as said:
@@ -41,8 +42,28 @@ def detached(directory: RunDirectory, say: Callable[[str], None]) -> None:
         say(f"all nodes began after {begun.removeprefix(_BEGUN).strip()}s; the run goes on")
         say(f"next: testbed status {directory.path}")
         process.returncode = 0  # it is not waited for: it outlives this command
+        _tell(directory, output_format)
         return
     status = process.wait()
     words = log.read_text(errors="replace").strip()[-_MOST_SAID:]
     click.echo(f"Error: {words or 'the run ended before it began'}", err=True)
     click.get_current_context().exit(status if status > 0 else 1)
+
+
+def _start(directory: RunDirectory, log: Path) -> subprocess.Popen[bytes]:
+    log.parent.mkdir(exist_ok=True)
+    with log.open("ab") as errors:
+        words = [str(directory.path.resolve())]
+        return start_apart("testbed.runtimes.local.daemon", words, stdout=subprocess.PIPE, stderr=errors)
+
+
+def _tell(directory: RunDirectory, output_format: Format) -> None:
+    """Which run it is, to stdout, for programs; a person has been told."""
+    cells = directory.path.name, str(directory.path)
+    match output_format:
+        case Format.JSON:
+            print_json(dict(zip(COLUMNS, cells, strict=True)))
+        case Format.CSV:
+            print_csv(COLUMNS, [cells])
+        case Format.TABLE:
+            pass

@@ -1,19 +1,23 @@
 """What is said when a run is over, and the exit code.
 
-Takes an `Outcome`, writes to stderr.
+Takes an `Outcome`, writes words to stderr, and the run's summary to stdout where data is wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from testbed.cli.progress_view import in_bytes, in_number, in_time
+from testbed.cli.output import Cell, Format, print_csv, print_json
+from testbed.cli.progress_view import in_number, in_time
 from testbed.code import place_words
-from testbed.errors import ExitCode
+from testbed.control.health import FILE, summary_of
+from testbed.units import size_for_people
 
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
@@ -40,19 +44,44 @@ def tell_ending(outcome: Outcome, path: Path, real_s: float, say: Callable[[str]
     for remark in outcome.remarks:
         say(f"note: {remark}")
     if outcome.overloaded:
-        click.secho(
-            "OVERLOADED: these numbers are not those of the run that was asked for", fg="red", bold=True, err=True
-        )
+        click.secho(_OVERLOADED, fg="red", bold=True, err=True)
         for why in outcome.overloaded:
             click.echo(f"  {why}", err=True)
         click.echo(f"  {_REMEDY}", err=True)
     say(f"next: testbed collect {path}")
-    if outcome.reason == "interrupted":
-        click.get_current_context().exit(ExitCode.INTERRUPTED)
-    if outcome.failures or outcome.broken:
-        click.get_current_context().exit(ExitCode.NODE_FAILED)
-    if outcome.overloaded:
-        click.get_current_context().exit(ExitCode.NOT_AS_ASKED)
+    if outcome.exit_code:
+        click.get_current_context().exit(outcome.exit_code)
+
+
+def print_summary(outcome: Outcome, path: Path, real_s: float, output_format: Format) -> None:
+    """As in summary.json, to stdout; nothing where a person looks on."""
+    if output_format is Format.TABLE:
+        return
+    summary = _summary(outcome, path, real_s)
+    if output_format is Format.JSON:
+        print_json(summary)
+    else:
+        print_csv(("what", "value"), _flat(summary))
+
+
+def _summary(outcome: Outcome, path: Path, real_s: float) -> Mapping[str, object]:
+    """What the run has written; virtual time has no health of its own to write about."""
+    try:
+        return dict(json.loads((path / FILE).read_bytes()))
+    except FileNotFoundError:
+        made = summary_of(path.name, outcome, {}, ready_s=None, real_s=real_s, lateness=None)
+        return dict(json.loads(msgspec.json.encode(made)))
+
+
+def _flat(value: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Cell]]:
+    for key, each in value.items():
+        if isinstance(each, Mapping):
+            yield from _flat(each, f"{before}{key}_")
+        elif isinstance(each, list):
+            yield before + key, "; ".join(map(str, each))
+        else:
+            assert each is None or isinstance(each, str | int | float | bool)  # noqa: S101 - JSON has nothing else
+            yield before + key, each
 
 
 def _figures(outcome: Outcome, real_s: float) -> Iterator[str]:
@@ -65,7 +94,7 @@ def _figures(outcome: Outcome, real_s: float) -> Iterator[str]:
         yield f"accuracy {last.accuracy:.3f}"
     if last.loss is not None:
         yield f"loss {last.loss:.3f}"
-    yield f"{in_bytes(last.bytes_sent)} sent"
+    yield f"{size_for_people(last.bytes_sent)} sent"
     yield f"{in_time(outcome.t)} of emulated time in {in_time(real_s)}"
 
 

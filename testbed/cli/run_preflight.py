@@ -14,44 +14,53 @@ from testbed.engines.namespace import TcpSettings
 from testbed.errors import PreflightRefused
 from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
-from testbed.runtimes.local.needs import Need, needs_of
+from testbed.plan.estimate import estimate
+from testbed.runtimes.local.needs import Need, needs_of, step_need, traffic_need
 from testbed.runtimes.local.speed import sent_bytes_of, step_times
 
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
 
 
-def check_machine(plan: RunPlan, say: Callable[[str], None], *, force: bool) -> None:
-    """Shaping fails closed: what the network needs cannot be forced."""
+def check_machine(plan: RunPlan, say: Callable[[str], None], *, force: bool, is_fitted: bool) -> None:
+    """Shaping fails closed: what the network needs cannot be forced. `is_fitted`: the time scale is this machine's."""
     if plan.engine != "none":
         network = plan.experiment.network
         denied = what_is_denied(TcpSettings(congestion=network.congestion, idle_restart=network.idle_restart))
         if denied is not None:
             raise denied
-    short = [_words(need) for need in (*needs_of(plan), *_processor(plan, say)) if need.is_short]
+    needs = [*needs_of(plan), *_processors(plan, is_fitted=is_fitted)]
+    short = [need for need in needs if need.is_short]
     if short and not force:
+        remedies = [need.remedy for need in short if need.remedy]
         raise PreflightRefused(
-            f"this machine is too small for the run: {'; '.join(short)}",
-            "take fewer nodes or other settings, or --force it",
+            f"this machine is too small for the run: {'; '.join(map(_words, short))}",
+            f"{'take ' + ', '.join(remedies) if remedies else 'take fewer nodes or other settings'}, or --force it",
         )
-    for words in short:
-        say(f"warning: {words}")
+    for need in needs:
+        if need.is_short or need.is_tight:
+            say(f"warning: {_words(need)}{'; better ' + need.remedy if need.remedy else ''}")
 
 
-def _processor(plan: RunPlan, say: Callable[[str], None]) -> Iterator[Need]:
-    """Only where somebody has chosen how long a step takes: `auto` is what the machine can do."""
+def _processors(plan: RunPlan, *, is_fitted: bool) -> Iterator[Need]:
+    """Only what somebody has chosen: `auto` is what the machine can do."""
+    yield from _step(plan)
+    if plan.engine != "none" and not is_fitted:
+        need = traffic_need(plan, estimate(plan))
+        if need is not None:
+            yield need
+
+
+def _step(plan: RunPlan) -> Iterator[Need]:
     compute = plan.experiment.compute
     if compute.mode != "paced" or compute.ms_per_step == "auto":
         return
-    learners = len(plan.learners)
+    sent_bytes = sent_bytes_of(plan.parameters, plan.overlay.degree)
     try:
-        times = step_times(plan.experiment, learners, sent_bytes_of(plan.parameters, plan.overlay.degree))
+        times = step_times(plan.experiment, len(plan.learners), sent_bytes)
     except (CodeProblem, ModelProblem, Impossible):
         return  # the run will tell, with the name of a node
-    is_short = plan.ms_per_step < times.least
-    if not is_short and plan.ms_per_step < times.sustained:
-        say(f"warning: {learners} learners on this machine need about {times.sustained:g} ms a step to keep up")
-    yield Need("time of a local step", f"at least {times.least:.3g} ms", f"{plan.ms_per_step:g} ms", is_short)
+    yield step_need(plan, times)
 
 
 def _words(need: Need) -> str:

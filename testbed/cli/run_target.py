@@ -6,15 +6,19 @@ Takes what was typed, gives a `RunDirectory`, its plan, ranks of nodes; reads fi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from testbed.errors import UsageProblem, did_you_mean
+from testbed.cli.run_choice import SIM
+from testbed.collect.plan_head import read_plan_head
+from testbed.errors import PreflightRefused, UsageProblem, did_you_mean
 from testbed.rundir import RunDirectory, find_runs
 from testbed.runtimes.local.leftovers import is_alive
 from testbed.runtimes.local.places import Recorded, commands_socket, read_record
+from testbed.topologies.model import is_pattern
 
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
@@ -42,10 +46,26 @@ def all_runs(results: Path) -> list[RunDirectory]:
     return list(find_runs(results)) if results.is_dir() else []
 
 
-def live_record(run: RunDirectory) -> Recorded:
-    """Raises UsageProblem for a run that does not go on."""
+def goes_on(run: RunDirectory) -> bool:
+    """Whether the process that leads it is there."""
     record = read_record(run)
-    if record is None or not any(each.name == "control" and is_alive(each) for each in record.processes):
+    return record is not None and any(each.name == "control" and is_alive(each) for each in record.processes)
+
+
+def is_virtual(run: RunDirectory) -> bool:
+    """Whether it is one without processes of its own, as far as its plan can be read."""
+    return read_plan_head(run.plan)[0].runtime == SIM
+
+
+def live_record(run: RunDirectory) -> Recorded:
+    """Raises UsageProblem for a run that does not go on, PreflightRefused for one that has no processes at all."""
+    record = read_record(run)
+    if record is None and is_virtual(run):
+        raise PreflightRefused(
+            f"the run {run.path.name} is in virtual time: its nodes are no processes, its network carries no packets",
+            "deploy it with --runtime local",
+        )
+    if record is None or not goes_on(run):
         raise UsageProblem(f"the run {run.path.name} does not go on", "`testbed status` lists those that do")
     return record
 
@@ -62,10 +82,12 @@ def plan_of(run: RunDirectory) -> RunPlan:
 
 
 def ranks_of(plan: RunPlan, targets: Sequence[str]) -> tuple[int, ...]:
-    """Of nodes by name, and of all nodes of a service."""
+    """Of nodes by name, of all nodes of a service, and of those whose name fits a pattern such as `paris.*`."""
     ranks: dict[int, None] = {}
     for target in targets:
         found = [node.rank for node in plan.nodes if target in (node.name, node.service)]
+        if not found and is_pattern(target):
+            found = [node.rank for node in plan.nodes if fnmatchcase(node.name, target)]
         if not found:
             names = [node.name for node in plan.nodes] + [node.service for node in plan.nodes]
             raise UsageProblem(f"there is no node {target}", did_you_mean(target, names))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import signal
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
+from testbed.cli.run_target import plan_of as plan_of_run
+from testbed.cli.run_target import results_option
 from testbed.cli.topology_file import open_topology
 from testbed.errors import ExitCode
+from testbed.rundir import RunDirectory
 
 if TYPE_CHECKING:
     from testbed.topologies.model import Topology
     from testbed.verify.judge import Row
-    from testbed.verify.measure import Measured, Plan
+    from testbed.verify.measure import Measured
+    from testbed.verify.pairs import Pair
+    from testbed.verify.plan import Plan
 
 COLUMNS = ("pair", "what", "asked", "measured", "unit", "verdict", "detail")
 LONG_S = 180.0
@@ -25,63 +30,89 @@ _DIGITS = 4
 
 
 @click.command(name="verify")
-@click.argument("file", metavar="TOPOLOGY", type=str)
+@click.argument("target", metavar="TOPOLOGY|RUN", type=str)
 @click.option("--pairs", "count", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the draws.")
 @click.option(
     "--congestion", type=click.Choice(["cubic", "reno"]), default="cubic", show_default=True, help="TCP's, as planned."
 )
 @click.option("--thorough", is_flag=True, help="As many probes as small losses need, however long that takes.")
+@results_option
 @format_option
-def command(file: str, count: int, seed: int, congestion: str, thorough: bool, output_format: Format) -> None:
-    """Bring up the network of TOPOLOGY (a file, or the folder of a run) without learners, and measure it.
+def command(
+    target: str, count: int, seed: int, congestion: str, results: Path, output_format: Format, *, thorough: bool
+) -> None:
+    """Bring up the network of TOPOLOGY without learners and measure it, or look at a RUN that goes on.
 
     The pairs cover the extremes: shortest, longest, slowest, most loss and jitter, a shared bottleneck. Ends with
-    exit code 7 when something is out of its bounds, which docs/verify.md lists. Of a run, seed and congestion control
-    are those of its plan.
+    exit code 7 when something is out of its bounds, which docs/verify.md lists. A RUN is a folder, or a name under
+    results/. Beside its learners only some things can be measured; of one that is over, the network is brought up
+    anew, with the seed and the congestion control of its plan.
 
     \b
     Example:
       testbed verify topologies/wan16.xml
       testbed verify topologies/lan4.xml --pairs 3 --format json
+      testbed verify wan16-dpsgd-1
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in good order, too
+    run = _run(target, results)
+    if run is not None and _goes_on(run):
+        _look(run, count, seed, output_format)
+        return
+    if run is None:
+        topology = open_topology(target).topology
+    else:
+        plan = plan_of_run(run)
+        topology, congestion, seed = plan.load_topology(), plan.experiment.network.congestion, plan.seed
+    _measure(topology, count, seed, congestion, output_format, thorough=thorough)
+
+
+def _run(target: str, results: Path) -> RunDirectory | None:
+    """None for whatever is no run; a path goes before a name."""
+    for path in (Path(target), results / target):
+        if path.is_dir() and RunDirectory(path).plan.exists():
+            return RunDirectory(path)
+    return None
+
+
+def _goes_on(run: RunDirectory) -> bool:
+    from testbed.verify.live import goes_on
+
+    return goes_on(run)
+
+
+def _look(run: RunDirectory, count: int, seed: int, output_format: Format) -> None:
+    from testbed.verify.live import find_live, measure_live
+
+    live = find_live(run)
+    pairs, found = measure_live(live, count, seed, lambda line: click.echo(line, err=True))
+    _tell(live.topology.name, pairs, found, output_format)
+
+
+def _measure(
+    topology: Topology, count: int, seed: int, congestion: str, output_format: Format, *, thorough: bool
+) -> None:
     # numpy and what else measuring needs take their time: only this command should wait for them.
     from testbed.engines.abilities import what_is_denied
     from testbed.engines.namespace import TcpSettings
     from testbed.verify.measure import measure
     from testbed.verify.needs import THOROUGH, Effort
+    from testbed.verify.places import make_place, remove_leftovers
     from testbed.verify.prepare import config_for, plan_of
+    from testbed.verify.tools import installed
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in good order, too
-    topology, congestion, seed = _asked(file, congestion, seed)
-    plan = plan_of(topology, count, seed, THOROUGH if thorough else Effort())
+    plan = plan_of(topology, count, seed, THOROUGH if thorough else Effort(), installed())
     settings = TcpSettings(congestion=congestion)
     denied = what_is_denied(settings)
     if denied is not None:
         raise denied
     _announce(plan)
-    with tempfile.TemporaryDirectory(prefix="testbed-") as folder:
-        config = config_for(topology, seed, Path(folder))
-        found = measure(plan, config, Path(folder), settings, lambda line: click.echo(line, err=True))
-    _print(topology, plan, found, output_format)
-    for line in found.overloaded:
-        click.echo(f"this machine was too slow: {line}", err=True)
-    wrong = sum(row.verdict == "wrong" for row in found.rows)
-    click.echo(f"{len(found.rows)} measurements of {len(plan.pairs)} pairs, {wrong} out of bounds", err=True)
-    if not found.is_as_asked:
-        click.get_current_context().exit(ExitCode.NOT_AS_ASKED)
-
-
-def _asked(file: str, congestion: str, seed: int) -> tuple[Topology, str, int]:
-    """What to measure, TCP's congestion control, and the seed."""
-    path = Path(file)
-    if not path.is_dir():
-        return open_topology(file).topology, congestion, seed
-    from testbed.plan.files import read_plan
-    from testbed.rundir import RunDirectory
-
-    plan = read_plan(RunDirectory(path).plan)
-    return plan.load_topology(), plan.experiment.network.congestion, plan.seed
+    remove_leftovers()
+    with make_place() as place:
+        config = config_for(topology, seed, place.folder)
+        found = measure(plan, config, place, settings, lambda line: click.echo(line, err=True))
+    _tell(topology.name, plan.pairs, found, output_format)
 
 
 def _announce(plan: Plan) -> None:
@@ -98,7 +129,18 @@ def _announce(plan: Plan) -> None:
         )
 
 
-def _print(topology: Topology, plan: Plan, found: Measured, output_format: Format) -> None:
+def _tell(topology: str, pairs: Sequence[Pair], found: Measured, output_format: Format) -> None:
+    """Everything there is to say, and how it ends."""
+    _print(topology, pairs, found, output_format)
+    for line in found.overloaded:
+        click.echo(f"this machine was too slow: {line}", err=True)
+    wrong = sum(row.verdict == "wrong" for row in found.rows)
+    click.echo(f"{len(found.rows)} measurements of {len(pairs)} pairs, {wrong} out of bounds", err=True)
+    if not found.is_as_asked:
+        click.get_current_context().exit(ExitCode.NOT_AS_ASKED)
+
+
+def _print(topology: str, pairs: Sequence[Pair], found: Measured, output_format: Format) -> None:
     cells = [_cells(row) for row in found.rows]
     if output_format is Format.CSV:
         print_csv(COLUMNS, cells)
@@ -107,10 +149,10 @@ def _print(topology: Topology, plan: Plan, found: Measured, output_format: Forma
     else:
         print_json(
             {
-                "topology": topology.name,
+                "topology": topology,
                 "as_asked": found.is_as_asked,
                 "overloaded": list(found.overloaded),
-                "pairs": [{"pair": pair.name, "why": pair.why} for pair in plan.pairs],
+                "pairs": [{"pair": pair.name, "why": pair.why} for pair in pairs],
                 "measurements": [dict(zip(COLUMNS, row, strict=True)) for row in cells],
             }
         )

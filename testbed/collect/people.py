@@ -13,6 +13,7 @@ from testbed.collect.details import NodeRow, RoundRow
 from testbed.collect.grouping import Estimate, Group
 from testbed.collect.spread import Spread
 from testbed.collect.summary import RunSummary
+from testbed.units import size_for_people
 
 Columns = tuple[str, ...]
 Row = tuple[str, ...]
@@ -151,15 +152,7 @@ def number(value: float | None) -> str:
 
 
 def data(size_bytes: float | None) -> str:
-    """A size with three significant digits."""
-    if size_bytes is None:
-        return NOTHING
-    size, units = float(size_bytes), iter(("B", "kB", "MB", "GB", "TB", "PB"))
-    unit = next(units)
-    while size >= 999.5 and unit != "PB":
-        size, unit = size / 1000, next(units)
-    digits = 0 if unit == "B" or size >= 99.95 else 1 if size >= 9.995 else 2
-    return f"{size:.{digits}f} {unit}"
+    return NOTHING if size_bytes is None else size_for_people(size_bytes)
 
 
 def plus_minus(value: float | None, more_or_less: float | None) -> str:

@@ -7,25 +7,55 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Union
 
 import msgspec
 
-from testbed.control.packets import PacketLink, connect, listen
-from testbed.errors import TestbedError, UsageProblem
-from testbed.protocol import MAX_MESSAGE_BYTES, Message, ProtocolError, Reader, encode
+from testbed.control.packets import Entrance, PacketLink, connect
+from testbed.errors import PreflightRefused, TestbedError, UsageProblem
+from testbed.protocol import MAX_MESSAGE_BYTES, Message, ProtocolError, Reader, ResetLink, SetLink, encode
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 45.0
+"""Longer than the run itself waits for the fabric."""
 
 
 class Inject(Message, frozen=True):
-    """This happens to these nodes, now."""
+    """This happens to these nodes, now; whatever ends it is the run's own affair, whoever asked may be gone."""
 
     action: str
     """As in a topology's events, or `kill`."""
     ranks: tuple[int, ...]
+    for_s: float | None = None
+    """It is undone after so many emulated seconds."""
+
+
+class Divide(Message, frozen=True):
+    """Nodes of different groups do not reach each other any more."""
+
+    groups: tuple[tuple[int, ...], ...]
+    for_s: float | None = None
+
+
+class Reunite(Message, frozen=True):
+    """The partition of this name ends, or all that were made by hand."""
+
+    name: str | None = None
+
+
+class Flap(Message, frozen=True):
+    """The links between two ends go down and come up again, some times."""
+
+    origin: str
+    dest: str
+    both: bool
+    down_s: float
+    """Emulated seconds, as the next one."""
+    every_s: float
+    """From going down to going down."""
+    times: int
 
 
 class Look(Message, frozen=True):
@@ -37,13 +67,20 @@ class EndRun(Message, frozen=True):
 
 
 class Done(Message, frozen=True):
+    """It is so. What ends by itself is told of twice: when it begins, and when it has ended."""
+
     t: float
     """Emulated seconds."""
+    what: str = ""
+    until_t: float | None = None
+    """When it ends by itself; another `Done` says so then."""
 
 
 class Denied(Message, frozen=True):
     reason: str
     hint: str = ""
+    refused: bool = False
+    """This run can never do it, whatever is asked."""
 
 
 class Seen(Message, frozen=True):
@@ -64,60 +101,113 @@ class Seen(Message, frozen=True):
     overloaded: tuple[str, ...] = ()
 
 
-Command = Union[Inject, Look, EndRun]  # noqa: UP007 - msgspec reads it at run time
+Command = Union[  # noqa: UP007 - msgspec reads it at run time
+    Inject, Divide, Reunite, Flap, SetLink, ResetLink, Look, EndRun
+]
 Reply = Union[Done, Denied, Seen]  # noqa: UP007 - msgspec reads it at run time
+Obey = Callable[[Command], AsyncIterator[Reply]]
+"""Does what is asked, and says so, now and perhaps later; raises TestbedError for what cannot be."""
 _COMMANDS: Reader[Command] = Reader(Command)
 _REPLIES: Reader[Reply] = Reader(Reply)
 
 
 class CommandDoor:
-    """Answers one command after the other, of whoever connects; for use inside a running event loop."""
+    """Answers whoever connects, everybody in their own time; for use inside a running event loop."""
 
-    def __init__(self, path: Path, do: Callable[[Command], Reply]) -> None:
-        self._do = do
-        self._links: set[PacketLink] = set()
-        self._listener = listen(path)
+    def __init__(self, path: Path, obey: Obey) -> None:
+        self._obey = obey
+        self._tasks: dict[PacketLink, set[asyncio.Task[None]]] = {}
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._listener, self._accept)
+        self._entrance = Entrance(path, self._welcome)
 
     def close(self) -> None:
-        self._loop.remove_reader(self._listener)
-        self._listener.close()
-        for link in list(self._links):
+        self._entrance.close()
+        for link in list(self._tasks):
             link.close()
 
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            return
-        link = PacketLink(connection, lambda packet: self._hear(link, packet), lambda: self._links.discard(link))
-        self._links.add(link)
+    def _welcome(self, connection: socket.socket) -> None:
+        link = PacketLink(connection, lambda packet: self._hear(link, packet), lambda: self._forget(link))
+        self._tasks[link] = set()
+
+    def _forget(self, link: PacketLink) -> None:
+        """Nobody listens any more; what has begun goes on all the same."""
+        for task in self._tasks.pop(link, set()):
+            task.cancel()
 
     def _hear(self, link: PacketLink, packet: bytes) -> None:
         try:
-            link.send(self._do(_COMMANDS.read(packet)))
+            command = _COMMANDS.read(packet)
         except ProtocolError as problem:
             link.send(Denied(str(problem)))
+            return
+        task = self._loop.create_task(self._answer(link, command))
+        self._tasks[link].add(task)
+        task.add_done_callback(lambda done: self._tasks.get(link, set()).discard(done))
+
+    async def _answer(self, link: PacketLink, command: Command) -> None:
+        try:
+            async for reply in self._obey(command):
+                link.send(reply)
         except TestbedError as problem:
-            link.send(Denied(problem.message, problem.hint))
+            link.send(Denied(problem.message, problem.hint, isinstance(problem, PreflightRefused)))
+
+
+class Conversation:
+    """One connection to a run's door."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def ask(self, command: Command) -> Done | Seen:
+        """The first answer; raises UsageProblem, or PreflightRefused for what this run can never do."""
+        try:
+            self._connection.send(encode(command))
+        except OSError as problem:
+            raise _silent(problem) from None
+        reply = self.next(_PATIENCE_S)
+        if reply is None:
+            raise UsageProblem("the run has just ended")
+        return reply
+
+    def next(self, within_s: float | None = None) -> Done | Seen | None:
+        """What the run says next; None when it has ended instead."""
+        self._connection.settimeout(within_s)
+        try:
+            said = self._connection.recv(MAX_MESSAGE_BYTES)
+        except ConnectionResetError:
+            return None
+        except OSError as problem:
+            raise _silent(problem) from None
+        if not said:
+            return None
+        try:
+            reply = _REPLIES.read(said)
+        except (ProtocolError, msgspec.MsgspecError) as problem:
+            raise UsageProblem(f"the run's answer is not understood: {problem}") from None
+        if isinstance(reply, Denied):
+            kind = PreflightRefused if reply.refused else UsageProblem
+            raise kind(reply.reason, reply.hint)
+        return reply
+
+
+@contextmanager
+def conversation(path: Path) -> Iterator[Conversation]:
+    """With the run whose door it is; raises UsageProblem where there is none."""
+    try:
+        connection = connect(path, _PATIENCE_S)
+    except PermissionError:
+        raise UsageProblem("the run is another user's", "only who started it can talk to it") from None
+    except OSError as problem:
+        raise _silent(problem) from None
+    with connection:
+        yield Conversation(connection)
 
 
 def ask(path: Path, command: Command) -> Done | Seen:
-    """The answer of the run whose door it is; raises UsageProblem where there is none, or it says no."""
-    try:
-        connection: socket.socket = connect(path, _PATIENCE_S)
-        with connection:
-            connection.send(encode(command))
-            said = connection.recv(MAX_MESSAGE_BYTES)
-    except OSError as problem:
-        raise UsageProblem(f"the run does not answer: {problem.strerror or problem}") from None
-    if not said:
-        raise UsageProblem("the run has just ended")
-    try:
-        reply = _REPLIES.read(said)
-    except (ProtocolError, msgspec.MsgspecError) as problem:
-        raise UsageProblem(f"the run's answer is not understood: {problem}") from None
-    if isinstance(reply, Denied):
-        raise UsageProblem(reply.reason, reply.hint)
-    return reply
+    """The first answer of the run whose door it is."""
+    with conversation(path) as run:
+        return run.ask(command)
+
+
+def _silent(problem: OSError) -> UsageProblem:
+    return UsageProblem(f"the run does not answer: {problem.strerror or problem}")

@@ -9,23 +9,32 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
 
+from testbed.control.allowance import RATE_PER_S, Allowance
+from testbed.control.averages import Averages
 from testbed.control.log import ControlLog
 from testbed.control.outcome import NodeFailure, Outcome
-from testbed.control.packets import PacketLink, listen
+from testbed.control.packets import Entrance, PacketLink
 from testbed.control.progress import Progress, Tell, Watch
+from testbed.control.silence import Silence
+from testbed.control.strangers import Strangers
 from testbed.errors import PreflightRefused
+from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.protocol import (
     FROM_NODE,
+    Discard,
     Go,
     Halt,
     Hello,
     Idle,
+    Judge,
+    Judged,
+    Left,
     Message,
     Overrun,
     ProtocolError,
@@ -40,7 +49,11 @@ _RECORDS = msgspec.json.Decoder(AnyRecord)
 _TELL_EVERY_S = 0.2
 _LEAD_S = 0.3
 """From telling everybody to begin until the beginning: all have heard by then."""
-_MOST_STRANGERS = 4096
+_JUDGING_S = 20.0
+"""How long the run's end may wait for averages of models that are still to be tried."""
+_LEFT = "left"
+_INTERRUPTED = "interrupted"
+_IN_GOOD_ORDER = ("time", "accuracy")
 _MOST_MISUNDERSTOOD = 100
 """Messages of one node that are no messages; then it is not listened to any more."""
 
@@ -65,35 +78,48 @@ class _Member:
 class Control:
     """One run's control, in one asyncio loop."""
 
-    def __init__(self, plan: RunPlan, log: ControlLog, *, tell: Tell | None = None) -> None:
+    def __init__(
+        self,
+        plan: RunPlan,
+        log: ControlLog,
+        *,
+        tell: Tell | None = None,
+        judge: Callable[[Judge | Discard], None] = lambda _: None,
+    ) -> None:
+        """`judge` has averages of models tried; what comes of it goes to `judged`."""
         stop = plan.experiment.stop
         self._plan = plan
         self._log = log
         self._tell = tell
         self._told_at = 0.0
         self._names = [node.name for node in plan.nodes]
+        self._scale = plan.time_scale
         self._watch = Watch(plan.learners, stop.rounds, stop.time_s)
+        self._averages = Averages(log, judge)
+        self._stayed: set[int] = set()
+        """Learners that have ended in good order, without leaving."""
         self._members: dict[int, _Member] = {}
         self._coming: set[int] = set()
-        self._strangers: dict[int, socket.socket] = {}
-        """Connections of processes that nobody has told of yet, by process id."""
+        self._strangers = Strangers()
         self._failures: list[NodeFailure] = []
         self._broken: list[str] = []
         self._refusal: PreflightRefused | None = None
+        self._unwritten: CannotWrite | None = None
         self._finished: set[int] = set()
+        self.silence = Silence()
         self._overruns: dict[int, Overrun] = {}
         self._reason = "finished"
         self._stopped_at: float | None = None
+        self._is_hurried = False
         self._changed = asyncio.Event()
         self._begun_at: float | None = None
-        self._listener: socket.socket | None = None
+        self._entrance: Entrance | None = None
 
     # -- the runtime's side ----------------------------------------------------------------------------------------
 
     def listen(self, path: Path) -> None:
         """From now on nodes can report."""
-        self._listener = listen(path)
-        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+        self._entrance = Entrance(path, self._welcome)
 
     def expect(self, rank: int) -> None:
         """A node will be started: the run is not over before it has lived."""
@@ -104,9 +130,9 @@ class Control:
         """A node's process was made: it will say hello, or has."""
         self._coming.discard(rank)
         member = self._members[rank] = _Member(pid)
-        self._log.write(Event(self.now(), "joined", node=self._names[rank]))
+        self._note(Event(self.now(), "joined", node=self._names[rank]))
         member.is_wanted_dead = self.is_ending
-        if (connection := self._strangers.pop(pid, None)) is not None:
+        if (connection := self._strangers.take(pid)) is not None:
             self._listen_to(rank, member, connection)
 
     async def all_ready(self, ranks: Collection[int]) -> bool:
@@ -124,12 +150,17 @@ class Control:
             self._send(member, Go(self._begun_at))
         stop = self._plan.experiment.stop
         if stop.time_s is not None:
-            asyncio.get_running_loop().call_later(stop.time_s + _LEAD_S, lambda: self.stop("time", "stopped"))
+            lasts_s = stop.time_s * self._scale
+            asyncio.get_running_loop().call_later(lasts_s + _LEAD_S, lambda: self.stop("time", "stopped"))
         return self._begun_at
 
     def now(self) -> float:
         """Emulated seconds; 0 before the beginning."""
-        return 0.0 if self._begun_at is None else max(0.0, time.monotonic() - self._begun_at)
+        return self.at(time.monotonic())
+
+    def at(self, monotonic_s: float) -> float:
+        """The emulated time of a moment of CLOCK_MONOTONIC."""
+        return 0.0 if self._begun_at is None else max(0.0, monotonic_s - self._begun_at) / self._scale
 
     def wants_dead(self, rank: int) -> None:
         """The node's end is planned, however it comes about."""
@@ -142,15 +173,29 @@ class Control:
             self._send(self._members[rank], Halt(reason))
 
     def stop(self, reason: str, as_: str) -> None:
-        """Everybody ends; the first reason stays."""
-        if not self.is_ending:
+        """Everybody ends; the first reason stays, unless somebody does not want to wait for the last of the work."""
+        if not self.is_ending or (reason == _INTERRUPTED and self._reason in _IN_GOOD_ORDER):
             self._reason = reason
             self._stopped_at = time.monotonic()
+            self._is_hurried = reason not in _IN_GOOD_ORDER
+        if reason == "interrupted":
+            self._averages.give_up()
         for member in self._members.values():
             if member.end is None:
                 member.is_wanted_dead = member.is_wanted_dead or not member.has_begun
                 self._send(member, Halt(as_))
         self._changed.set()
+
+    def waits_in_vain(self) -> None:
+        """Nothing will happen any more: the run fails, with who waits for whom."""
+        quiet_s = self.silence.lasts_s(self.now())
+        hint = "; `missing.then: skip` goes on without" if self._plan.experiment.missing.then == "wait" else ""
+        working = [rank for rank in sorted(self._members) if self._is_working(rank)]
+        waiting = [rank for rank in working if self.silence.awaited(rank) is not None] or working
+        for rank in waiting:
+            awaited = self.silence.awaited(rank) or "a message that will never come"
+            words = f"waits for {awaited}, in vain: nothing has happened for {quiet_s:.0f} s of emulated time{hint}"
+            self._fail(rank, Failure(words))
 
     def break_down(self, words: str) -> None:
         """A process that all nodes need is gone: the run cannot go on."""
@@ -158,15 +203,19 @@ class Control:
             member.is_wanted_dead = True
         self._coming.clear()
         self.stop("failed", "stopped")
+        self._averages.give_up()
+        self._hurry()
         if words not in self._broken:
             self._broken.append(words)
-            self._log.write(Event(self.now(), "broken", words))
+            self._note(Event(self.now(), "broken", words))
 
     def died(self, rank: int, pid: int, words: str) -> None:
         """A node's process is over."""
         member = self._members.get(rank)
         if member is None or member.pid != pid:
             return
+        if member.link is None and self._entrance is not None:
+            self._entrance.let_in()  # it may have called only to say why it ends
         if member.link is not None:
             member.link.drain()  # its last words may still be on their way
         if member.end is None:
@@ -176,25 +225,37 @@ class Control:
             elif member.is_wanted_dead:
                 self._finished.add(rank)
             else:
-                self._log.write(Event(self.now(), "died", words, node=self._names[rank]))
+                self._note(Event(self.now(), "died", words, node=self._names[rank]))
                 self._fail(rank, Failure(f"its process was over before its work: {words}"))
         del self._members[rank]
         self._look_around()
 
-    async def over(self) -> Outcome:
-        """Wait until every node is done."""
+    def _hurry(self) -> None:
+        """From now on nobody has long for the last of the work."""
+        if not self._is_hurried:
+            self._is_hurried = True
+            self._stopped_at = time.monotonic()
+
+    async def over(self, last: Callable[[], None] = lambda: None) -> Outcome:
+        """Wait until every node is done; what `last`, called then, says to be broken still counts."""
         while self._members or self._coming:
             await self._something()
-        if self._refusal is not None:
+        if self._refusal is not None and not self._broken:  # else what was refused went with what broke
             raise self._refusal
+        over_t = self.now()
+        if self._reason != "interrupted" and not self._broken:  # else somebody is waiting, or nobody can judge
+            await self._averages.settle(self._stayed, _JUDGING_S)
+        last()
         failures = tuple(sorted(self._failures, key=lambda each: each.node))
-        self._log.write(Over(self.now(), self._reason, len(self._finished), len(failures)))
+        if self._unwritten is not None:
+            raise self._unwritten
+        self._log.write(Over(over_t, self._reason, len(self._finished), len(failures)))
         return Outcome(
             self._reason,
-            self.now(),
+            over_t,
             len(self._finished),
             failures,
-            self.look() if self._begun_at is not None else None,
+            self._watch.look(over_t) if self._begun_at is not None else None,
             broken=tuple(self._broken),
         )
 
@@ -209,8 +270,9 @@ class Control:
         return self._stopped_at
 
     @property
-    def reason(self) -> str:
-        return self._reason
+    def is_hurried(self) -> bool:
+        """Whether nodes have only a short while to end: nobody can use, or wants, what they would still do."""
+        return self._is_hurried
 
     @property
     def living(self) -> list[int]:
@@ -220,6 +282,10 @@ class Control:
     def overruns(self) -> Mapping[str, Overrun]:
         """What every node that could still say it said, by name."""
         return {self._names[rank]: told for rank, told in sorted(self._overruns.items())}
+
+    def judged(self, news: Judged) -> None:
+        """What came of an average."""
+        self._averages.judged(news)
 
     def look(self) -> Progress:
         return self._watch.look(self.now())
@@ -231,21 +297,36 @@ class Control:
         member = self._members.get(rank)
         return None if member is None else member.pid
 
+    def is_expected(self, rank: int) -> bool:
+        """Whether its process is being made."""
+        return rank in self._coming
+
     def has_ended(self, rank: int) -> bool:
         """Whether the node has said its last word, though its process may not be over."""
         member = self._members.get(rank)
         return member is None or member.end is not None
 
     def close(self) -> None:
-        if self._listener is not None:
-            asyncio.get_running_loop().remove_reader(self._listener)
-            self._listener.close()
-        for connection in self._strangers.values():
-            connection.close()
-        self._strangers.clear()
+        if self._entrance is not None:
+            self._entrance.close()
+        self._strangers.close()
         for member in list(self._members.values()):
             if member.link is not None:
                 member.link.close()
+
+    def _is_working(self, rank: int) -> bool:
+        member = self._members.get(rank)
+        return member is not None and member.end is None
+
+    def _note(self, record: AnyRecord) -> None:
+        """What cannot be written ends the run, in as good order as may be: nothing else is left undone for it."""
+        try:
+            self._log.write(record)
+        except CannotWrite as problem:
+            if self._unwritten is None:
+                self._unwritten = problem
+                self.stop("failed", "stopped")
+                self._hurry()
 
     async def _something(self) -> None:
         self._changed.clear()
@@ -253,25 +334,17 @@ class Control:
 
     # -- the nodes' side -------------------------------------------------------------------------------------------
 
-    def _accept(self) -> None:
-        assert self._listener is not None  # noqa: S101 - it is its reader
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            return
+    def _welcome(self, connection: socket.socket) -> None:
         pid = _peer_pid(connection)
         for rank, member in self._members.items():
             if member.pid == pid and member.link is None:
                 self._listen_to(rank, member, connection)
                 return
-        # Whoever forked it may not have been heard yet.
-        if pid in self._strangers or len(self._strangers) >= _MOST_STRANGERS:
-            connection.close()
-        else:
-            self._strangers[pid] = connection
+        self._strangers.add(pid, connection)
 
     def _listen_to(self, rank: int, member: _Member, connection: socket.socket) -> None:
-        member.link = PacketLink(connection, lambda packet: self._hear(rank, member, packet), lambda: None)
+        allowance = Allowance(lambda: self._tell_of_flood(rank))
+        member.link = PacketLink(connection, lambda packet: self._hear(rank, member, packet), lambda: None, allowance)
         if self.is_ending:
             self._send(member, Halt("stopped"))
 
@@ -293,16 +366,23 @@ class Control:
             case Idle():
                 member.is_idle = True
                 self._look_around()
+            case Left() if rank in self._plan.learners:
+                working = [each for each in self._plan.learners if self._is_working(each)]
+                self._averages.left(rank, message, working)
             case Overrun():
                 self._overruns[rank] = _both(self._overruns.get(rank), message)
             case Unable():
                 member.why = message
         self._changed.set()
 
+    def _tell_of_flood(self, rank: int) -> None:
+        detail = f"more than {RATE_PER_S:g} messages a second: what it says is heard late"
+        self._note(Event(self.now(), "flood", detail, node=self._names[rank]))
+
     def _misunderstand(self, rank: int, member: _Member, problem: str) -> None:
         member.misunderstood += 1
         if member.misunderstood == 1:
-            self._log.write(Event(self.now(), "not-understood", problem[:200], node=self._names[rank]))
+            self._note(Event(self.now(), "not-understood", problem[:200], node=self._names[rank]))
         if member.misunderstood >= _MOST_MISUNDERSTOOD and member.link is not None:
             member.link.close()
 
@@ -312,15 +392,22 @@ class Control:
         except msgspec.MsgspecError as problem:
             self._misunderstand(rank, member, str(problem))
             return
+        if member.end is not None and isinstance(record, Start | End):
+            self._misunderstand(rank, member, "a life ends once")
+            return
         if isinstance(record, Start):
             member.has_begun = True
+            self._stayed.discard(rank)
         self._watch.recorded(rank, record)
+        self.silence.recorded(rank, record, self.now())
         if isinstance(record, End):
             member.end = record
             if record.failure is not None:
                 self._fail(rank, record.failure)
-            else:
+            elif not any(each.node == self._names[rank] for each in self._failures):
                 self._finished.add(rank)
+                if record.reason != _LEFT and rank in self._plan.learners:
+                    self._stayed.add(rank)
             self._look_around()
         if isinstance(record, Evaluation):
             self._stop_if_good_enough()
@@ -330,14 +417,14 @@ class Control:
 
     def _fail(self, rank: int, failure: Failure) -> None:
         self._failures.append(NodeFailure(self._names[rank], failure))
-        self._log.write(Event(self.now(), "failed", failure.message, node=self._names[rank]))
+        self._note(Event(self.now(), "failed", failure.message, node=self._names[rank]))
         self.stop("failed", "stopped")
 
     def _cannot(self, rank: int, why: Unable) -> None:
         """A node could not begin: before the start barrier nothing at all is trained then."""
         if why.refused and self._begun_at is None:
             self._refusal = PreflightRefused(why.reason, why.hint)
-            self._log.write(Event(self.now(), "refused", why.reason, node=self._names[rank]))
+            self._note(Event(self.now(), "refused", why.reason, node=self._names[rank]))
             self.stop("failed", "stopped")
         else:
             self._fail(rank, Failure(why.reason, why.file, why.line))

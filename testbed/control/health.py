@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from testbed.control.outcome import Outcome
+from testbed.journal import CannotWrite
 from testbed.protocol import Lateness, Overrun
 
 SCHEMA = 1
@@ -48,6 +50,8 @@ class Summary(msgspec.Struct, frozen=True):
     reason: str
     t: float
     """Emulated seconds."""
+    time_scale: float
+    """Real seconds of each of them."""
     ready_s: float | None
     """Real seconds from the command to the start barrier; None when it was not reached."""
     real_s: float
@@ -57,7 +61,7 @@ class Summary(msgspec.Struct, frozen=True):
     computing: Computing
     tx_dropped: int
     lateness: Lateness | None
-    """Of the engine's packets."""
+    """Of the engine's packets, in emulated time."""
 
 
 def computing_of(overruns: Mapping[str, Overrun]) -> Computing:
@@ -86,11 +90,20 @@ def why_overloaded(engine: Sequence[str], overruns: Mapping[str, Overrun], ms_pe
     return tuple(why)
 
 
+def emulated(lateness: Lateness, time_scale: float) -> Lateness:
+    """What was counted in real time, as those in the emulated network would see it."""
+    return Lateness(
+        lateness.count,
+        *(round(each / time_scale, 3) for each in (lateness.p50_ms, lateness.p99_ms, lateness.max_ms)),
+    )
+
+
 def summary_of(
     run_id: str,
     outcome: Outcome,
     overruns: Mapping[str, Overrun],
     *,
+    time_scale: float = 1.0,
     ready_s: float | None,
     real_s: float,
     lateness: Lateness | None,
@@ -103,6 +116,7 @@ def summary_of(
         remarks=outcome.remarks,
         reason=outcome.reason,
         t=round(outcome.t, 6),
+        time_scale=time_scale,
         ready_s=None if ready_s is None else round(ready_s, 3),
         real_s=round(real_s, 3),
         finished=outcome.finished,
@@ -117,5 +131,10 @@ def summary_of(
 def write_summary(folder: Path, summary: Summary) -> None:
     """Whole or not at all."""
     part = folder / f".{FILE}.tmp"
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
-    os.replace(part, folder / FILE)
+    try:
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+        os.replace(part, folder / FILE)
+    except OSError as problem:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise CannotWrite(f"cannot write {folder / FILE}: {problem.strerror or problem}") from problem

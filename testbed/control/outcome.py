@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.control.progress import Progress
+from testbed.errors import ExitCode
 from testbed.records import Failure
 
 
@@ -32,3 +33,14 @@ class Outcome:
     """Why its numbers are not those of what was asked for; nothing when the run is valid."""
     remarks: tuple[str, ...] = ()
     """What else to know about its numbers."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What a command ends with that has seen it to its end."""
+        if self.reason == "interrupted":
+            return ExitCode.INTERRUPTED
+        if self.broken and self.last is None:  # what happened to nodes came of that
+            return ExitCode.NOT_STARTED
+        if self.failures or self.broken:
+            return ExitCode.NODE_FAILED
+        return ExitCode.NOT_AS_ASKED if self.overloaded else ExitCode.OK

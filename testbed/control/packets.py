@@ -6,15 +6,22 @@ Takes a socket and what to do with its packets, touches the socket. What cannot 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from testbed.control.allowance import Allowance
 from testbed.protocol import MAX_MESSAGE_BYTES, Message, encode
 
 _MOST_WAITING = 100_000
+_MOST_LAST_WORDS = 8192
+_BACKLOG = 1024
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_CLOSED_S = 0.5
+"""For how long nobody is let in when descriptors have run out."""
 _AT_ONCE = 64
 """Packets taken from one socket before others get their turn."""
 
@@ -23,8 +30,15 @@ class PacketLink:
     """One end of a connection."""
 
     def __init__(
-        self, connection: socket.socket, on_packet: Callable[[bytes], None], on_over: Callable[[], None]
+        self,
+        connection: socket.socket,
+        on_packet: Callable[[bytes], None],
+        on_over: Callable[[], None],
+        allowance: Allowance | None = None,
     ) -> None:
+        """Whoever says more than is allowed has to wait until more is read; without an allowance everything is."""
+        self._allowance = allowance
+        self._pause: asyncio.TimerHandle | None = None
         self._socket = connection
         self._on_packet = on_packet
         self._on_over = on_over
@@ -50,6 +64,8 @@ class PacketLink:
         if self._is_over:
             return
         self._is_over = True
+        if self._pause is not None:
+            self._pause.cancel()
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
@@ -66,9 +82,14 @@ class PacketLink:
         self.close()
 
     def drain(self) -> None:
-        """Everything that the other side, which is dead, has said; then it is over."""
-        while not self._is_over and self._read():
-            pass
+        """Everything that the other side, which is dead, has said; then it is over.
+
+        Somebody may have its end of the socket still, and go on: more than a socket holds is not read.
+        """
+        self._allowance = None
+        for _ in range(_MOST_LAST_WORDS // _AT_ONCE):
+            if self._is_over or not self._read():
+                break
         self.close()
 
     def _read(self) -> bool:
@@ -88,7 +109,15 @@ class PacketLink:
                 self.close()
                 return False
             self._on_packet(packet)
+            wait_s = 0.0 if self._allowance is None else self._allowance.spend(self._loop.time())
+            if wait_s and not self._is_over:
+                self._loop.remove_reader(self._socket)
+                self._pause = self._loop.call_later(wait_s, self._go_on)
+                return False
         return True
+
+    def _go_on(self) -> None:
+        self._loop.add_reader(self._socket, self._read)
 
     def _write(self) -> None:
         while self._waiting:
@@ -106,13 +135,46 @@ class PacketLink:
         self._loop.remove_writer(self._socket)
 
 
-def listen(path: Path, backlog: int = 1024) -> socket.socket:
-    """A socket that others connect to, for this user only."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    listener.bind(str(path))
-    path.chmod(0o600)
-    listener.listen(backlog)
-    return listener
+class Entrance:
+    """A socket that others connect to, for this user only; for use inside a running event loop."""
+
+    def __init__(self, path: Path, on_connection: Callable[[socket.socket], None]) -> None:
+        self._on_connection = on_connection
+        self._loop = asyncio.get_running_loop()
+        self._closed_for: asyncio.TimerHandle | None = None
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self._listener.bind(str(path))
+        path.chmod(0o600)
+        self._listener.listen(_BACKLOG)
+        self._open()
+
+    def close(self) -> None:
+        if self._closed_for is not None:
+            self._closed_for.cancel()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+
+    def let_in(self) -> None:
+        """All who wait now."""
+        while self._accept():
+            pass
+
+    def _open(self) -> None:
+        self._closed_for = None
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> bool:
+        """Whether there was anybody."""
+        try:
+            connection, _ = self._listener.accept()
+        except OSError as problem:
+            if problem.errno in _NO_ROOM and self._closed_for is None:
+                # Whoever waits stays there, and would be announced again and again.
+                self._loop.remove_reader(self._listener)
+                self._closed_for = self._loop.call_later(_CLOSED_S, self._open)
+            return False
+        self._on_connection(connection)
+        return True
 
 
 def connect(path: Path, patience_s: float = 30.0) -> socket.socket:

@@ -21,6 +21,8 @@ from testbed.protocol import FROM_FABRIC_TO_NODE, MAX_MESSAGE_BYTES, Attach, Pro
 
 NETWORK, PREFIX = "198.18.0.0", 15
 """Where all addresses of nodes are."""
+_TIMEOUT_MS = 200
+"""TCP waits at least so long, besides a round trip, before it sends again: the kernel's own minimum."""
 _PATIENCE_S = 30
 """How long the fabric may take to answer; a loaded machine starts hundreds of nodes at once."""
 
@@ -61,7 +63,8 @@ def make_device(node: NodeNetwork) -> int:
             set_queue_length(node.queue_length)
             configure(node.address, node.mtu)
         with during(Step.ROUTE):
-            set_route(NETWORK, PREFIX, node.address, node.tcp.congestion)
+            timeout_ms = None if node.tcp.time_scale == 1.0 else round(_TIMEOUT_MS * node.tcp.time_scale)
+            set_route(NETWORK, PREFIX, node.address, node.tcp.congestion, timeout_ms)
     except BaseException:
         os.close(descriptor)
         raise

@@ -32,6 +32,8 @@ class TcpSettings:
     """How much a socket takes beyond what is on its way: what a node can no longer take back."""
     idle_restart: bool = True
     """The window falls back after a pause, as Linux does by default."""
+    time_scale: float = 1.0
+    """How many times later than its own clock says the kernel should think that a packet is lost."""
 
 
 def buffer_bytes(rate_bps: float, round_trip_s: float) -> int:

@@ -17,7 +17,7 @@ _NLMSG_ERROR = 2
 _RTM_NEWLINK, _RTM_GETLINK, _RTM_SETLINK, _RTM_NEWROUTE = 16, 18, 19, 24
 _REQUEST, _ACK, _REPLACE, _CREATE = 0x1, 0x4, 0x100, 0x400
 _RTA_DST, _RTA_OIF, _RTA_PREFSRC, _RTA_METRICS = 1, 4, 7, 8
-_RTAX_CC_ALGO = 16
+_RTAX_LOCK, _RTAX_RTO_MIN, _RTAX_CC_ALGO = 1, 13, 16
 _IFLA_TXQLEN, _IFLA_STATS64 = 13, 23
 _TABLE_MAIN, _PROTOCOL_STATIC, _SCOPE_LINK, _TYPE_UNICAST = 254, 4, 253, 1
 _HEADER = struct.Struct("=IHHII")
@@ -49,14 +49,17 @@ class _Attribute(NamedTuple):
         return _ATTRIBUTE.pack(size, self.kind) + self.value + bytes(-size % 4)
 
 
-def set_route(network: str, prefix: int, address: str, congestion: str) -> None:
-    """Connections to the network use this congestion control, whatever the host's own is."""
-    algorithm = _Attribute(_RTAX_CC_ALGO, congestion.encode() + b"\0").packed()
+def set_route(network: str, prefix: int, address: str, congestion: str, timeout_ms: int | None = None) -> None:
+    """Connections to the network use this congestion control, whatever the host's own is, and this least timeout."""
+    metrics = _Attribute(_RTAX_CC_ALGO, congestion.encode() + b"\0").packed()
+    if timeout_ms is not None:
+        metrics += _Attribute(_RTAX_LOCK, struct.pack("=I", 1 << _RTAX_RTO_MIN)).packed()
+        metrics += _Attribute(_RTAX_RTO_MIN, struct.pack("=I", timeout_ms)).packed()
     attributes = (
         _Attribute(_RTA_DST, socket.inet_aton(network)),
         _Attribute(_RTA_OIF, struct.pack("=I", socket.if_nametoindex(DEVICE))),
         _Attribute(_RTA_PREFSRC, socket.inet_aton(address)),
-        _Attribute(_RTA_METRICS, algorithm),
+        _Attribute(_RTA_METRICS, metrics),
     )
     route = struct.pack(
         "=8BI", socket.AF_INET, prefix, 0, 0, _TABLE_MAIN, _PROTOCOL_STATIC, _SCOPE_LINK, _TYPE_UNICAST, 0

@@ -410,12 +410,16 @@ class Snapshots(Section):
 
 
 class NetworkModel(Section):
-    """How the network of a run in virtual time behaves."""
+    """How TCP behaves, and in virtual time the network."""
 
     called: ClassVar[str] = "`network`"
 
-    share: Literal["max-min", "rtt-weighted"] = Field("max-min", description="How messages divide a link.")
-    congestion: Literal["cubic", "reno"] = Field("cubic", description="TCP's congestion control.")
+    share: Literal["max-min", "rtt-weighted"] = Field(
+        "max-min", description="In virtual time, how messages divide a link."
+    )
+    congestion: Literal["cubic", "reno"] = Field(
+        "cubic", description="TCP's congestion control; reno where a time scale is above 1 and nothing is said."
+    )
     idle_restart: Truth = Field(True, description="TCP starts slowly again after a pause, as Linux does by default.")
 
 
@@ -439,7 +443,7 @@ class Experiment(Section):
         "fresh", description="A node that comes back begins anew, or with its newest snapshot."
     )
     snapshots: Snapshots = Field(default_factory=Snapshots, description="Copies of the nodes' models.")
-    network: NetworkModel = Field(default_factory=NetworkModel, description="The network in virtual time.")
+    network: NetworkModel = Field(default_factory=NetworkModel, description="How TCP and the network behave.")
 
     @model_validator(mode="before")
     @classmethod

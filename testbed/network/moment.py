@@ -62,6 +62,31 @@ def network_before(topology: Topology, network: Network) -> Network:
     return _Moment(topology, network).network()
 
 
+def vertices_of(topology: Topology, network: Network, endpoint: str) -> Flags:
+    """Which vertices of its network a bridge's name or a selector of nodes means; none when it means nothing."""
+    named = np.zeros(len(network.names), dtype=np.bool_)
+    bridges = [bridge.name for bridge in topology.bridges]
+    if endpoint in bridges:
+        named[network.node_count + bridges.index(endpoint)] = True
+    else:
+        named[list(topology.select(endpoint))] = True
+    return named
+
+
+def links_between(topology: Topology, network: Network, origin: str, dest: str) -> Flags:
+    """The links from one endpoint to another. A shared link is one link: it is found as a whole."""
+    origins, dests = vertices_of(topology, network, origin), vertices_of(topology, network, dest)
+    touched = [
+        number
+        for number, link in enumerate(topology.links)
+        if (link.origin_shared or link.dest_shared)
+        and (vertices_of(topology, network, link.origin) & origins).any()
+        and (vertices_of(topology, network, link.dest) & dests).any()
+    ]
+    between = origins[network.origin] & dests[network.dest]
+    return between | np.isin(network.declared, touched) if touched else between
+
+
 class _Moment:
     """The arrays of a network while the timeline is applied to them."""
 
@@ -80,9 +105,6 @@ class _Moment:
         self.cut = np.zeros(len(network.names), dtype=np.bool_)
         self.cut[list(starting_absent(topology))] = True
         self.cause = np.zeros(network.link_count, dtype=np.int64)
-        self.shared = [
-            (number, link) for number, link in enumerate(topology.links) if link.origin_shared or link.dest_shared
-        ]
         self.partitions: dict[int, tuple[tuple[int, ...], ...]] = {}
         self.bridges = {bridge.name: network.node_count + place for place, bridge in enumerate(topology.bridges)}
         self._masks: dict[tuple[str, str], Flags] = {}
@@ -104,27 +126,10 @@ class _Moment:
                 del self.partitions[change.number]
         return True
 
-    def vertices(self, endpoint: str) -> Flags:
-        """Which vertices an endpoint names."""
-        named = np.zeros(len(self.base.names), dtype=np.bool_)
-        if endpoint in self.bridges:
-            named[self.bridges[endpoint]] = True
-        else:
-            named[list(self.topology.select(endpoint))] = True
-        return named
-
     def links(self, origin: str, dest: str) -> Flags:
-        """The links between two endpoints of an event. A shared link is one link: it changes as a whole."""
+        """The links between two endpoints of an event."""
         if (origin, dest) not in self._masks:
-            network = self.base
-            origins, dests = self.vertices(origin), self.vertices(dest)
-            links = origins[network.origin] & dests[network.dest]
-            touched = [
-                number
-                for number, link in self.shared
-                if (self.vertices(link.origin) & origins).any() and (self.vertices(link.dest) & dests).any()
-            ]
-            self._masks[origin, dest] = links | np.isin(network.declared, touched) if touched else links
+            self._masks[origin, dest] = links_between(self.topology, self.base, origin, dest)
         return self._masks[origin, dest]
 
     def change_links(self, event: LinksChange) -> None:

@@ -13,6 +13,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_LOCKS = Path("/proc/locks")
+
+
+def holders(folder: Path) -> set[int]:
+    """The processes that hold a slot now, as the kernel knows."""
+    slots = {(each.st_dev, each.st_ino) for each in (path.stat() for path in folder.glob("slot-*"))}
+    found = set()
+    for text in _LOCKS.read_text().splitlines():
+        match text.split():
+            case [_, "FLOCK", _, _, pid, file, *_]:
+                major, minor, number = file.split(":")
+                if (os.makedev(int(major, 16), int(minor, 16)), int(number)) in slots:
+                    found.add(int(pid))
+    return found
+
 
 class ComputeSlots:
     """One process's way to the slots; opened by that very process, because a lock belongs to who opened the file."""
@@ -42,6 +57,16 @@ class ComputeSlots:
             yield
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
+
+    @contextmanager
+    def one_if_free(self) -> Iterator[bool]:
+        """Holds a slot, if one is free; says whether. Who only asks takes nobody's turn."""
+        file = self._free()
+        try:
+            yield file is not None
+        finally:
+            if file is not None:
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     def close(self) -> None:
         for file in self._files:

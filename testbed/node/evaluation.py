@@ -6,6 +6,8 @@ Takes a module, a data set and which samples, gives a score; touches nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -20,7 +22,19 @@ _AT_ONCE = 32
 """Samples in one forward pass; more would not be faster, and every worker needs the memory."""
 
 
-def evaluate(module: nn.Module, dataset: DataSet, samples: Samples, indices: Indices, *, channels_last: bool) -> Score:
+Turn = Callable[[], AbstractContextManager[object]]
+"""Around each part of an evaluation: it may wait until its turn has come."""
+
+
+def evaluate(
+    module: nn.Module,
+    dataset: DataSet,
+    samples: Samples,
+    indices: Indices,
+    *,
+    channels_last: bool,
+    turn: Turn = nullcontext,
+) -> Score:
     """Score of the module on the chosen samples."""
     if not len(indices):
         raise TrainingFailed("there are no samples to evaluate the model on")
@@ -28,8 +42,10 @@ def evaluate(module: nn.Module, dataset: DataSet, samples: Samples, indices: Ind
     judge = _Ratings(dataset) if dataset.kind is Kind.RATINGS else _Classes(module)
     with torch.no_grad():
         for first in range(0, len(indices), _AT_ONCE):
-            inputs, targets = batch_of(dataset, samples, indices[first : first + _AT_ONCE], channels_last=channels_last)
-            judge.see(module(inputs), targets)
+            some = indices[first : first + _AT_ONCE]
+            with turn():
+                inputs, targets = batch_of(dataset, samples, some, channels_last=channels_last)
+                judge.see(module(inputs), targets)
     score = judge.score(len(indices))
     if not math.isfinite(score.loss):
         raise TrainingFailed(f"the loss in evaluation is {score.loss}")

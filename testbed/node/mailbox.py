@@ -6,6 +6,7 @@ Takes messages from the transport, gives them to whoever asks; touches nothing e
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from testbed.node.messages import Message, Received
@@ -35,6 +36,13 @@ class Wanted:
         if not self.future.done():
             self.future.set_result(None)
 
+
+_MOST_MODELS = 16
+"""Of one sender: more than any algorithm lets a node be ahead of another one."""
+_ALWAYS_BYTES = 16 << 20
+"""Of one sender, however small models are."""
+MOST_MESSAGES = 4096
+"""Of one sender, however small they are."""
 
 GOODBYE = "goodbye"
 """The kind of the last message of a node that leaves in good order."""
@@ -80,17 +88,44 @@ class Gathering:
         return sorted(first, key=lambda received: received.sender)
 
 
-class Mailbox:
-    """Keeps messages by kind, in the order of their arrival."""
+class Room:
+    """How much may be kept of what one sender has sent: a flood of messages fills its own room, nobody else's."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, model_bytes: int) -> None:
+        self._most_bytes = max(_MOST_MODELS * model_bytes, _ALWAYS_BYTES)
+        self._bytes: Counter[int] = Counter()
+        self._messages: Counter[int] = Counter()
+        self.refused: Counter[int] = Counter()
+        """Messages for which there was none, by sender."""
+
+    def take(self, sender: int, message: Message) -> bool:
+        """Whether there is room for one more; then it is taken."""
+        if self._messages[sender] >= MOST_MESSAGES or self._bytes[sender] + message.nbytes > self._most_bytes:
+            self.refused[sender] += 1
+            return False
+        self._messages[sender] += 1
+        self._bytes[sender] += message.nbytes
+        return True
+
+    def leave(self, sender: int, message: Message) -> None:
+        self._messages[sender] -= 1
+        self._bytes[sender] -= message.nbytes
+
+
+class Mailbox:
+    """Keeps messages by kind, in the order of their arrival, as long as their sender has room for more."""
+
+    def __init__(self, now: Callable[[], float], model_bytes: int = 0) -> None:
         self._now = now
+        self._room = Room(model_bytes)
         self._kept: dict[str, dict[int, Received]] = {}
         self._places: dict[tuple[str, int, int], list[int]] = {}
         self._arrivals = 0
         self._waiting: list[Wanted | Gathering] = []
         self.received = Tally()
         self.on_goodbye: Callable[[int], None] = lambda _sender: None
+        self.on_full: Callable[[int, int], None] = lambda _sender, _refused: None
+        """Told of a sender and how many of its messages were dropped so far, when that is a power of two."""
         self.heard: dict[int, float] = {}
         """When each sender was last heard of."""
 
@@ -106,9 +141,19 @@ class Mailbox:
         for waiting in self._waiting:
             if waiting.offer(received):
                 return
+        if not self._room.take(sender, message):
+            refused = self._room.refused[sender]
+            if refused.bit_count() == 1:
+                self.on_full(sender, refused)
+            return
         self._arrivals += 1
         self._kept.setdefault(message.kind, {})[self._arrivals] = received
         self._places.setdefault((message.kind, message.round, sender), []).append(self._arrivals)
+
+    @property
+    def refused(self) -> int:
+        """Messages that were dropped because so many of their sender were here already."""
+        return self._room.refused.total()
 
     def gatherings(self) -> list[Gathering]:
         """Those that are waited for."""
@@ -165,6 +210,7 @@ class Mailbox:
 
     def _remove(self, kind: str, number: int) -> Received:
         received = self._kept[kind].pop(number)
+        self._room.leave(received.sender, received.message)
         place = (kind, received.round, received.sender)
         numbers = self._places[place]
         numbers.remove(number)

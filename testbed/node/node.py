@@ -82,7 +82,7 @@ class Node:
         """Local steps since the beginning, those of earlier lives included."""
         self.first_step = self.steps
         experiment = plan.experiment
-        self.mailbox = Mailbox(clock.now)
+        self.mailbox = Mailbox(clock.now, self.model.nbytes)
         self.outbox = Outbox(transport, Policy(experiment.outbox.policy), experiment.outbox.in_flight)
         self._clock = clock
         self._compute = compute
@@ -95,6 +95,7 @@ class Node:
         self._given_up: set[tuple[str, int, int]] = set()
         """Messages that count as expired already, should they still come: kind, round, sender."""
         self.mailbox.on_goodbye = self._goodbye
+        self.mailbox.on_full = self._no_room
         self._silent_since: dict[int, float] = {}
         """Peers that a wait was given up for, and when."""
         self._tab = _Tab(clock.now(), Count(), Count(), 0)
@@ -328,6 +329,9 @@ class Node:
             if sender in gathering.missing:
                 self._give_up(gathering.kind, gathering.round, [sender])
                 gathering.leave_out(sender)
+
+    def _no_room(self, sender: int, dropped: int) -> None:
+        self.note("mailbox-full", f"from {self._names([sender])}: {dropped} dropped so far")
 
     def _give_up(self, kind: str, round_: int, senders: Collection[int]) -> None:
         self._tab.expired += len(senders)

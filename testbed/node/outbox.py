@@ -89,16 +89,6 @@ class Outbox:
         self._start(to)
         return ticket
 
-    def flush(self) -> int:
-        """Drop all that has not started; how many."""
-        waiting = list(self._all_waiting())
-        for ticket in waiting:
-            self._drop(ticket)
-        self._waiting.clear()
-        self._order.clear()
-        self._tell_if_drained()
-        return len(waiting)
-
     def cut(self, only: Collection[int] | None = None) -> list[int]:
         """Drop everything (to these ranks), what is under way included: bytes that have left are counted, the rest not.
 

@@ -135,8 +135,15 @@ class RealCompute:
         """When there is nothing to train; the result waits for that."""
         work = self._evaluation(model)
         self._evaluations = [each for each in self._evaluations if not each.is_done] + [work]
-        self._thread.do_when_idle(work.advance)
+        self._thread.do_when_idle(lambda: self._advance(work))
         return work
+
+    def _advance(self, work: PieceWork) -> bool | None:
+        """A piece of it in a slot that nobody who trains wants; None when there is none."""
+        if self._slots is None:
+            return work.advance()
+        with self._slots.one_if_free() as is_free:
+            return work.advance() if is_free else None
 
     async def evaluate_inline(self, model: Vector) -> Score:
         work = self._evaluation(model)

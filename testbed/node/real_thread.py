@@ -16,6 +16,9 @@ from typing import TypeVar
 _Result = TypeVar("_Result")
 _Said = TypeVar("_Said")
 
+_PAUSE_S = 0.005
+"""Before something is tried again that could not be done."""
+
 
 class ComputeThread:
     """Runs at the lowest priority that the host has, where that is allowed."""
@@ -25,7 +28,7 @@ class ComputeThread:
         """What is not as it should be."""
         self._loop = asyncio.get_running_loop()
         self._work: deque[Callable[[], None]] = deque()
-        self._background: deque[Callable[[], bool]] = deque()
+        self._background: deque[Callable[[], bool | None]] = deque()
         self._changed = threading.Condition()
         self._over = False
         self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
@@ -52,8 +55,11 @@ class ComputeThread:
             self._changed.notify()
         return await answer
 
-    def do_when_idle(self, piece: Callable[[], bool]) -> None:
-        """Call it again and again while there is nothing else to do, until it says that it is done."""
+    def do_when_idle(self, piece: Callable[[], bool | None]) -> None:
+        """Call it again and again while there is nothing else to do, until it says that it is done.
+
+        None says that it could do nothing now: it is called again a little later.
+        """
         with self._changed:
             self._background.append(piece)
             self._changed.notify()
@@ -87,5 +93,11 @@ class ComputeThread:
                 work = self._work.popleft() if self._work else None
             if work is not None:
                 work()
-            elif self._background[0]():
+                continue
+            is_done = self._background[0]()
+            if is_done:
                 self._background.popleft()
+            elif is_done is None:
+                with self._changed:
+                    if not (self._over or self._work):
+                        self._changed.wait(_PAUSE_S)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import nn
 
 from testbed.code import CodeProblem, is_code, problem_in
 from testbed.node.data.dataset import DataSet, Samples
-from testbed.node.evaluation import evaluate
+from testbed.node.evaluation import Turn, evaluate
 from testbed.node.minibatches import Minibatches
 from testbed.node.models.build import build_model
 from testbed.node.training_batch import Indices, batch_of, loss_of
@@ -121,12 +121,12 @@ class Trainer:
         self._flat.store_gradient(out)
         return loss
 
-    def evaluate(self, vector: Vector, indices: Indices, *, on: Samples) -> Score:
+    def evaluate(self, vector: Vector, indices: Indices, *, on: Samples, turn: Turn = nullcontext) -> Score:
         """How good a vector is on the chosen samples."""
         with self.blaming_own_code():
             self._flat.load(vector)
             torch.default_generator.manual_seed(derive(self._seed, "evaluate"))
-            return evaluate(self._flat.module, self.dataset, on, indices, channels_last=self._channels_last)
+            return evaluate(self._flat.module, self.dataset, on, indices, channels_last=self._channels_last, turn=turn)
 
     def warm(self) -> None:
         """Do everything once, so that processes forked from this one share what that loads; nothing is kept."""

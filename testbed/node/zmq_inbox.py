@@ -47,8 +47,16 @@ class Refusal(StrEnum):
     """More than the largest message of the experiment. What is even larger than a frame may be is cut off unread."""
     DUPLICATE = "duplicate"
     """Here already: the sender could not know."""
+    GREEDY = "greedy"
+    """Not a message but a connection: one of too many, or one that brought far more than messages have."""
     FOREIGN = "foreign-protocol"
     """A connection that does not speak ZeroMQ, or broke off before that was clear."""
+
+
+OnRefusal = Callable[[Refusal, int | None, int], None]
+"""Told the kind, whose it was (None when nobody knows), and how many there were of both together."""
+_EXPECTED = {Refusal.DUPLICATE}
+"""Not worth telling: connections that were lost bring them."""
 
 
 class Inbox:
@@ -62,15 +70,19 @@ class Inbox:
         port: int,
         largest: int,
         receive: Receive,
+        on_refusal: OnRefusal | None = None,
     ) -> None:
+        """`on_refusal` is called when the number of one kind and sender is a power of two: a flood makes few words."""
         self.refused: Counter[Refusal] = Counter()
+        self._refused_of: Counter[tuple[Refusal, int | None]] = Counter()
+        self._on_refusal = on_refusal
         self._ranks = {address: rank for rank, address in enumerate(addresses)}
         self._largest = largest
         self._receive = receive
         self._numbers: dict[int, OrderedDict[int, int]] = {}
         """By sender and its life: the number of the last message."""
         self._loop = asyncio.get_running_loop()
-        self._guard = Guard(largest)
+        self._guard = Guard(largest, self._ranks, self._cut)
         self._socket = context.socket(zmq.PULL)
         self._again: asyncio.Handle | None = None
         try:
@@ -120,7 +132,7 @@ class Inbox:
                 return
             refusal = self._judge(frames)
             if refusal is not None:
-                self.refused[refusal] += 1
+                self._refuse(refusal, str(frames[0].get("Peer-Address")))
             if self._socket.closed:
                 return
         self._again = self._loop.call_soon(self._read)
@@ -163,4 +175,15 @@ class Inbox:
             case zmq.EVENT_DISCONNECTED:
                 self._guard.goes(value)
             case _:
-                self.refused[Refusal.FOREIGN] += 1
+                self._refuse(Refusal.FOREIGN, "")
+
+    def _cut(self, address: str) -> None:
+        self._refuse(Refusal.GREEDY if address in self._ranks else Refusal.STRANGER, address)
+
+    def _refuse(self, refusal: Refusal, address: str) -> None:
+        rank = self._ranks.get(address)
+        self.refused[refusal] += 1
+        self._refused_of[refusal, rank] += 1
+        count = self._refused_of[refusal, rank]
+        if self._on_refusal is not None and refusal not in _EXPECTED and count.bit_count() == 1:
+            self._on_refusal(refusal, rank, count)

@@ -57,17 +57,23 @@ class Link:
         self._heard_s = 0.0
         self.connections = 0
         """That have been up."""
+        self.is_up = asyncio.Event()
+        """Set while there is a connection that the peer has answered on."""
 
     @property
     def is_idle(self) -> bool:
         """All has left, and has arrived."""
         return not (self._waiting or self._leaving or self._gone)
 
+    def open(self) -> None:
+        """Have a connection, or try to, even though there is nothing to send yet."""
+        if self._connection is None:
+            self._connection = self._connect(self._up, self._over)
+
     def send(self, parcel: Parcel) -> None:
         """Send it after all that was given earlier."""
         self._waiting.append(parcel)
-        if self._connection is None:
-            self._connection = self._connect(self._up, self._over)
+        self.open()
         self._hand_over_next()
 
     def abort(self, parcel: Parcel) -> int:
@@ -111,6 +117,7 @@ class Link:
                 self._connection.close(forget=True)
             self._connection = connection
         self.connections += 1
+        self.is_up.set()
         self._acknowledged = 0
         self._heard_s = self._loop.time()
         self._hand_over_next()
@@ -124,6 +131,7 @@ class Link:
         """End the connection; there is another one as soon as anything is to be sent."""
         self._put_back()
         rival, self._rival = self._rival, None
+        self.is_up.clear()
         self.close(forget=forget)
         self._connection = rival
         if self._waiting and rival is None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import zmq
 
 from testbed.node.messages import MAX_BUFFER, Message
 from testbed.node.zmq_connection import Connection
-from testbed.node.zmq_inbox import Inbox, Receive, Refusal
+from testbed.node.zmq_inbox import Inbox, OnRefusal, Receive, Refusal
 from testbed.node.zmq_link import Link
 from testbed.node.zmq_parcel import Parcel, Wrappings
 
@@ -50,6 +50,7 @@ class ZmqTransport:
         receive: Receive,
         *,
         largest: int = MAX_BUFFER // 2 - 1,
+        on_refusal: OnRefusal | None = None,
         time_scale: float = 1.0,
     ) -> None:
         """Addresses by rank, all different. No message may have more bytes than `largest`."""
@@ -68,7 +69,7 @@ class ZmqTransport:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, max(1023, 8 * len(addresses)))
         try:
-            self._inbox = Inbox(self._context, addresses, rank, port, largest, receive)
+            self._inbox = Inbox(self._context, addresses, rank, port, largest, receive, on_refusal)
         except BaseException:
             self._context.destroy(linger=0)
             raise
@@ -83,13 +84,27 @@ class ZmqTransport:
         """To peers that have been up: one a peer, unless some were lost."""
         return sum(link.connections for link in self._links.values())
 
+    async def connect(self, ranks: Iterable[int], within_s: float) -> tuple[int, ...]:
+        """Have connections to these peers before anything is sent, and wait for them, but not longer than that.
+
+        Gives those that have not answered by then, in ascending order; they are tried on.
+        """
+        links = {rank: self._link_to(rank) for rank in sorted(ranks)}
+        for link in links.values():
+            link.open()
+        try:
+            async with asyncio.timeout(within_s):
+                for link in links.values():
+                    await link.is_up.wait()
+        except TimeoutError:
+            pass
+        return tuple(rank for rank, link in links.items() if not link.is_up.is_set())
+
     def ship(self, to: int, message: Message, on_left: Callable[[], None]) -> ZmqShipment:
         """Start to send; `on_left` is called once, when the last byte has left this node."""
         if message.nbytes > self._largest:
             raise ValueError(f"a message of {message.nbytes} bytes: at most {self._largest} are expected")
-        link = self._links.get(to)
-        if link is None:
-            link = self._links[to] = self._link(to)
+        link = self._link_to(to)
         self._numbers += 1
         parcel = Parcel(self._numbers, message, self._wrappings.of(message), on_left)
         link.send(parcel)
@@ -120,7 +135,13 @@ class ZmqTransport:
     def _is_idle(self) -> bool:
         return all(link.is_idle for link in self._links.values())
 
-    def _link(self, to: int) -> Link:
+    def _link_to(self, to: int) -> Link:
+        link = self._links.get(to)
+        if link is None:
+            link = self._links[to] = self._make_link(to)
+        return link
+
+    def _make_link(self, to: int) -> Link:
         own, peer = self._addresses[self._rank], self._addresses[to]
 
         def connect(on_up: Callable[[Connection], None], on_over: Callable[[Connection], None]) -> Connection:

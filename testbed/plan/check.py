@@ -7,7 +7,7 @@ tables, so nothing that runs a plan has to look at them again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from testbed.errors import Finding, InvalidInput, error
 from testbed.plan.model import PlannedNode, RunPlan
@@ -15,6 +15,7 @@ from testbed.topologies.model import Topology
 from testbed.units import shown
 
 MOST_FINDINGS = 20
+VIRTUAL = "sim"
 
 
 def check_plan(plan: RunPlan) -> list[Finding]:
@@ -25,9 +26,14 @@ def check_plan(plan: RunPlan) -> list[Finding]:
         return [error("bad-plan", f"topology: {each.message}", each.hint) for each in problem.findings][:MOST_FINDINGS]
     except RecursionError:
         return [error("bad-plan", "topology: nested too deep")]
-    told = [*islice(_nodes(plan, topology), MOST_FINDINGS)]
+    told = [*islice(chain(_scale(plan), _nodes(plan, topology)), MOST_FINDINGS)]
     # What is told of ranks rests on nodes that are all there.
     return [error("bad-plan", each) for each in told or islice(_relations(plan), MOST_FINDINGS)]
+
+
+def _scale(plan: RunPlan) -> Iterator[str]:
+    if plan.runtime == VIRTUAL and plan.time_scale != 1.0:
+        yield f"time_scale: it is {plan.time_scale:g}, and in virtual time there is nothing to scale"
 
 
 def _nodes(plan: RunPlan, topology: Topology) -> Iterator[str]:

@@ -7,21 +7,23 @@ and shares its links evenly, TCP starts slowly each time, and losses hold its ra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, isfinite
+from math import isfinite
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.network.flows import Tcp
+from testbed.network.flows.sharing import TWO_WAYS
 from testbed.network.graph import expand
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
 from testbed.plan.overlay_graph import dynamic_graph
-from testbed.plan.rehearse import Messages, Peers, Rehearsal, Served, rehearse
+from testbed.plan.rehearse import WINDOW_S, Messages, Peers, Rehearsal, Served, rehearse
+from testbed.plan.shares import part_of
 from testbed.seeds import stream
 
 HEADER_BYTES = 60
@@ -57,6 +59,10 @@ class Estimate:
     rounds: int | None
     total_s: float | None
     total_bytes: int | None
+    peak_bytes_s: float | None = None
+    """Of all nodes together, in the busiest tenth of a second."""
+    peak_is_bound: bool = False
+    """It was not rehearsed: they cannot send more than that."""
     unreachable: int = 0
     """Pairs that should exchange and have no path at the start."""
 
@@ -112,7 +118,8 @@ def estimate(plan: RunPlan) -> Estimate:
     for origin, _ in pairs:
         sent[origin] += traffic.size
     in_all = sum(sent.values()) + traffic.control
-    phases = _Transfers(plan).times(traffic)
+    transfers = _Transfers(plan)
+    phases = transfers.times(traffic)
     times = np.concatenate([np.array([], dtype=np.float64), *phases])
     finite = times[np.isfinite(times)]
     rehearsal = _rehearsal(plan, size, compute, len(pairs)) if finite.size == times.size > 0 else None
@@ -124,6 +131,10 @@ def estimate(plan: RunPlan) -> Estimate:
     total_s = None
     if rounds is not None:
         total_s = rounds * round_s if rehearsal is None else rehearsal.total_s(rounds)
+    if rehearsal is not None:
+        peak_bytes_s = rehearsal.peak_bytes_s
+    else:
+        peak_bytes_s = min(transfers.access_bytes_s(pairs), in_all / WINDOW_S)
     done: float | None = rounds
     if (limit := plan.experiment.stop.time_s) is not None and (total_s is None or limit < total_s):
         total_s = limit
@@ -140,6 +151,8 @@ def estimate(plan: RunPlan) -> Estimate:
         rounds=rounds,
         total_s=total_s,
         total_bytes=None if done is None else round(in_all * done),
+        peak_bytes_s=peak_bytes_s,
+        peak_is_bound=rehearsal is None,
         unreachable=int(np.isinf(times).sum()),
     )
 
@@ -203,8 +216,7 @@ def _clients(plan: RunPlan) -> tuple[int, int]:
     options, count = plan.experiment.algorithm.options, len(plan.learners)
 
     def part(whole: int, factor: object) -> int:
-        # Rounded up, but not because of what a factor such as 0.1 is in binary.
-        return max(1, ceil(round(whole * factor, 9))) if isinstance(factor, int | float) else whole
+        return part_of(whole, factor) if isinstance(factor, int | float) else whole
 
     wanted = part(count, options.get("participation"))
     return wanted, min(count, part(wanted, options.get("over_selection")))
@@ -282,6 +294,13 @@ class _Transfers:
         """By phase and message; infinite without a path."""
         return [self._of_phase(phase, traffic.size) for phase in traffic.phases]
 
+    def access_bytes_s(self, pairs: Sequence[tuple[int, int]]) -> float:
+        """What all senders together can send at most: none sends more than its best path carries."""
+        best: dict[int, float] = {}
+        for origin, dest in pairs:
+            best[origin] = max(best.get(origin, 0.0), float(self._paths.bandwidth_bps[origin, dest]))
+        return sum(min(rate, _FASTEST_BPS) for rate in best.values()) / 8
+
     def _of_phase(self, pairs: tuple[tuple[int, int], ...], size: int) -> NDArray[np.float64]:
         if not pairs:
             return np.array([], dtype=np.float64)
@@ -290,6 +309,9 @@ class _Transfers:
         there_s = paths.latency_ms[origin, dest] / 1e3
         rtt_s = there_s + paths.latency_ms[dest, origin] / 1e3
         rate = np.minimum(self._shares(pairs, origin, dest), _FASTEST_BPS) / 8 * Tcp().goodput
+        sent = set(pairs) if size > _WINDOW_BYTES else set()
+        # where others' data meets the acknowledgements
+        rate = rate / np.array([1.0 + TWO_WAYS * (pair[::-1] in sent) for pair in pairs])
         with np.errstate(invalid="ignore"):
             rate = np.minimum(rate, _held_down_bytes_s(float(size), rtt_s, paths.loss[origin, dest]))
             return _tcp_s(float(size), there_s, rtt_s, rate)

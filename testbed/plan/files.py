@@ -75,6 +75,7 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
             overlay=overlay,
             experiment=plan.experiment,
             ms_per_step=plan.ms_per_step,
+            time_scale=plan.time_scale,
             server=plan.server,
             parameters=plan.parameters,
         )

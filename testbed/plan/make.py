@@ -35,6 +35,7 @@ def make_plan(
     parameters: int | None = None,
     samples: tuple[int, ...] | None = None,
     nominal_ms_per_step: float | None = None,
+    time_scale: float = 1.0,
     versions: Mapping[str, str] | None = None,
     inputs: Mapping[str, str] | None = None,
 ) -> RunPlan:
@@ -77,10 +78,11 @@ def make_plan(
         topology=as_json(topology),
         nodes=nodes,
         overlay=overlay,
-        experiment=with_patience(_with_fanout(experiment, overlay), topology),
+        experiment=_for_scale(with_patience(_with_fanout(experiment, overlay), topology), time_scale),
         parameters=parameters,
         samples=samples,
         ms_per_step=_ms_per_step(experiment, nominal_ms_per_step),
+        time_scale=time_scale,
         server=cast.server,
     )
 
@@ -92,6 +94,14 @@ def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
         return experiment
     options = {**algorithm.options, "fanout": overlay.degree or None}
     return experiment.model_copy(update={"algorithm": algorithm.model_copy(update={"options": options})})
+
+
+def _for_scale(experiment: Experiment, time_scale: float) -> Experiment:
+    """Cubic grows by the host's clock, reno by acknowledgements: those come as much later as everything else."""
+    network = experiment.network
+    if time_scale == 1.0 or "congestion" in network.model_fields_set:
+        return experiment
+    return experiment.model_copy(update={"network": network.model_copy(update={"congestion": "reno"})})
 
 
 def _ms_per_step(experiment: Experiment, nominal: float | None) -> float:

@@ -24,6 +24,16 @@ LEARNER, SERVER, SAMPLER = "learner", "server", "sampler"
 Role = Literal["learner", "server", "sampler"]
 
 
+LARGEST_TIME_SCALE = 1000.0
+TimeScale = Annotated[
+    float,
+    Field(
+        ge=1.0, le=LARGEST_TIME_SCALE, description="How many times longer everything takes in real time; 1: as planned."
+    ),
+]
+"""A second of emulated time is so many seconds of real time. Of a plan without it, it is 1."""
+
+
 class Part(BaseModel):
     """Base of everything in a plan."""
 
@@ -91,6 +101,7 @@ class RunPlan(Versioned):
         description="Size of each learner's part of the data."
     )
     ms_per_step: float = Field(gt=0.0, le=1e9)
+    time_scale: TimeScale = 1.0
     server: int | None = Field(description="Rank of the node that serves.")
 
     def load_topology(self) -> Topology:
@@ -116,6 +127,7 @@ class NodePlan(Versioned):
     overlay: PlannedOverlay = Field(description="Without the table of neighbours.")
     experiment: Experiment
     ms_per_step: float = Field(gt=0.0, le=1e9)
+    time_scale: TimeScale = 1.0
     server: int | None
     parameters: int | None = Field(ge=1)
 

@@ -8,6 +8,7 @@ run will take. Nobody fails here, speeds stay what they are at the start, and no
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,13 @@ from testbed.plan.model import RunPlan
 Then = Callable[[], None]
 Messages = Mapping[int, tuple[int, ...]]
 """Recipients of each learner in a round."""
+WINDOW_S = 0.1
+"""Over which a peak is an average: what comes in shorter bursts, queues swallow."""
+RARE = 0.01
+"""So much of all that is sent may come in a greater hurry: health is not judged by it either."""
+_LOOKS = 4
+"""At what has been sent, in each of them."""
+_ROUNDING_S = 1e-9
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,8 @@ class Rehearsal:
     """When the last one had done each of them."""
     transfers_s: tuple[float, ...]
     """From handing over to arrival, for the models of the later half."""
+    peak_bytes_s: float
+    """What all nodes together sent, over a `WINDOW_S`, when they sent most."""
 
     @property
     def steady_s(self) -> float:
@@ -44,6 +54,40 @@ class Rehearsal:
         """Of so many rounds, when those that were not rehearsed go on like the later half."""
         known = min(rounds, len(self.ends_s))
         return self.ends_s[known - 1] + (rounds - known) * self.steady_s
+
+
+class Busiest:
+    """How fast all send when they send most, from how much it was in all by some moments."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int]] = deque([(0.0, 0)])
+        self._found: list[tuple[float, int]] = []
+        """Bytes a second of the window before each look, and the bytes since the look before."""
+
+    def is_time(self, now_s: float) -> bool:
+        return now_s - self._looks[-1][0] >= WINDOW_S / _LOOKS
+
+    def look(self, now_s: float, sent_bytes: int) -> None:
+        """So much in all by now, which is no earlier than the last time."""
+        looks = self._looks
+        new_bytes = sent_bytes - looks[-1][1]
+        looks.append((now_s, sent_bytes))
+        since_s = now_s - WINDOW_S
+        while looks[1][0] <= since_s:
+            looks.popleft()
+        (first_s, first), (second_s, second) = looks[0], looks[1]
+        # Evenly from one look to the next, as far as is known.
+        before = first + (second - first) * max(0.0, since_s - first_s) / max(second_s - first_s, _ROUNDING_S)
+        self._found.append(((sent_bytes - before) / WINDOW_S, new_bytes))
+
+    def bytes_s(self) -> float:
+        """But for `RARE` of all bytes, none was sent within a window of more than so many a second."""
+        left = RARE * sum(size for _, size in self._found)
+        for rate, size in sorted(self._found, reverse=True):
+            left -= size
+            if left <= 0.0:
+                return rate
+        return 0.0
 
 
 class Stage:
@@ -58,6 +102,8 @@ class Stage:
         self._under_way: dict[Transfer, tuple[Then, float]] = {}
         self.transfers_s: list[float] = []
         """Of all messages that were to be measured."""
+        self.busiest = Busiest()
+        self._arrived_bytes = 0
 
     def after(self, seconds: float, then: Then) -> None:
         heappush(self._alarms, (self.now_s + seconds, next(self._numbers), then))
@@ -79,12 +125,20 @@ class Stage:
             for news in self.flows.advance(at_s):
                 if isinstance(news, Delivered):
                     then, since_s = self._under_way.pop(news.transfer)
+                    self._arrived_bytes += news.transfer.size_bytes
                     if not math.isnan(since_s):
                         self.transfers_s.append(at_s - since_s)
                     then()
             while self._alarms and self._alarms[0][0] <= at_s:
                 heappop(self._alarms)[2]()
+            if self.busiest.is_time(at_s):
+                self._look()
+        self._look()
         return True
+
+    def _look(self) -> None:
+        on_their_way = sum(map(self.flows.sent_bytes, self._under_way))
+        self.busiest.look(self.now_s, self._arrived_bytes + on_their_way)
 
 
 @dataclass(frozen=True)
@@ -253,4 +307,6 @@ def rehearse(plan: RunPlan, parts: Peers | Served, compute_s: Mapping[int, float
         play = PeersPlay(stage, parts, compute_s, rounds)
     else:
         play = ServedPlay(stage, parts, compute_s, rounds)
-    return Rehearsal(tuple(play.ends_s), tuple(stage.transfers_s)) if play.play() else None
+    if not play.play():
+        return None
+    return Rehearsal(tuple(play.ends_s), tuple(stage.transfers_s), stage.busiest.bytes_s())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 ROUND_TRIP_S, ROUND_TRIP_SHARE = 0.0005, 0.01
@@ -16,13 +16,14 @@ LEAST_RATE, MOST_RATE = 0.90, 1.00
 JITTER_SHARE = 0.15
 QUEUE_SHARE = 0.15
 LEAST_SHARE, MOST_SHARE, LEAST_TOGETHER = 0.15, 0.35, 0.90
+CHANGE_S = 0.05
 FALSE_ALARM = 0.001
 """That any of all loss tests is wrong about a network that is right."""
 _CHANCE = 3.3
 """Standard errors that a sample may be off: one in a thousand is further."""
 _MEDIAN_ERROR = 1.2533
 """Standard error of a median of normal values, in those of the mean."""
-_FAR = 6.0
+_FAR = 4.5
 _MOST_FAR = 0.01
 """Of all values; beyond that they are no accidents of this machine."""
 
@@ -53,10 +54,12 @@ def _verdict(*, is_right: bool) -> Verdict:
     return Verdict.OK if is_right else Verdict.WRONG
 
 
-def round_trip(pair: str, asked_s: float, jitter_s: float, measured_s: Sequence[float]) -> Row:
+def round_trip(
+    pair: str, asked_s: float, jitter_s: float, measured_s: Sequence[float], what: str = "round trip"
+) -> Row:
     """`jitter_s` is that of both ways together: how far chance may move a median."""
     if not measured_s:
-        return Row(pair, "round trip", asked_s * 1e3, None, "ms", Verdict.WRONG, "no answer at all")
+        return Row(pair, what, asked_s * 1e3, None, "ms", Verdict.WRONG, "no answer at all")
     median_s = statistics.median(measured_s)
     chance_s = _CHANCE * _MEDIAN_ERROR * jitter_s / math.sqrt(len(measured_s))
     most_s = max(ROUND_TRIP_S, ROUND_TRIP_SHARE * asked_s, chance_s)
@@ -64,7 +67,7 @@ def round_trip(pair: str, asked_s: float, jitter_s: float, measured_s: Sequence[
     p99_ms = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))] * 1e3
     right = abs(median_s - asked_s) <= most_s
     detail = f"±{most_s * 1e3:.2f} ms; p99 {p99_ms:.2f} ms, n {len(ordered)}"
-    return Row(pair, "round trip", asked_s * 1e3, median_s * 1e3, "ms", _verdict(is_right=right), detail)
+    return Row(pair, what, asked_s * 1e3, median_s * 1e3, "ms", _verdict(is_right=right), detail)
 
 
 def jitter(pair: str, what: str, asked_s: float, delays_s: Sequence[float]) -> Row:
@@ -143,6 +146,23 @@ def queue(pair: str, asked_s: float, measured_s: float) -> Row:
     right = abs(measured_s - asked_s) <= QUEUE_SHARE * asked_s
     detail = f"±{QUEUE_SHARE:.0%}"
     return Row(pair, "queue", asked_s * 1e3, measured_s * 1e3, "ms", _verdict(is_right=right), detail)
+
+
+def filled_queue(pair: str, asked_s: float, measured_s: float, *, is_full: bool) -> Row:
+    """Of a queue that TCP was to fill: one that never dropped anything and is not too long was not full."""
+    row = queue(pair, asked_s, measured_s)
+    if is_full or measured_s > (1 + QUEUE_SHARE) * asked_s:
+        return replace(row, detail=f"{row.detail}; filled by TCP")
+    return replace(row, verdict=Verdict.UNMEASURED, detail="TCP did not fill it")
+
+
+def change(pair: str, what: str, link: str, noticed_s: float | None) -> Row:
+    """How long after a link was changed packets noticed; they cannot before."""
+    if noticed_s is None:
+        return Row(pair, what, 0.0, None, "ms", Verdict.WRONG, f"{link}: no packet noticed")
+    right = abs(noticed_s) <= CHANGE_S
+    detail = f"{link}; at most {CHANGE_S * 1e3:.0f} ms"
+    return Row(pair, what, 0.0, noticed_s * 1e3, "ms", _verdict(is_right=right), detail)
 
 
 def is_fair(rate_bps: float, measured_bps: Sequence[float]) -> bool:

@@ -29,7 +29,12 @@ _FEWEST_IN_QUEUE = 20
 """A plateau is looked at with packets this small beside the queue."""
 _SMALLEST_PACKET_BYTES = 100
 _OVERLOAD = 2.0
-MARGIN_S = 0.6
+_FASTEST_FILLED_BPS = 1e9
+_LONGEST_FILLED_S = 0.3
+"""A longer one takes TCP too long to fill."""
+PING_GAP_S = 0.02
+MARGIN_S = 0.4
+_PATIENCE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +50,20 @@ class Effort:
     few_probes: int = 20_000
     """What is sent then."""
     fewest_probes: int = 2_000
-    lossy_tcp: int = 5
-    """On how many lossy pairs TCP is measured, too; nothing is promised there."""
+    told_tcp: int = 5
+    """On how many lossy pairs TCP is measured, too, and on how many that are faster than what is promised."""
+    fast_queues: int = 5
+    """How many queues are filled by TCP, since a flood would be too much for this machine."""
+    iperf_pairs: int = 1
+    """On how many pairs without loss, and on how many with loss."""
     flood_s: float = 1.0
+    """At most: fast ones have shown enough earlier."""
+    flood_packets: int = 5_000
     shared_s: float = 20.0
     shared_warm_s: float = 5.0
 
 
-THOROUGH = Effort(affordable_loss=0.0, lossy_tcp=1_000)
+THOROUGH = Effort(affordable_loss=0.0, told_tcp=1_000, fast_queues=1_000, iperf_pairs=1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,8 @@ class StreamNeed:
     """From the first being sent until the queues are as full as they get."""
     late_s: float
     """How long the last may take."""
+    patience_s: float = 0.0
+    """How much longer to wait for it where all should come: on a right network that takes no time."""
 
     @property
     def seconds(self) -> float:
@@ -120,7 +133,7 @@ def losses(way: Way, effort: Effort) -> StreamNeed | None:
         count = max(count, enough if loss >= effort.affordable_loss else min(enough, effort.few_probes))
     per_s = min(_MOST_PROBES_PER_S, _PROBES_SHARE * way.rate_bps / 8 / LOSS_PROBE_BYTES)
     late_s = 2 * way.latency_s + 10 * way.jitter_s + MARGIN_S
-    return StreamNeed(count, per_s, LOSS_PROBE_BYTES, 0.0, late_s)
+    return StreamNeed(count, per_s, LOSS_PROBE_BYTES, 0.0, late_s, 0.0 if loss else _PATIENCE_S)
 
 
 def links_for_probes(pair: Pair) -> frozenset[int]:
@@ -143,7 +156,24 @@ def flood(way: Way, effort: Effort) -> StreamNeed | None:
     _, waiting_s, filling_s = way.flooded(_OVERLOAD * rate)
     settling_s = way.latency_s + waiting_s + 1.2 * filling_s + 0.2
     late_s = 2 * way.latency_s + 10 * way.jitter_s + waiting_s + MARGIN_S
-    return StreamNeed(math.ceil((settling_s + effort.flood_s) * per_s), per_s, size, settling_s, late_s)
+    plateau_s = min(effort.flood_s, effort.flood_packets / per_s)
+    return StreamNeed(math.ceil((settling_s + plateau_s) * per_s), per_s, size, settling_s, late_s)
+
+
+def filling(pair: Pair) -> TcpNeed | None:
+    """Some TCP connections keep a queue full that is too fast for a flood; None where they would not."""
+    way = pair.there
+    bottleneck = next((hop for hop in way.hops if hop.link == way.bottleneck), None)
+    if bottleneck is None or not math.isfinite(bottleneck.queue_s) or way.rate_bps > _FASTEST_FILLED_BPS:
+        return None
+    if way.loss or way.jitter_s or pair.back.loss or bottleneck.queue_s > _LONGEST_FILLED_S:
+        return None
+    round_trip_s = pair.round_trip_s + bottleneck.queue_s
+    return TcpNeed(warm_s := 0.5 + 15 * round_trip_s, warm_s + 1.0 + 10 * round_trip_s + MARGIN_S, 1.0)
+
+
+def ping_seconds(pair: Pair, effort: Effort) -> float:
+    return effort.echoes * PING_GAP_S + 2 * pair.round_trip_s + 10 * pair.jitter_s + MARGIN_S
 
 
 def tcp(pair: Pair) -> TcpNeed | None:
@@ -151,8 +181,8 @@ def tcp(pair: Pair) -> TcpNeed | None:
     rate = pair.there.rate_bps
     if not math.isfinite(rate):
         return None
-    warm_s = 2.0 + 20 * pair.round_trip_s
-    counted_s = 3.0 + 10 * pair.round_trip_s
+    warm_s = 1.5 + 20 * pair.round_trip_s
+    counted_s = 1.5 + 5 * pair.round_trip_s
     load = max(0.0 if pair.there.loss else rate / _TCP_AT_ONCE_BPS, 1 / _TCP_AT_ONCE)
     return TcpNeed(warm_s, warm_s + counted_s + MARGIN_S, load)
 

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from testbed.engines.attach import NodeNetwork, join_network
-from testbed.engines.privileges import User
+from testbed.engines.kernel import be_quick
+from testbed.engines.privileges import User, drop_privileges
 from testbed.errors import PreflightRefused, TestbedError
+from testbed.runtimes.local.enter import enter_network
 from testbed.verify.orders import (
     MOST_BYTES,
     Answer,
@@ -66,12 +68,34 @@ class ProbeNode:
         os.waitpid(self.pid, 0)
 
 
-def start_node(rank: int, network: NodeNetwork, fabric_socket: Path) -> ProbeNode:
+def new_node(rank: int, network: NodeNetwork, fabric_socket: Path) -> ProbeNode:
     """A node that has joined the network; raises PreflightRefused, with what was denied."""
+
+    def join() -> None:
+        join_network(network, fabric_socket, _nobody())
+
+    return _start_node(rank, join)
+
+
+def node_beside(rank: int, pid: int) -> ProbeNode:
+    """A process in the network of a node that lives, beside it; raises PreflightRefused, with what was denied."""
+
+    def join() -> None:
+        enter_network(pid)
+        drop_privileges(_nobody())
+
+    return _start_node(rank, join)
+
+
+def _nobody() -> User | None:
+    return _NOBODY if os.geteuid() == 0 else None
+
+
+def _start_node(rank: int, join: Callable[[], None]) -> ProbeNode:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid == 0:
-        _live(theirs, network, fabric_socket)
+        _live(theirs, join)
     theirs.close()
     node = ProbeNode(rank, pid, mine)
     mine.settimeout(_JOIN_PATIENCE_S)
@@ -86,9 +110,10 @@ def start_node(rank: int, network: NodeNetwork, fabric_socket: Path) -> ProbeNod
     return node
 
 
-def _live(channel: socket.socket, network: NodeNetwork, fabric_socket: Path) -> NoReturn:
+def _live(channel: socket.socket, join: Callable[[], None]) -> NoReturn:
     """In the child: nothing of the parent's is held open, and whoever it forks ends with it."""
     os.setsid()  # first: the group that is killed at the end must be its own
+    be_quick()  # what a busy machine adds to times is not the network's
     try:
         descriptor = channel.fileno()
         os.closerange(3, descriptor)
@@ -98,7 +123,7 @@ def _live(channel: socket.socket, network: NodeNetwork, fabric_socket: Path) -> 
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
         try:
-            join_network(network, fabric_socket, _NOBODY if os.geteuid() == 0 else None)
+            join()
         except TestbedError as problem:
             channel.send(problem.message.encode()[:_LONGEST_REASON])
         else:
@@ -153,6 +178,10 @@ class Crew:
     def number(self) -> int:
         self._numbers += 1
         return self._numbers
+
+    def pid(self, rank: int) -> int:
+        """Of the process whose network is that of the node."""
+        return self._nodes[rank].pid
 
     def order(self, rank: int, order: AnyOrder) -> None:
         self._nodes[rank].order(order)

@@ -79,7 +79,9 @@ class TcpReceive(Order, frozen=True):
     until_s: float
 
 
-AnyOrder = Union[Respond, Echo, Send, Receive, TcpSend, TcpReceive]  # noqa: UP007 - msgspec reads it at run time
+AnyOrder = Union[  # noqa: UP007 - msgspec reads it at run time
+    Respond, Echo, Send, Receive, TcpSend, TcpReceive
+]
 
 
 class Answer(msgspec.Struct, frozen=True, tag=str.lower):
@@ -97,6 +99,8 @@ class Echoed(Answer, frozen=True):
     round_trips_s: tuple[float, ...]
     there_s: tuple[float, ...]
     back_s: tuple[float, ...]
+    sent_s: tuple[float, ...]
+    """When each of those that came back was sent, by the host's clock."""
 
 
 class Sent(Answer, frozen=True):

@@ -113,6 +113,10 @@ class Pair:
     def round_trip_s(self) -> float:
         return self.there.latency_s + self.back.latency_s
 
+    def probe_round_trip_s(self, size_bytes: int) -> float:
+        """Of a packet on an idle network, its sending included."""
+        return self.round_trip_s + self.there.sending_s(size_bytes) + self.back.sending_s(size_bytes)
+
     @property
     def jitter_s(self) -> float:
         """Of the way that has more."""
@@ -132,9 +136,15 @@ class Shared:
         return frozenset[int]().union(*(flow.links for flow in self.flows))
 
 
-def choose_pairs(network: Network, count: int, seed: int) -> list[Pair]:
-    """The extremes of the network, then others; each pair of nodes once, and only pairs with a path both ways."""
+def choose_pairs(network: Network, count: int, seed: int, among: frozenset[int] | None = None) -> list[Pair]:
+    """The extremes of the network, then others; each pair of nodes once, and only pairs with a path both ways.
+
+    `among`: ranks of the nodes to choose from; None for all.
+    """
     paths, both = _sampled(network)
+    if among is not None:
+        both[:, [rank not in among for rank in range(network.node_count)]] = False
+        both[[int(source) not in among for source in paths.sources], :] = False
     chosen: dict[tuple[int, int], Pair] = {}
     for why, row, dest in _wanted(paths, both, seed):
         if len(chosen) >= count:

@@ -7,35 +7,52 @@ join later are there too.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 from testbed.engines.fabric.config import SCHEMA, FabricConfig, FabricNode
 from testbed.errors import UsageProblem
-from testbed.network.graph import expand
+from testbed.network.graph import Network, expand
 from testbed.network.moment import network_before
 from testbed.plan.addresses import address
 from testbed.plan.model import as_json
 from testbed.topologies.model import NodeEvent, Topology
-from testbed.verify.measure import Plan
 from testbed.verify.needs import Effort
 from testbed.verify.pairs import choose_pairs, find_shared
+from testbed.verify.plan import Plan, choose_change
+from testbed.verify.tools import NO_TOOLS, Tools
 
 
-def plan_of(topology: Topology, count: int, seed: int, effort: Effort) -> Plan:
-    """The extremes and others, and a shared bottleneck where there is one."""
+def plan_of(topology: Topology, count: int, seed: int, effort: Effort, tools: Tools = NO_TOOLS) -> Plan:
+    """The extremes and others, a shared bottleneck and a live change where there can be one."""
     everybody = with_everybody(topology)
     network = network_before(everybody, expand(everybody))
     pairs = choose_pairs(network, count, seed)
     if not pairs:
         raise UsageProblem("no two nodes of this topology reach each other", "look at testbed paths")
-    return Plan(pairs, find_shared(network, seed), effort)
+    change = choose_change(pairs, link_ends(network))
+    return Plan(pairs, find_shared(network, seed), effort, change, tools)
 
 
 def with_everybody(topology: Topology) -> Topology:
     """Nobody comes or goes."""
     stays = tuple(event for event in topology.events if not isinstance(event, NodeEvent))
     return replace(topology, events=stays)
+
+
+def link_ends(network: Network) -> dict[int, tuple[str, str]]:
+    """The names of the ends of links that are known by them: the only one between two nodes or bridges."""
+    ends = [*zip(network.origin.tolist(), network.dest.tolist(), strict=True)]
+    with_legs = {*network.declared[network.access_leg].tolist()}
+    known = network.node_count + network.bridge_count
+    between = Counter(ends)
+    names = network.names
+    return {
+        link: (names[origin], names[dest])
+        for link, (origin, dest) in enumerate(ends)
+        if between[origin, dest] == 1 and max(origin, dest) < known and network.declared[link] not in with_legs
+    }
 
 
 def config_for(topology: Topology, seed: int, folder: Path) -> FabricConfig:

@@ -39,6 +39,7 @@ def echo(order: Echo) -> Echoed:
     round_trips: list[float] = []
     there: list[float] = []
     back: list[float] = []
+    when: list[float] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.connect((order.dest, order.port))
 
@@ -50,6 +51,7 @@ def echo(order: Echo) -> Echoed:
                 round_trips.append(now_s - sent_s)
                 there.append(came_s - sent_s)
                 back.append(now_s - came_s)
+                when.append(sent_s)
 
         next_s = order.start_s
         for number in range(order.count):
@@ -58,4 +60,4 @@ def echo(order: Echo) -> Echoed:
             next_s = max(next_s, monotonic() - order.least_gap_s)
             next_s += gaps.uniform(order.least_gap_s, order.most_gap_s)
         hear(monotonic() + order.patience_s)
-    return Echoed(order.number, order.count, tuple(round_trips), tuple(there), tuple(back))
+    return Echoed(order.number, order.count, tuple(round_trips), tuple(there), tuple(back), tuple(when))

@@ -1,16 +1,29 @@
-"""A run that is going on, as far as commands that talk to its fabric can tell: a plan, a record, and a fabric."""
+"""A run that is going on, as far as commands can tell: a plan, a record, a fabric, and a control to ask."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed.engines.fabric.start import FabricHandle
+from testbed.control.commands import Command, CommandDoor, Divide, Flap, Inject, Reply, Reunite
+from testbed.control.control import Control
+from testbed.control.log import ControlLog
+from testbed.engines.fabric.config import control_socket
+from testbed.engines.fabric.start import FabricHandle, FabricLost, start_fabric
+from testbed.errors import UsageProblem
 from testbed.plan.files import write_plan
+from testbed.plan.model import RunPlan
+from testbed.protocol import Done, Links, ResetLink, SetLink, ShowLink, ToFabric
 from testbed.rundir import RunDirectory, create_run
+from testbed.runtimes.local.engine import NoEngine
+from testbed.runtimes.local.fabric_link import FabricLink
+from testbed.runtimes.local.injections import Injections
+from testbed.runtimes.local.node_actions import NodeActions
 from testbed.runtimes.local.places import Places, process_record
 from tests.engines.world import configuration, pair
 from tests.plan.test_make import nodes, plan_of
@@ -19,10 +32,9 @@ from tests.plan.test_make import nodes, plan_of
 @contextmanager
 def live_run(folder: Path, fabric_of: str | None = None) -> Iterator[tuple[RunDirectory, FabricHandle]]:
     """Of two nodes, a.0 and a.1 in the plan, whose fabric calls them n.0 and n.1."""
-    from testbed.engines.fabric.start import start_fabric
-
     run = create_run(folder, "one")
-    write_plan(run, plan_of(nodes(2)))
+    plan = plan_of(nodes(2)).model_copy(update={"runtime": "local", "engine": "fabric"})
+    write_plan(run, plan)
     with tempfile.TemporaryDirectory(prefix="testbed-") as sockets:
         places = Places(run, Path(sockets))
         places.record.parent.mkdir()
@@ -30,6 +42,80 @@ def live_run(folder: Path, fabric_of: str | None = None) -> Iterator[tuple[RunDi
         fabric = start_fabric(config, run.path / "runtime" / "fabric")
         places.write_record([process_record("control", os.getpid()), process_record("fabric", fabric.pid)])
         try:
-            yield run, fabric
+            with _Leader(plan, places):
+                yield run, fabric
         finally:
             fabric.stop()
+
+
+class _Connected(NoEngine):
+    """An engine that somebody else has started."""
+
+    def __init__(self, path: Path) -> None:
+        self.link = FabricLink(path, lambda _: None, lambda _: None)
+
+    async def change(self, make: Callable[[int], ToFabric]) -> float:
+        try:
+            answer = await self.link.ask(make)
+        except FabricLost as problem:
+            raise UsageProblem(problem.message) from None
+        assert isinstance(answer, Done)
+        return answer.monotonic_s
+
+    async def links(self, origin: str, dest: str, *, both: bool) -> Links:
+        answer = await self.link.ask(lambda number: ShowLink(number, origin, dest, both))
+        assert isinstance(answer, Links)
+        return answer
+
+
+class _Leader:
+    """Control in a thread: it obeys what concerns the network."""
+
+    def __init__(self, plan: RunPlan, places: Places) -> None:
+        self._plan = plan
+        self._places = places
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._begin(), self._loop).result(10)
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _begin(self) -> None:
+        log = ControlLog(self._places.run.events)
+        control = Control(self._plan, log)
+        control.begin()
+        while control.now() == 0.0:
+            await asyncio.sleep(0.01)
+        self._engine = _Connected(control_socket(self._places.sockets))
+        actions = NodeActions(self._plan, control, log, self._engine, lambda *_: None, self._places.slots)
+        self._injections = Injections(self._plan, control, log, self._engine, actions, lambda _: None)
+        self._log = log
+        self._door = CommandDoor(self._places.commands_socket, self._obey)
+
+    async def _end(self) -> None:
+        self._door.close()
+        self._injections.close()
+        self._engine.link.close()
+        self._log.close()
+        await asyncio.sleep(0.01)  # for what was cancelled
+
+    def _obey(self, command: Command) -> AsyncIterator[Reply]:
+        match command:
+            case SetLink() | ResetLink():
+                return self._injections.change_link(command)
+            case Inject():
+                return self._injections.inject(command)
+            case Divide():
+                return self._injections.divide(command)
+            case Reunite():
+                return self._injections.reunite(command)
+            case Flap():
+                return self._injections.flap(command)
+        raise UsageProblem("this is a test")

@@ -24,7 +24,6 @@ QUICK = ("--data", "digits", "--rounds", "3", "--workers", "0", "--set", "evalua
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TESTBED_RUNTIME", raising=False)
     Path("small.yaml").write_text(SMALL)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +16,7 @@ from click.testing import CliRunner, Result
 from testbed.cli.main import main
 from testbed.rundir import RunDirectory
 from testbed.runtimes.local.leftovers import destroy, is_alive
-from testbed.runtimes.local.places import ProcessRecord, Recorded, process_record, read_record
+from testbed.runtimes.local.places import Recorded, read_record
 from tests.runtimes.local_runs import needs_network
 
 pytestmark = needs_network
@@ -48,12 +46,6 @@ def command(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    """A run with far too many rounds, in a process of its own."""
-    words = [sys.executable, "-m", "testbed", "deploy", *QUICK, "--rounds", "100000", "--run-id", "long", *arguments]
-    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-
-
 def until(holds: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
     end = time.monotonic() + _PATIENCE_S
     while not holds():
@@ -73,11 +65,6 @@ def rounds(node: str) -> int:
 
 def trains() -> bool:
     return all(rounds(f"a.{number}") >= 2 for number in range(4))
-
-
-def recorded(name: str) -> ProcessRecord | None:
-    record = read_record(LONG)
-    return None if record is None else next((each for each in record.processes if each.name == name), None)
 
 
 def assert_nothing_is_left(record: Recorded) -> None:
@@ -100,98 +87,6 @@ def test_a_run_of_real_processes_ends_with_its_results(engine: str) -> None:
     (run,) = json.loads(command("collect", "results/one", "--format", "json").stdout)["runs"]
     assert (run["health"], run["engine"], run["rounds"]) == (summary["health"], engine, 3)
     assert not Path("results/one/runtime/processes.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)], ids=["ctrl-c", "terminated"]
-)
-def test_a_signal_ends_a_run_in_good_order(number: signal.Signals, status: int) -> None:
-    with start() as process:
-        until(trains, process)
-        record = read_record(LONG)
-        assert record is not None
-        process.send_signal(number)
-        _, said = process.communicate(timeout=_PATIENCE_S)
-    assert process.returncode == status, said
-    assert_nothing_is_left(record)
-    for name in ("a.0", "a.1", "a.2", "a.3"):
-        last = LONG.node(name).journal.read_bytes().splitlines()[-1]
-        assert msgspec.json.decode(last)["reason"] == "interrupted"
-
-
-def test_a_second_signal_ends_it_at_once() -> None:
-    with start() as process:
-        until(trains, process)
-        record = read_record(LONG)
-        assert record is not None
-        for each in record.processes:
-            if each.name.startswith("node "):
-                os.kill(each.pid, signal.SIGSTOP)  # they cannot end in good order
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-        assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=5.0)
-    assert process.returncode == 130
-    assert_nothing_is_left(record)
-
-
-@pytest.mark.parametrize("phase", ["starting", "training"])
-@pytest.mark.parametrize(
-    ("victim", "words"),
-    [
-        ("node 1", "node a.1 failed: its process was over before its work: killed by SIGKILL"),
-        ("zygote", "the process that all nodes are forked from is gone (killed by SIGKILL)"),
-        ("fabric", "the fabric, which carries the packets, is gone (killed by SIGKILL)"),
-    ],
-)
-def test_a_killed_process_ends_the_run_with_a_clear_word(victim: str, words: str, phase: str) -> None:
-    with start() as process:
-        until(lambda: recorded(victim) is not None, process)
-        if phase == "training":
-            until(trains, process)
-        found, record = recorded(victim), read_record(LONG)
-        assert found is not None
-        assert record is not None
-        os.kill(found.pid, signal.SIGKILL)
-        _, said = process.communicate(timeout=_PATIENCE_S)
-    assert process.returncode == 6, said
-    assert words in said
-    assert_nothing_is_left(record)
-
-
-@pytest.mark.parametrize("phase", ["starting", "training"])
-def test_destroy_removes_what_a_killed_command_has_left(phase: str) -> None:
-    with start() as process:
-        until(lambda: recorded("node 3" if phase == "training" else "zygote") is not None, process)
-        if phase == "training":
-            until(trains, process)
-        record = read_record(LONG)
-        assert record is not None
-        process.kill()
-        process.communicate()
-    assert command("destroy", "long").exit_code == 0
-    assert_nothing_is_left(record)
-    again = command("destroy", "long")
-    assert (again.exit_code, "nothing is left" in again.stderr) == (0, True)
-
-
-def test_destroy_touches_nothing_that_is_not_its_own(tmp_path: Path) -> None:
-    """Another process that has got the id since, and a folder that a record only claims."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as bystander:
-        mine = process_record("zygote", bystander.pid)
-        folder = tmp_path / "precious"
-        (folder / "nodes").mkdir(parents=True)
-        run = RunDirectory(tmp_path / "results" / "old")
-        (run.path / "runtime").mkdir(parents=True)
-        other = ProcessRecord(mine.name, mine.pid, mine.start_ticks - 1)
-        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [other])))
-        assert not destroy(run).ended
-        assert bystander.poll() is None
-        assert folder.is_dir()
-        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [mine])))
-        assert destroy(run).ended == ("zygote",)
-        assert bystander.wait() == -signal.SIGKILL
 
 
 def test_a_run_that_goes_on_by_itself() -> None:
@@ -241,4 +136,4 @@ def test_doctor_says_what_can_run() -> None:
     assert result.exit_code == 0
     checks = {each["check"]: each for each in json.loads(result.stdout)}
     assert checks["emulated network"]["ok"] is True
-    assert set(checks) == {"emulated network", "cores", "memory", "open files", "idle priority"}
+    assert {"/dev/net/tun", "cores", "memory", "open files", "idle priority", "clock"} <= set(checks)

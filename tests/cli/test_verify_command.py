@@ -12,8 +12,9 @@ from testbed.cli.verify import COLUMNS, command
 from testbed.errors import ExitCode, PreflightRefused, UsageProblem
 from testbed.topologies.model import Topology
 from testbed.verify import prepare
-from testbed.verify.measure import Plan
 from testbed.verify.needs import Effort
+from testbed.verify.plan import Plan
+from testbed.verify.tools import Tools
 from tests.engines.world import needs_network
 
 SMALL = """
@@ -30,10 +31,10 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def quick(topology: Topology, count: int, seed: int, effort: Effort) -> Plan:
-    """Without the shared bottleneck, which takes 25 seconds."""
+def quick(topology: Topology, count: int, seed: int, effort: Effort, _tools: Tools) -> Plan:
+    """Without the shared bottleneck, which takes 25 seconds, and without programs that may be missing."""
     plan = plan_of(topology, count, seed, effort)
-    return Plan(plan.pairs, None, effort)
+    return Plan(plan.pairs, None, effort, plan.change)
 
 
 plan_of = prepare.plan_of
@@ -48,7 +49,7 @@ def test_a_right_network_passes(file: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert told["as_asked"] is True
     assert told["pairs"] == [{"pair": "a.0 → b.0", "why": "shortest"}]
     found = {row["what"]: row for row in told["measurements"]}
-    assert set(found) == {"round trip", "loss", "drops counted", "queue", "rate (TCP)"}
+    assert set(found) == {"round trip", "loss", "drops counted", "change", "change back", "queue", "rate (TCP)"}
     assert all(list(row) == list(COLUMNS) and row["verdict"] == "ok" for row in told["measurements"])
     assert found["round trip"]["asked"] == pytest.approx(10.042, abs=0.01)
     assert 17.0 <= found["queue"]["measured"] <= 23.0

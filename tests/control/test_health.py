@@ -10,7 +10,7 @@ import pytest
 from testbed.collect.health import read_health
 from testbed.control.health import MOST_LATE_SHARE, Summary, summary_of, why_overloaded, write_summary
 from testbed.control.outcome import NodeFailure, Outcome
-from testbed.protocol import Overrun
+from testbed.protocol import Lateness, Overrun
 from testbed.records import Failure
 
 
@@ -39,6 +39,12 @@ def test_long_steps_may_be_later() -> None:
     late = {"a": Overrun(1000, 1, 1.9, 0)}
     assert not why_overloaded((), late, ms_per_step=100.0)
     assert why_overloaded((), late, ms_per_step=90.0)
+
+
+def test_lateness_is_told_in_emulated_time() -> None:
+    real = Lateness(1000, 0.5, 4.0, 10.0)
+    assert emulated(real, 1.0) == real
+    assert emulated(real, 4.0) == Lateness(1000, 0.125, 1.0, 2.5)
 
 
 @pytest.mark.parametrize("why", [(), ("late packets",)])

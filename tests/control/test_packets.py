@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from testbed.control import packets
 from testbed.control.commands import Command, CommandDoor, Denied, Done, Inject, Look, Reply, ask
-from testbed.control.packets import PacketLink
+from testbed.control.packets import Entrance, PacketLink
 from testbed.errors import UsageProblem
 from testbed.protocol import FROM_NODE, TO_NODE, Halt, Idle, Ready, encode
 
@@ -64,10 +68,10 @@ def test_what_is_waiting_is_sent_before_the_end() -> None:
 def test_a_run_answers_commands(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
 
-    def do(command: Command) -> Reply:
+    async def do(command: Command) -> AsyncIterator[Reply]:
         if isinstance(command, Look):
             raise UsageProblem("no", "later")
-        return Done(1.5)
+        yield Done(1.5)
 
     async def body() -> None:
         door = CommandDoor(path, do)
@@ -85,3 +89,35 @@ def test_a_run_answers_commands(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="does not answer"):
         ask(path, Look())
     assert Denied("a").hint == ""
+
+
+def test_whoever_there_is_no_descriptor_for_waits_and_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packets, "_CLOSED_S", 0.05)
+    tried = 0
+
+    def denied(_: socket.socket) -> tuple[socket.socket, str]:
+        nonlocal tried
+        tried += 1
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def body() -> None:
+        here: list[socket.socket] = []
+        entrance = Entrance(tmp_path / "e.sock", here.append)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            caller.connect(str(tmp_path / "e.sock"))
+            with monkeypatch.context() as there_are_none:
+                there_are_none.setattr(socket.socket, "accept", denied)
+                for _ in range(100):  # turns of the loop: somebody who spins tries in each of them
+                    await asyncio.sleep(0.001)
+                entrance.let_in()
+                assert not here
+            async with asyncio.timeout(30):
+                while not here:
+                    await asyncio.sleep(0.005)
+        here[0].close()
+        entrance.close()
+
+    asyncio.run(body())
+    assert 2 <= tried <= 50

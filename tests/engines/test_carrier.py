@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
 from testbed.engines.fabric.carrier import Carrier
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
@@ -52,6 +54,20 @@ def test_what_is_lost_is_lost_by_the_piece_and_not_held_for_ever() -> None:
     assert made.held > 50
     made.release()
     assert (made.held, made.held_bytes) == (0, 0)
+
+
+def test_a_frame_read_late_matters_only_where_its_link_stood_idle() -> None:
+    made = carrier(pair("10ms", "10Mbps"))
+    frame = super_segment(10_000)
+    sending_s = (10_000 + 7 * 52) * 8 / 10e6
+    assert made.offer(1.0, 0, frame, 0.5) == 0.0, "nothing is known of a link that was never used"
+    list(made.advance(1.0))
+    assert made.offer(1.001, 0, frame, 0.9) == 0.0, "the link had others to send"
+    list(made.advance(1.001))
+    free_s = 1.0 + 2 * sending_s
+    assert made.offer(free_s + 0.01, 0, frame, 1.0) == pytest.approx(0.01)
+    list(made.advance(free_s + 0.01))
+    assert made.offer(free_s + 1.0, 0, frame, free_s + 0.9) == pytest.approx(0.1)
 
 
 def test_nothing_on_its_way_is_released() -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -26,6 +27,7 @@ from testbed.protocol import (
     MAX_MESSAGE_BYTES,
     Attach,
     GetStatus,
+    NodeAttached,
     Refused,
     encode,
 )
@@ -35,6 +37,7 @@ from tests.engines.world import World, echo_times, links, needs_network, pair, w
 pytestmark = needs_network
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x2, 0x1000
 _SIOCSIFFLAGS = 0x8914
+_ETH_P_IP, _SOL_PACKET, _PACKET_VNET_HDR = 0x0800, 263, 15
 
 
 def say(made: World, rank: int, data: bytes, *descriptors: int) -> str:
@@ -58,6 +61,8 @@ def test_only_a_tun_of_the_right_kind_is_taken(tmp_path: Path) -> None:
         unborn = open_device()
         tap = in_namespace_of_its_own(tap_device)
         assert "not /dev/net/tun" in say(made, 0, hello, reading)
+        with (tmp_path / "file").open("wb") as file:
+            assert "not /dev/net/tun" in say(made, 0, hello, file.fileno())
         assert "no device" in say(made, 0, hello, unborn)
         assert "wrong kind" in say(made, 0, hello, tap)
         assert "one descriptor" in say(made, 0, hello)
@@ -155,6 +160,35 @@ def test_a_step_that_fails_is_named() -> None:
     assert in_namespace_of_its_own(congestion_control_of_nowhere) == 0
 
 
+def test_frames_that_lie_about_themselves_stop_nobody(tmp_path: Path) -> None:
+    with world(links(3, EVERYBODY, ("hub",)), tmp_path) as made:
+        liar = made.node(0, writes_lies(3000), join=Hostile().join)
+        one, _ = made.node(1, echo_times(address(2), 60, 0.005)), made.node(2)
+        liar.start()
+        assert liar.result() > 300
+        one.start()
+        assert len(one.result()) == 60
+        health = made.finish()
+    lied = health.nodes[0]
+    assert sum(lied.unfit.values()) > 100
+    assert {"malformed", "foreign_source", "unknown_destination"} <= lied.unfit.keys()
+    assert not any(node.unfit for node in health.nodes[1:])
+
+
+def test_whoever_takes_anothers_place_cannot_use_its_own_address_there_and_is_told_of(tmp_path: Path) -> None:
+    with world(links(3, EVERYBODY, ("hub",)), tmp_path) as made:
+        made.node(1)
+        made.node(2)
+        thief = made.node(1, datagrams(address(2), 5, 1, 0.0), join=Hostile(called=address(0)).join)
+        thief.start()
+        thief.result()
+        time.sleep(0.1)
+        assert NodeAttached(1, again=True) in made.control.notes()
+        health = made.finish()
+    assert health.nodes[1].unfit == {"foreign_source": 5}
+    assert health.nodes[2].packets_out == 0
+
+
 # -- what nodes do -----------------------------------------------------------------------------------------------------
 
 EVERYBODY = [(f"n.{rank}", "hub", {"latency": "5ms", "rate": "unlimited"}) for rank in range(3)]
@@ -224,6 +258,40 @@ class Hostile:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
             fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"eth0", 0))
         return True
+
+
+def writes_lies(count: int) -> Callable[[], int]:
+    """Frames past the kernel's TCP/IP, with headers that do not fit them; how many the kernel let through."""
+
+    def work() -> int:
+        draw, through = Random(7), 0  # noqa: S311
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_IP)) as raw:
+            raw.bind(("eth0", _ETH_P_IP))
+            raw.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
+            for _ in range(count):
+                size = draw.choice([0, 1, 19, 20, 28, 40, 100, 1400, 1500])
+                length = draw.choice([size, size, size, 0, 20, 65_535])
+                source, dest = (
+                    bytes(map(int, each.split(".")))
+                    for each in (draw.choice([address(0), address(1)]), draw.choice([address(1), "198.18.9.9"]))
+                )
+                protocol, version = draw.choice([1, 6, 17, 255]), draw.choice([0x45, 0x45, 0x4F, 0x41, 0x60])
+                header = struct.pack("!BBHHHBBH4s4s", version, 0, length, 1, 0, 64, protocol, 0, source, dest)
+                lie = struct.pack(
+                    "=BBHHHH",
+                    draw.choice([0, 1]),
+                    draw.choice([0, 0, 1, 3, 0x81]),
+                    *(draw.choice([0, 1, 20, 40, 60_000]) for _ in range(2)),
+                    *(draw.choice([0, 6, 16, 20, 60_000]) for _ in range(2)),
+                )
+                try:
+                    raw.send(lie + (header + draw.randbytes(1500))[:size])
+                    through += 1
+                except OSError:
+                    continue  # this kernel looks itself
+        return through
+
+    return work
 
 
 def floods(dest: str, seconds: float) -> Callable[[], int]:

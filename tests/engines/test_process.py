@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -17,7 +21,7 @@ import testbed.network.paths  # noqa: F401 - another user may not be able to rea
 from testbed.engines.fabric.config import FILE, FabricConfig, read_config, write_config
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.start import FabricConversation, start_fabric
-from testbed.errors import InvalidInput, PreflightRefused, UsageProblem
+from testbed.errors import CouldNotStart, InvalidInput, UsageProblem
 from testbed.protocol import FabricStatus, GetStatus, Quit
 from tests.engines.world import NOBODY, configuration, needs_network, pair, world
 
@@ -50,6 +54,48 @@ def test_it_ends_when_asked_to_and_with_whoever_leads(tmp_path: Path) -> None:
         assert made.fabric.is_alive()
         made.control.close()
         assert made.fabric.process.wait(1.0) == 0
+
+
+PARENT = """
+import os, sys, time
+from pathlib import Path
+from testbed.engines.fabric.config import read_config
+from testbed.engines.fabric.start import start_fabric
+folder = Path(sys.argv[1])
+print(start_fabric(read_config(folder), folder).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_it_ends_with_its_parent_though_nobody_leads_it_yet(tmp_path: Path) -> None:
+    """In good order: its files are whole, its sockets gone."""
+    config = configuration(pair(), tmp_path, tmp_path / "s")
+    write_config(tmp_path, config)
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        fabric = os.pidfd_open(int(parent.stdout.readline()))
+        try:
+            assert config.control_socket.is_socket()
+            assert not select.select([fabric], [], [], 0.2)[0]
+            parent.kill()
+            assert select.select([fabric], [], [], 10.0)[0]
+        finally:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fabric, signal.SIGKILL)
+            os.close(fabric)
+    assert not config.control_socket.exists()
+    assert (tmp_path / "engine" / "health.json").exists()
+
+
+def test_it_does_not_begin_without_its_parent(tmp_path: Path) -> None:
+    config = configuration(pair(), tmp_path, tmp_path / "s")
+    write_config(tmp_path, config)
+    words = [sys.executable, "-m", "testbed.engines.fabric", str(tmp_path), str(os.getppid())]
+    said = subprocess.run(words, capture_output=True, check=False)
+    assert (said.returncode, said.stdout) == (1, b"")
+    assert not config.control_socket.exists()
+    usage = subprocess.run(words[:-1], capture_output=True, check=False)
+    assert (usage.returncode, b"FOLDER PARENT" in usage.stderr) == (2, True)
 
 
 def test_after_a_kill_another_takes_its_place(tmp_path: Path) -> None:
@@ -132,8 +178,8 @@ def test_no_file_is_too_bad(data: bytes, tmp_path: Path) -> None:
 def test_why_it_did_not_start_is_told(tmp_path: Path) -> None:
     config = configuration(pair(), tmp_path, tmp_path / "s")
     wrong: FabricConfig = msgspec.structs.replace(config, nodes=config.nodes[:1])
-    with pytest.raises(PreflightRefused, match="the topology has 2 nodes, the plan 1"):
+    with pytest.raises(CouldNotStart, match="the topology has 2 nodes, the plan 1"):
         start_fabric(wrong, tmp_path / "f")
     broken: FabricConfig = msgspec.structs.replace(config, topology={"services": 3})
-    with pytest.raises(PreflightRefused, match="did not start"):
+    with pytest.raises(CouldNotStart, match="did not start"):
         start_fabric(broken, tmp_path / "g")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from testbed.engines.fabric.accounts import PAIRS_EVERY, Accounts
 from testbed.engines.fabric.carrier import Carrier
-from testbed.engines.fabric.health import FEWEST_PACKETS, why_overloaded
+from testbed.engines.fabric.delays import FEWEST, Delays
+from testbed.engines.fabric.health import why_overloaded
 from testbed.engines.fabric.lateness import LatenessCounts
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
@@ -62,16 +64,36 @@ def test_percentiles_are_upper_ends_of_steps_and_never_above_the_maximum() -> No
     assert counted().told().p99_ms == 0.0
 
 
-def test_what_makes_a_run_overloaded() -> None:
-    good = [1e-4] * FEWEST_PACKETS
-    late = counted(*good, *[3e-3] * 20)
+def delays(
+    *, late_s: Sequence[float] = (), idle_s: Sequence[float] = (), latency_s: float = 0.01, scale: float = 1.0
+) -> Delays:
+    made = Delays(scale)
+    for each in late_s:
+        made.written(each, latency_s)
+    for each in idle_s:
+        made.read(each)
+    return made
 
-    def why(counts: LatenessCounts, backlog: int = 0, scale: float = 1.0) -> tuple[str, ...]:
-        return why_overloaded(counts.told(), counts.percentile_s(0.999) * 1e3, backlog, scale)
 
-    assert not why(counted(*good))
-    assert "3.0 ms" in why(late)[0]
-    assert not why(late, scale=2.0), "twice as late is as good at half the speed"
-    assert "0.1%" in why(counted(*good, *[0.05] * 3))[0]
-    assert not why(counted(*[1.0] * (FEWEST_PACKETS - 1))), "too few to tell"
-    assert "7 packets" in why(counted(*good), backlog=7)[0]
+GOOD = [1e-4] * FEWEST
+
+
+def test_packets_that_are_late_make_a_run_overloaded() -> None:
+    late = [*GOOD, *[3e-3] * 20]
+    assert not why_overloaded(delays(late_s=GOOD), 0)
+    assert "2.0% of the packets were later" in why_overloaded(delays(late_s=late), 0)[0]
+    assert not why_overloaded(delays(late_s=[*GOOD, *[3e-3] * 9]), 0), "one in a hundred may be"
+    assert not why_overloaded(delays(late_s=late, scale=2.0), 0), "twice as late is as good at half the speed"
+    assert not why_overloaded(delays(late_s=late, latency_s=0.1), 0), "on a long way it is a small part"
+    assert why_overloaded(delays(late_s=late, latency_s=0.05), 0)
+    assert "0.30%" in why_overloaded(delays(late_s=[*GOOD, *[0.05] * 3]), 0)[0]
+    assert not why_overloaded(delays(late_s=[1.0] * (FEWEST - 1)), 0), "too few to tell"
+
+
+def test_a_fabric_that_does_not_keep_up_makes_a_run_overloaded() -> None:
+    slow = [*GOOD, *[0.008] * 20]
+    assert not why_overloaded(delays(idle_s=GOOD), 0)
+    assert "2.0% of the frames" in why_overloaded(delays(idle_s=slow), 0)[0]
+    assert not why_overloaded(delays(idle_s=slow, scale=2.0), 0)
+    assert not why_overloaded(delays(idle_s=[*GOOD, *[0.008] * 9]), 0)
+    assert "7 packets" in why_overloaded(delays(late_s=GOOD), 7)[0]

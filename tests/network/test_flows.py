@@ -14,7 +14,7 @@ from testbed.topologies.library import BUNDLED
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
 
-PLAIN = Tcp(handshake=False, initial_window=10**6, idle_restart=False, header_bytes=0)
+PLAIN = Tcp(handshake=False, initial_window=10**6, idle_restart=False, header_bytes=0, two_ways=False)
 """No slow start: what is left of TCP are its acknowledgements."""
 
 

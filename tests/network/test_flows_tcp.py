@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from testbed.network.flows import Delivered, Flows, Tcp
@@ -15,6 +16,7 @@ from testbed.network.flows.arrivals import Arrivals
 from testbed.network.flows.connections import Connection, Connections
 from testbed.network.flows.draws import Draws
 from testbed.network.flows.routes import Route
+from testbed.network.flows.tcp import Windows
 from testbed.network.graph import Network
 from tests.network.test_flows import arrival_s, network_from, pair, run_until
 
@@ -148,7 +150,7 @@ def test_hardly_anything_getting_through_takes_long_and_ends(
 
 def test_timers_double_up_to_two_minutes() -> None:
     state, tcp = Connections(no_link=0), Tcp(syn_timeout_s=1.0)
-    route = Route((), 0.05, 0.05, 0.0, 0.9999999, 1e6)
+    route = Route((), (), 0.05, 0.05, 0.0, 0.9999999, 1e6)
     connection = Connection(0, 1, Draws(1, 0, 1, 0), route)
     # 1 + 2 + … + 64 s, then eight times 120 s; given up after fifteen.
     assert Arrivals(state, tcp).handshake_done_s(connection, 0.0) == pytest.approx(0.1 + 127 + 8 * 120)
@@ -188,6 +190,33 @@ def test_cubic_is_about_as_fast_as_reno_on_a_short_path() -> None:
     network = lossy("0.4%", latency="5ms")
     cubic, reno = (window(network, 0.01, congestion, 100_000_000) for congestion in ("cubic", "reno"))
     assert 0.85 < cubic / reno < 1.4
+
+
+def windows_after_a_loss(segments: int, rounds: int) -> list[float]:
+    """Those of a connection that loses a segment of so many, then fills its window in every round trip of 10 ms."""
+    state = Connections(no_link=0)
+    state.add(Connection(0, 1, Draws(1, 0, 1, 0)))
+    state.set_route(0, Route((), (), 0.005, 0.005, 0.0, 0.0, 1e9))
+    rules = Windows(state, Tcp())
+    rules.open(0, 0.0)
+    state.window[0], state.threshold[0], state.lost[0] = segments * SEGMENT, SEGMENT, 1.0
+    found = []
+    for _ in range(rounds):
+        state.budget[0], state.round_sent[0] = 0.0, state.window[0]
+        rules.next_round(np.array([0]), 0.0)
+        found.append(float(state.window[0]) / SEGMENT)
+    return found
+
+
+def test_a_window_is_whole_segments_after_a_loss_and_waits_a_round_trip() -> None:
+    """41 × 0.7 = 28.7. Then 9/17 of a segment every round trip, counted from the second: 0.5, 1.06, 1.6, 2.1, 2.6.
+
+    Cubic itself adds less than half a segment meanwhile.
+    """
+    first, second, third, *later = windows_after_a_loss(41, 9)
+    assert first == 28.0
+    assert 28.0 < second < third < 28.5
+    assert later == [29.0, 29.0, 30.0, 30.0, 31.0, 31.0]
 
 
 # As measured
@@ -249,3 +278,23 @@ def test_the_table_is_complete() -> None:
         (rtt, size, loss) for rtt in (2, 50, 200) for size in (20_000, 335_000, 10_000_000) for loss in (0, 0.001)
     }
     assert wanted <= {(row["rtt_ms"], row["size_bytes"], row["loss"]) for row in ROWS}
+
+
+def halves_s(congestion: str) -> float:
+    """How long two messages of 116 segments take side by side over 20 Mbit/s and 200 ms."""
+    network = network_from(
+        "services: {a: {replicas: 2}, b: {replicas: 1}}\nbridges: [hub]\nlinks:\n"
+        "  - {from: a, to: hub, latency: 50ms, rate: 1Gbps}\n  - {from: hub, to: b, latency: 50ms, rate: 20Mbps}\n"
+    )
+    flows = Flows(network, seed=1, tcp=Tcp(congestion=congestion))
+    flows.send(0, 2, 400 * SEGMENT)
+    return arrival_s(flows, flows.send(1, 2, 400 * SEGMENT))
+
+
+def test_cubic_ends_slow_start_when_others_stand_before_it_and_reno_does_not() -> None:
+    """Rounds of 10, 20 and 40 segments; the other's 40 are 24 ms of the link, more than the 16 ms that HyStart allows.
+
+    So cubic goes on with 80 segments and a little more every round trip, while reno doubles until the link is full.
+    """
+    assert halves_s("reno") == pytest.approx(0.2 + 4 * 0.2 + 2 * (400 - 150) * 0.0006 + 0.1, abs=0.05)
+    assert halves_s("cubic") > halves_s("reno") + 0.15

@@ -67,9 +67,40 @@ def test_an_idle_path_takes_its_latencies_and_a_transmission_on_every_link() -> 
     assert packets.offer(5.0, 0, 1, [MTU]) == 0
     assert packets.next_s() <= 5.0251
     (arrival,) = finish(packets)
-    assert arrival == Arrival(0, 0, 1, arrival.due_s, (0,))
+    assert arrival == Arrival(0, 0, 1, arrival.due_s, (0,), 0.024)
     assert arrival.due_s == pytest.approx(5.0251, abs=1e-12)
     assert packets.next_s() == math.inf
+
+
+def test_it_is_known_since_when_the_first_link_of_a_path_is_free() -> None:
+    packets = Packets(pair(rate="12Mbps"), seed=1)
+    assert packets.free_since_s(0, 1) is None, "nothing has gone there yet"
+    packets.offer(1.0, 0, 1, [MTU] * 3)
+    assert packets.free_since_s(0, 1) == math.inf, "it is not known how much comes"
+    packets.advance(1.0)
+    assert packets.free_since_s(0, 1) == pytest.approx(1.003)
+    packets.offer(1.002, 0, 1, [MTU])
+    packets.advance(1.002)
+    assert packets.free_since_s(0, 1) == pytest.approx(1.004)
+
+
+@pytest.mark.parametrize(("share", "latency", "together"), [(0.0, "100ms", 2), (0.01, "100ms", 10), (0.01, "10s", 10)])
+def test_on_long_ways_more_pieces_are_handed_over_together(share: float, latency: str, together: int) -> None:
+    """A piece takes 0.1 ms here; the window is 0.2 ms, or a part of the latency, and never more than 1 ms."""
+    packets = Packets(pair(latency=latency, rate="120Mbps"), seed=1, window_share=share)
+    packets.offer(0.0, 0, 1, [MTU] * 40)
+    sizes = [len(arrival.pieces) for arrival in finish(packets)]
+    assert together <= sizes[0] <= together + 1
+
+
+def test_a_way_that_becomes_shorter_is_looked_at_anew() -> None:
+    before, after = pair(latency="100ms", rate="120Mbps"), pair(latency="1ms", rate="120Mbps")
+    packets = Packets(before, seed=1, window_share=0.01)
+    packets.offer(0.0, 0, 1, [MTU] * 40)
+    finish(packets)
+    packets.change(1.0, after)
+    packets.offer(1.0, 0, 1, [MTU] * 40)
+    assert len(finish(packets)[0].pieces) <= 3
 
 
 def test_pieces_of_a_segment_overlap_on_successive_links() -> None:

@@ -8,8 +8,8 @@ from math import inf
 import numpy as np
 import pytest
 
-from testbed.node.algorithms.fedavg import part_of
 from testbed.node.messages import Message
+from testbed.plan.shares import part_of
 from testbed.records import Evaluation
 from tests.node.small_world import Outcome, Quadratic, World
 

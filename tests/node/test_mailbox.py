@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.node.mailbox import Mailbox
+from testbed.node.mailbox import MOST_MESSAGES, Mailbox, Room
 from testbed.node.messages import Message
 
 
@@ -146,5 +146,54 @@ def test_nothing_is_given_to_whoever_has_given_up() -> None:
         box.put(1, model(0))
         assert wanted.future.result() is None
         assert box.take(["model"]) is not None
+
+    inside_a_loop(test)
+
+
+def test_a_flood_fills_its_own_senders_room_only() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now, model(0).nbytes)
+        told: list[tuple[int, int]] = []
+        box.on_full = lambda sender, dropped: told.append((sender, dropped))
+        for number in range(MOST_MESSAGES + 9):
+            box.put(3, model(number))
+        box.put(1, model(7))
+        assert box.refused == 9
+        assert told == [(3, 1), (3, 2), (3, 4), (3, 8)]
+        kept = box.take_all(["model"])
+        assert [each.round for each in kept if each.sender == 3] == list(range(MOST_MESSAGES))
+        assert [each.round for each in kept if each.sender == 1] == [7]
+        # What was taken has left room behind.
+        for number in range(MOST_MESSAGES):
+            box.put(3, model(number))
+        assert box.refused == 9
+
+    inside_a_loop(test)
+
+
+def test_room_is_for_so_many_models_or_so_many_bytes() -> None:
+    large = Message("model", 0, payload=(np.zeros(1 << 20, np.float32),))
+    for model_bytes, most in ((0, 3), (1 << 22, 15), (1 << 23, 31)):
+        room = Room(model_bytes)
+        taken = 0
+        while room.take(1, large):
+            taken += 1
+        assert taken == most  # a header comes on top, so that the last does not fit
+        assert room.take(2, large)
+        room.leave(1, large)
+        assert room.take(1, large)
+        assert not room.take(1, large)
+
+
+def test_somebody_who_waits_gets_a_message_however_full_it_is() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        for number in range(MOST_MESSAGES):
+            box.put(3, model(number, "noise"))
+        gathering = box.gather("model", 0, [3])
+        box.put(3, model(0))
+        assert gathering.future.done()
+        box.done(gathering)
+        assert box.refused == 0
 
     inside_a_loop(test)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.node.compute_slots import ComputeSlots
+from testbed.node.compute_slots import ComputeSlots, holders
 from testbed.node.data.dataset import Samples
 from testbed.node.data.of_experiment import share_out
 from testbed.node.data.partition import test_parts as parts_to_test
@@ -172,6 +172,28 @@ def _test_samples(made: Made) -> Samples:
     return made.own.trainer.dataset.test
 
 
+def test_an_evaluation_waits_for_a_slot_that_nobody_who_trains_wants(measured: Made, tmp_path: Path) -> None:
+    async def go() -> None:
+        others = ComputeSlots(tmp_path, 1, 0)
+        compute = measured.compute(ComputeSlots(tmp_path, 1, 0))
+        model = compute.initial()
+        with others.one():
+            under_way = compute.evaluate(model)
+            await asyncio.sleep(0.1)
+            assert not under_way.is_done
+        # It holds no slot between its pieces, and gives way to training while it waits.
+        await compute.train(model, 0, 1)
+        assert (await asyncio.to_thread(under_way.result)).samples > 0
+        with others.one():
+            pass
+        with others.one_if_free() as is_free:
+            assert is_free
+        compute.close()
+        others.close()
+
+    asyncio.run(go())
+
+
 def test_the_thread_has_the_lowest_priority_and_passes_on_what_is_raised() -> None:
     def fail() -> None:
         raise KeyError("x")
@@ -268,6 +290,7 @@ def test_slots_are_taken_wherever_they_are_free_and_lost_by_nobodys_death(tmp_pa
         waiting = asyncio.ensure_future(thread.do(wait))
         await asyncio.sleep(0.1)
         assert not got
+        assert holders(tmp_path) == set(children), "who only waits holds none"
         victim = children.pop()  # whoever has the one that it waits for
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
@@ -278,6 +301,7 @@ def test_slots_are_taken_wherever_they_are_free_and_lost_by_nobodys_death(tmp_pa
     asyncio.run(test())
     assert got
     assert taken(tmp_path, 2) == 1
+    assert holders(tmp_path) == set(children)
     slots.close()
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def model(round_: int, parameters: int = 1000) -> Message:
 class End:
     """One node's transport and what it got."""
 
-    def __init__(self, rank: int, port: int, **more: int) -> None:
+    def __init__(self, rank: int, port: int, **more: Any) -> None:
         self.got: list[tuple[int, Message]] = []
         self._changed = asyncio.Event()
         self.transport = ZmqTransport(rank, addresses(), port, self._receive, **more)

@@ -20,10 +20,10 @@ from testbed.topologies.model import MAX_NODES, Topology
 from testbed.topologies.source import Form
 
 
-def nodes(count: int, more: str = "") -> Topology:
+def nodes(count: int, more: str = "", latency: str = "1ms") -> Topology:
     text = (
         f"services: {{a: {{replicas: {count}}}}}\nbridges: [s]\n"
-        f"links: [{{from: a, to: s, latency: 1ms, rate: 8Mbps}}]\n{more}"
+        f"links: [{{from: a, to: s, latency: {latency}, rate: 8Mbps}}]\n{more}"
     )
     return load_bytes(text.encode(), Form.YAML, "t.yaml").require()
 

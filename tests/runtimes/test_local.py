@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testbed.control.log import ControlLog
 from testbed.engines.fabric.config import node_socket
-from testbed.errors import PreflightRefused
+from testbed.errors import ExitCode, PreflightRefused
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, End, Event, Round
@@ -19,7 +22,7 @@ from testbed.runtimes.local import run as local
 from testbed.runtimes.local.engine import Engine, start_engine
 from testbed.runtimes.local.leftovers import is_alive
 from testbed.runtimes.local.loopback import LoopbackBlock
-from testbed.runtimes.local.needs import needs_of
+from testbed.runtimes.local.needs import Need, needs_of
 from testbed.runtimes.local.node_process import on_loopback
 from testbed.runtimes.local.places import Places, make_places, process_record, read_record, start_ticks
 from tests.runtimes.local_runs import locally, needs_network, run
@@ -64,6 +67,42 @@ def test_a_node_that_ends_itself_is_a_failure(tmp_path: Path) -> None:
     (failed,) = outcome.failures
     assert failed.node == "node.1"
     assert "its process was over before its work: exit status 3" in failed.failure.message
+
+
+NO_MORE = """
+import errno, os, sys
+from testbed.node.algorithms.dpsgd import DPSGD as Mine
+fork, left = os.fork, [{left}]
+def deny():
+    left[0] -= 1
+    if left[0] < 0:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return fork()
+if "zygote" in sys.argv[0]:
+    os.fork = deny
+"""
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_where_no_more_processes_can_be_made_nothing_begins(left: int, tmp_path: Path) -> None:
+    """`left`: so many more can be."""
+    source = tmp_path / "mine.py"
+    source.write_text(NO_MORE.format(left=left))
+    _, outcome = run(plan_of(star(3), algorithm={"name": f"{source}:Mine"}), tmp_path, "none")
+    assert outcome.broken == (f"cannot start the process of node.{left}: {os.strerror(errno.EAGAIN)}",)
+    assert (outcome.exit_code, outcome.failures) == (ExitCode.NOT_STARTED, ())
+    assert read_record(RunDirectory(tmp_path / "run")) is None
+
+
+def test_an_average_that_cannot_be_tried_is_lost_and_nothing_else(tmp_path: Path) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text(NO_MORE.format(left=3))
+    settings = {"algorithm": {"name": f"{source}:Mine"}, "stop": {"rounds": 3}, "evaluation": {"every": 1}}
+    directory, outcome = run(plan_of(star(3), **settings), tmp_path, "none")
+    assert (outcome.reason, outcome.finished, outcome.broken) == ("finished", 3, ())
+    lost = [each.detail for each in records(directory, None) if isinstance(each, Event) and each.what == "average-lost"]
+    why = f"whoever was to try it could not be started: {os.strerror(errno.EAGAIN)}"
+    assert lost == [f"round {number}: {why}" for number in range(3)]
 
 
 @needs_network
@@ -111,8 +150,42 @@ def test_a_process_is_known_by_its_start_too(tmp_path: Path) -> None:
 def test_what_a_run_needs_grows_with_its_nodes() -> None:
     small, large = (list(needs_of(locally(plan_of(star(nodes))))) for nodes in (4, 64))
     assert not any(need.is_short for need in small)
-    assert [need.what for need in small][:2] == ["memory", "open files"]
+    assert [need.what for need in small][:3] == ["memory", "open files", "open files of a node"]
     assert int(large[1].needed) - int(small[1].needed) == 120
+
+
+def test_a_node_needs_files_for_all_whom_it_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_a_node(**settings: Any) -> Need:
+        plan = locally(plan_of(star(12), **settings))
+        return next(need for need in needs_of(plan) if need.what == "open files of a node")
+
+    ring, full = (of_a_node(overlay={"kind": kind}) for kind in ("ring", "full"))
+    changing = of_a_node(overlay={"kind": "regular", "degree": 2, "dynamic": True})
+    served = of_a_node(algorithm={"name": "fedavg"})
+    assert int(full.needed) - int(ring.needed) == 9 * 6
+    assert full.needed == changing.needed == served.needed
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, int(ring.needed)))
+    assert [of_a_node(overlay={"kind": kind}).is_short for kind in ("ring", "full")] == [False, True]
+
+
+def test_a_node_may_have_all_its_files_open(tmp_path: Path) -> None:
+    """Two hundred and fifty neighbours are more than a shell's usual limit allows."""
+    source = tmp_path / "mine.py"
+    source.write_text(
+        "import resource\nfrom testbed.node.algorithms.dpsgd import DPSGD\n\n\nclass Mine(DPSGD):\n"
+        "    async def run(self, node):\n        node.note('files', str(resource.getrlimit(resource.RLIMIT_NOFILE)))\n"
+        "        await super().run(node)\n"
+    )
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        settings = {"algorithm": {"name": f"{source}:Mine"}, "stop": {"rounds": 1}}
+        directory, outcome = run(plan_of(star(2), **settings), tmp_path, "none")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert outcome.finished == 2
+    told = [each.detail for each in records(directory, "node.1") if isinstance(each, Event) and each.what == "files"]
+    assert told == [str((hard, hard))]
 
 
 @needs_network

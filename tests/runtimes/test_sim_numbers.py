@@ -251,7 +251,7 @@ def test_bytes_and_messages_are_those_of_the_formula(name: str, tmp_path: Path) 
 
 def test_what_was_sent_is_received_or_lost_or_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When time ends a run in the middle of its sends, journals count exactly what had left."""
-    settings: dict[str, Any] = {"overlay": "full", "stop": {"time": "3s"}, "evaluation": {"mode": "none"}}
+    settings: dict[str, Any] = {"overlay": "full", "stop": {"time": "2.6s"}, "evaluation": {"mode": "none"}}
     plan = plan_of(star(5, rate="4Mbps"), model={"name": "mlp", "hidden": [1024]}, **settings)
     with prepared(plan, workers=0) as shared:
         directory = create_run(tmp_path, "run")

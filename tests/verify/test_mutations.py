@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -14,9 +11,11 @@ from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 from testbed.verify.judge import Verdict
-from testbed.verify.measure import Measured, Plan, measure
+from testbed.verify.measure import Measured, measure
 from testbed.verify.needs import Effort
 from testbed.verify.pairs import Pair, choose_pairs
+from testbed.verify.places import make_place
+from testbed.verify.plan import Plan
 from testbed.verify.prepare import config_for
 from tests.engines.world import needs_network
 
@@ -34,7 +33,7 @@ SHOWS = {
 """What must be found wrong."""
 MUTATIONS = [(name, factor) for name in ASKED for factor in (0.7, 1.3)]
 OFF = {"latency": "0ms", "rate": "unlimited"}
-EFFORT = Effort(jitter_probes=500, drops=1_000, lossy_tcp=0)
+EFFORT = Effort(jitter_probes=500, drops=1_000, told_tcp=0)
 
 
 def properties(**changed: float) -> dict[str, str]:
@@ -55,9 +54,9 @@ def topology(links: list[dict[str, str]]) -> Topology:
 def measured(asked: Topology, real: Topology) -> tuple[dict[int, Pair], Measured]:
     """The pairs by number of their link."""
     pairs = choose_pairs(expand(asked), len(asked.nodes) // 2, seed=1)
-    with tempfile.TemporaryDirectory(prefix="testbed-") as folder:
-        config = config_for(real, 1, Path(folder))
-        found = measure(Plan(pairs, None, EFFORT), config, Path(folder), TcpSettings(), lambda _: None)
+    with make_place() as place:
+        config = config_for(real, 1, place.folder)
+        found = measure(Plan(pairs, None, EFFORT), config, place, TcpSettings(), lambda _: None)
     return {pair.origin // 2: pair for pair in pairs}, found
 
 

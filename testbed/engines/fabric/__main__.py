@@ -1,13 +1,13 @@
-"""The fabric's process: `python -m testbed.engines.fabric FOLDER`, where FOLDER has a `fabric.json`.
+"""The fabric's process: `python -m testbed.engines.fabric FOLDER PARENT`, where FOLDER has a `fabric.json`.
 
-Says `ready` on standard output when nodes and control can reach it; ends on SIGTERM, when told to, or with whoever
-leads the run. What is wrong with its configuration goes to standard error.
+Says `ready` on standard output when nodes and control can reach it; ends on SIGTERM, when told to, with whoever leads
+the run, or with its parent, whose process id is PARENT. What is wrong with its configuration goes to standard error.
 """
 
 from __future__ import annotations
 
 import gc
-import resource
+import signal
 import sys
 from pathlib import Path
 
@@ -15,18 +15,22 @@ from testbed.engines.fabric.config import read_config
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.start import READY
 from testbed.engines.kernel import be_quick
+from testbed.engines.open_files import allow_most_files
+from testbed.engines.parent import die_with_parent
 from testbed.engines.privileges import drop_privileges
 from testbed.errors import ExitCode, InvalidInput, TestbedError
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m testbed.engines.fabric FOLDER\n")
+    if len(arguments) != 2 or not arguments[1].isdecimal():
+        sys.stderr.write("usage: python -m testbed.engines.fabric FOLDER PARENT\n")
         return ExitCode.USAGE
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # two for every node
+    folder, parent = Path(arguments[0]), int(arguments[1])
+    # Nobody leads it yet, nor is it recorded: until then only its parent knows of it. With SIGTERM its files get whole.
+    die_with_parent(parent, signal.SIGTERM)
+    allow_most_files()  # two for every node
     try:
-        fabric = Fabric(read_config(Path(arguments[0])))
+        fabric = Fabric(read_config(folder))
     except TestbedError as problem:
         sys.stderr.write(f"{problem.message}\n")
         if isinstance(problem, InvalidInput):
@@ -34,6 +38,7 @@ def main(arguments: list[str]) -> int:
         return problem.exit_code
     be_quick()
     drop_privileges()
+    die_with_parent(parent, signal.SIGTERM)
     # What is there now stays: the collector need not look at it again while packets wait.
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Packets as a node sees them, in pcap form. Takes frames, gives a file; touches that file.
+"""Packets as nodes see them, in pcap form. Takes frames, gives files; touches those files.
 
 A super-segment is one packet here too, as it is for the node; checksums that the kernel left to its device are
 unfinished.
@@ -6,10 +6,13 @@ unfinished.
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from testbed.errors import UsageProblem
 
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _LINKTYPE_RAW = 101
@@ -45,6 +48,58 @@ class PacketFile:
         with suppress(OSError):
             self._file.flush()
 
+    def is_at(self, path: Path) -> bool:
+        """Whether it is that very file, by whatever name."""
+        with suppress(OSError):
+            return os.path.samestat(os.fstat(self._file.fileno()), path.stat())
+        return False
+
     def close(self) -> None:
         with suppress(OSError):
             self._file.close()
+
+
+class Captures:
+    """Those that go on: of each node at most one, which ends at the latest when whoever has asked for it is gone."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, PacketFile] = {}
+        """By rank."""
+        self._askers: dict[int, int] = {}
+
+    def begin(self, rank: int, path: Path, asker: int) -> None:
+        """Raises UsageProblem where the file cannot be written, or one of the two is in use already."""
+        before = self.files.get(rank)
+        if before is not None:
+            raise UsageProblem("the node's packets are being captured already", f"into {before.path}; one at a time")
+        if any(each.is_at(path) for each in self.files.values()):
+            raise UsageProblem(f"another node's packets are being captured into {path}", "take another file")
+        try:
+            self.files[rank] = PacketFile(path)
+        except OSError as problem:
+            raise UsageProblem(f"cannot write {path}: {problem.strerror}") from None
+        self._askers[rank] = asker
+
+    def end(self, rank: int, asker: int) -> None:
+        """Raises UsageProblem for somebody else's."""
+        if self._askers.get(rank, asker) != asker:
+            raise UsageProblem("somebody else captures the node's packets")
+        self._close(rank)
+
+    def forget(self, asker: int) -> None:
+        """Whoever it was is gone."""
+        for rank in [rank for rank, each in self._askers.items() if each == asker]:
+            self._close(rank)
+
+    def flush(self) -> None:
+        for each in self.files.values():
+            each.flush()
+
+    def close(self) -> None:
+        for rank in list(self.files):
+            self._close(rank)
+
+    def _close(self, rank: int) -> None:
+        if (file := self.files.pop(rank, None)) is not None:
+            file.close()
+        self._askers.pop(rank, None)

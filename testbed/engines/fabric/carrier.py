@@ -16,6 +16,8 @@ from testbed.network.packets.train import segment_of
 
 MOST_HELD_BYTES = 1 << 30
 """Of frames on their way; a network that would hold more is not carried faithfully, and the run is overloaded."""
+_TOGETHER = 0.01
+"""Of a path's latency: packets of one segment that arrive within that are written to the node at once."""
 BACKLOG = "backlog"
 """The cause of drops for that."""
 
@@ -28,6 +30,8 @@ class Delivery(NamedTuple):
     data: tuple[bytes, memoryview]
     packets: int
     size_bytes: int
+    latency_s: float
+    """Of their path."""
 
 
 class TrackedPackets(Packets):
@@ -60,7 +64,9 @@ class Carrier:
         in_order: bool = True,
         time_scale: float = 1.0,
     ) -> None:
-        self.packets = TrackedPackets(network, seed=seed, in_order=in_order, time_scale=time_scale)
+        self.packets = TrackedPackets(
+            network, seed=seed, in_order=in_order, time_scale=time_scale, window_share=_TOGETHER
+        )
         self.unfit: list[Counter[str]] = [Counter() for _ in addresses]
         """By rank of the sender, why frames of its were not carried."""
         self.held_bytes = 0
@@ -74,23 +80,30 @@ class Carrier:
         """Frames on their way."""
         return len(self._held)
 
-    def offer(self, now_s: float, origin: int, data: bytes) -> None:
-        """A node has written a frame."""
+    def offer(self, now_s: float, origin: int, data: bytes, since_s: float | None = None) -> float:
+        """A node has written a frame, at the earliest at `since_s`; gives for how long a link may have stood idle.
+
+        What waits to be read has lost no time while the link that it goes to has others to send.
+        """
         frame = read_frame(data, self._addresses[origin], self._mtu)
         if isinstance(frame, Unfit):
             self.unfit[origin][frame] += 1
-            return
+            return 0.0
         dest = self._ranks.get(frame.dest)
         if dest is None or dest == origin:
             self.unfit[origin][Unfit.MULTICAST if is_group(frame.dest) else Unfit.UNKNOWN_DESTINATION] += 1
-            return
+            return 0.0
         if self.held_bytes > MOST_HELD_BYTES:
             self.unfit[origin][BACKLOG] += len(frame.sizes)
-            return
+            return 0.0
+        free_s = self.packets.free_since_s(origin, dest)
         segment = self.packets.offer(now_s, origin, dest, frame.sizes)
         if segment is not None:
             self._held[segment] = _Held(frame, len(frame.sizes))
             self.held_bytes += len(data)
+        if since_s is None or free_s is None:
+            return 0.0
+        return max(0.0, now_s - max(since_s, free_s))
 
     def advance(self, now_s: float) -> Iterator[Delivery]:
         """What has arrived by now."""
@@ -102,11 +115,13 @@ class Carrier:
                 del self._held[arrival.segment]
                 self.held_bytes -= len(frame.data)
             if len(pieces) == len(frame.sizes):
-                yield Delivery(arrival.dest, arrival.due_s, whole(frame), len(pieces), sum(frame.sizes))
+                size = sum(frame.sizes)
+                yield Delivery(arrival.dest, arrival.due_s, whole(frame), len(pieces), size, arrival.latency_s)
                 continue
             for first, last in _runs(pieces):
                 size = sum(frame.sizes[first:last])
-                yield Delivery(arrival.dest, arrival.due_s, part(frame, first, last), last - first, size)
+                data = part(frame, first, last)
+                yield Delivery(arrival.dest, arrival.due_s, data, last - first, size, arrival.latency_s)
 
     def release(self) -> None:
         """Forgets frames of which some pieces were dropped and all others have arrived."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from testbed.errors import UsageProblem, did_you_mean
 from testbed.network.graph import Flags, Floats, Ints, Network, expand
-from testbed.network.moment import moments, network_before
+from testbed.network.moment import links_between, moments, network_before, vertices_of
 from testbed.network.packets import Routes
 from testbed.network.timeline import Change, NodesChange, timeline
 from testbed.protocol import LinkState, SetLink
@@ -161,37 +161,20 @@ class Conditions:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _find(self, origin: str, dest: str, *, both: bool) -> Flags:
-        found = self._between(origin, dest)
+        for endpoint in (origin, dest):
+            self._check_name(endpoint)
+        found = links_between(self._topology, self._base, origin, dest)
         if both:
-            found = found | self._between(dest, origin)
+            found = found | links_between(self._topology, self._base, dest, origin)
         if not found.any():
             raise UsageProblem(f"there is no link from {shown(origin)} to {shown(dest)}")
         return found
 
-    def _between(self, origin: str, dest: str) -> Flags:
-        """A shared link is one link: it is found as a whole."""
-        network, topology = self._base, self._topology
-        origins, dests = self._vertices(origin), self._vertices(dest)
-        touched = [
-            number
-            for number, link in enumerate(topology.links)
-            if (link.origin_shared or link.dest_shared)
-            and (self._vertices(link.origin) & origins).any()
-            and (self._vertices(link.dest) & dests).any()
-        ]
-        return (origins[network.origin] & dests[network.dest]) | np.isin(network.declared, touched)
-
-    def _vertices(self, endpoint: str) -> Flags:
-        named = np.zeros(len(self._base.names), dtype=np.bool_)
-        bridges = [bridge.name for bridge in self._topology.bridges]
-        if endpoint in bridges:
-            named[self._base.node_count + bridges.index(endpoint)] = True
-        else:
-            named[list(self._topology.select(endpoint))] = True
-        if not named.any():
+    def _check_name(self, endpoint: str) -> None:
+        if not vertices_of(self._topology, self._base, endpoint).any():
+            bridges = (bridge.name for bridge in self._topology.bridges)
             known = [*bridges, *(service.name for service in self._topology.services), *self._topology.ranks]
             raise UsageProblem(f"{shown(endpoint)} names no bridge and no node", did_you_mean(endpoint, known))
-        return named
 
     def _with_what_was_set(self, network: Network) -> Network:
         columns: dict[str, Floats] = {}

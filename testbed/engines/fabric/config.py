@@ -78,7 +78,7 @@ def control_socket(sockets: Path) -> Path:
     return sockets / "fabric.sock"
 
 
-def config_of(plan: RunPlan, *, sockets: Path, engine: Path, time_scale: float = 1.0) -> FabricConfig:
+def config_of(plan: RunPlan, *, sockets: Path, engine: Path) -> FabricConfig:
     return FabricConfig(
         schema=SCHEMA,
         topology_name=plan.topology_name,
@@ -87,7 +87,7 @@ def config_of(plan: RunPlan, *, sockets: Path, engine: Path, time_scale: float =
         nodes=tuple(FabricNode(node.name, node.address) for node in plan.nodes),
         sockets=str(sockets),
         engine=str(engine),
-        time_scale=time_scale,
+        time_scale=plan.time_scale,
     )
 
 

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from testbed.engines.fabric.conversations import accept, close_all, listen, receive, send
@@ -85,15 +86,22 @@ class ControlDoor:
     """The socket of control, which may call more than once."""
 
     def __init__(
-        self, waiting: Waiting, path: Path, answer: Callable[[ToFabric], FromFabric], lost: Callable[[], None]
+        self,
+        waiting: Waiting,
+        path: Path,
+        answer: Callable[[ToFabric, int], FromFabric],
+        gone: Callable[[int], None],
+        lost: Callable[[], None],
     ) -> None:
-        """`lost` is called when whoever leads the run has gone."""
+        """Every caller has a number of its own, which `gone` is told in the end; `lost` when it led the run."""
         self._waiting = waiting
         self._path = path
         self._answer = answer
+        self._gone = gone
         self._lost = lost
         self._listener = listen(path)
-        self._callers: set[socket.socket] = set()
+        self._numbers = count()
+        self._callers: dict[socket.socket, int] = {}
         self._watchers: set[socket.socket] = set()
         self._leaders: set[socket.socket] = set()
         waiting.add(self._listener.fileno(), self._open)
@@ -114,7 +122,7 @@ class ControlDoor:
     def _open(self) -> None:
         caller = accept(self._listener)
         if caller is not None:
-            self._callers.add(caller)
+            self._callers[caller] = next(self._numbers)
             self._waiting.add(caller.fileno(), partial(self._hear, caller))
 
     def _hear(self, caller: socket.socket) -> None:
@@ -135,14 +143,14 @@ class ControlDoor:
             self._watchers.add(caller)
             if request.lead:
                 self._leaders.add(caller)
-        answer = self._answer(request)
+        answer = self._answer(request, self._callers[caller])
         if caller in self._callers and not send(caller, answer):
             self._hang_up(caller)
 
     def _hang_up(self, caller: socket.socket) -> None:
         self._waiting.remove(caller.fileno())
         caller.close()
-        self._callers.discard(caller)
+        self._gone(self._callers.pop(caller))
         self._watchers.discard(caller)
         if caller in self._leaders:
             self._lost()

@@ -3,7 +3,7 @@
 Takes a configuration; touches the sockets and files that it names, and the nodes' devices. It needs no privilege.
 
 One round of the loop: wait (a timerfd knows when the next packet is due, the next change, the next second); read at
-most one frame from every device that has any, so that nobody starves anybody; write what is due.
+most one frame from every device that has any, so that nobody starves anybody; write what is due, also in between.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from testbed.engines.fabric.capture import PacketFile
+from testbed.engines.fabric.capture import Captures
 from testbed.engines.fabric.carrier import Carrier
 from testbed.engines.fabric.conditions import Conditions, Presence
 from testbed.engines.fabric.config import FabricConfig
+from testbed.engines.fabric.delays import Delays
 from testbed.engines.fabric.doors import ControlDoor, NodeDoor
-from testbed.engines.fabric.lateness import LatenessCounts
 from testbed.engines.fabric.ports import Port, Ports
 from testbed.engines.fabric.reports import EVERY_S, Reports
 from testbed.engines.fabric.server import answer
@@ -42,6 +42,8 @@ from testbed.protocol import (
 )
 
 _LONGEST_DETAIL = 1000
+_READ_AT_ONCE = 16
+"""Frames of different nodes, before what has become due meanwhile is written."""
 
 
 class Fabric:
@@ -67,7 +69,7 @@ class Fabric:
             self._carrier.packets.cut(0.0, rank)
         self._ports = Ports(len(config.nodes))
         self._reports = Reports(config, network, self._carrier, self._ports)
-        self._captures: dict[int, PacketFile] = {}
+        self._captures = Captures()
         self._is_over = False
         self._started_s = self.clock()
         self._t0_s: float | None = None
@@ -77,7 +79,9 @@ class Fabric:
         self._armed_s = math.inf
         self._waiting.add(self._timer.descriptor, self._timer.clear)
         self._doors: list[NodeDoor] = []
-        self._control = ControlDoor(self._waiting, config.control_socket, self._answer, self.quit)
+        self._control = ControlDoor(
+            self._waiting, config.control_socket, self._answer, self._captures.forget, self.quit
+        )
         for rank in range(len(config.nodes)):
             self._doors.append(NodeDoor(self._waiting, config.node_socket(rank), partial(self._attach, rank)))
         self._wake_on_signals()
@@ -97,7 +101,9 @@ class Fabric:
         """Carries packets until told to end; its files are complete then."""
         try:
             while not self._is_over:
-                for port in self._waiting.ready_ports(self._timeout_s()):
+                for count, port in enumerate(self._waiting.ready_ports(self._timeout_s())):
+                    if count % _READ_AT_ONCE == _READ_AT_ONCE - 1:
+                        self._write()
                     self._read(port)
                 self._write()
                 if self.clock() >= self._next_event_s():
@@ -127,17 +133,19 @@ class Fabric:
             return
         if data is None:
             return
-        self._carrier.offer(self.clock() - self._started_s, port.rank, data)
-        if self._captures and (capture := self._captures.get(port.rank)):
+        started_s = self._started_s
+        idle_s = self._carrier.offer(self.clock() - started_s, port.rank, data, port.since_s - started_s)
+        self._reports.delays.read(idle_s)
+        if self._captures.files and (capture := self._captures.files.get(port.rank)):
             capture.add(data[VNET_HEADER_BYTES:])
 
     def _write(self) -> None:
         clock, started_s = self.clock, self._started_s
-        write, late = self._ports.write, self._reports.lateness.add
-        for dest, due_s, data, packets, size_bytes in self._carrier.advance(clock() - started_s):
+        write, written = self._ports.write, self._reports.delays.written
+        for dest, due_s, data, packets, size_bytes, latency_s in self._carrier.advance(clock() - started_s):
             if write(dest, data, packets, size_bytes):
-                late(clock() - started_s - due_s)
-            if self._captures and (capture := self._captures.get(dest)):
+                written(clock() - started_s - due_s, latency_s)
+            if self._captures.files and (capture := self._captures.files.get(dest)):
                 capture.add(b"".join(data)[VNET_HEADER_BYTES:])
 
     # -- times -----------------------------------------------------------------------------------------------------
@@ -181,8 +189,7 @@ class Fabric:
     def _report(self, *, is_last: bool = False) -> None:
         self._carrier.release()
         self._reports.write(self._t(), is_last=is_last)
-        for capture in self._captures.values():
-            capture.flush()
+        self._captures.flush()
 
     # -- what nodes and control want -------------------------------------------------------------------------------
 
@@ -205,8 +212,8 @@ class Fabric:
             self._ports.detach(rank)
             self._control.tell(NodeDetached(rank, why))
 
-    def _answer(self, request: ToFabric) -> FromFabric:
-        return answer(request, self)
+    def _answer(self, request: ToFabric, asker: int) -> FromFabric:
+        return answer(request, asker, self)
 
     def node_count(self) -> int:
         return len(self._config.nodes)
@@ -216,7 +223,7 @@ class Fabric:
         if self._t0_s is not None:
             raise UsageProblem("the run has begun already")
         self._t0_s = monotonic_s
-        self._reports.lateness = LatenessCounts()
+        self._reports.delays = Delays(self._config.time_scale)
 
     def change_network(self) -> float:
         """The packets meet the conditions as they are now; gives since when."""
@@ -237,16 +244,12 @@ class Fabric:
             else:
                 self._carrier.packets.uncut(now_s, rank)
 
-    def capture(self, rank: int, path: Path | None) -> None:
+    def capture(self, rank: int, path: Path | None, asker: int) -> None:
         """What the node sees goes to a file, or no longer does."""
-        before = self._captures.pop(rank, None)
-        if before is not None:
-            before.close()
-        if path is not None:
-            try:
-                self._captures[rank] = PacketFile(path)
-            except OSError as problem:
-                raise UsageProblem(f"cannot write {path}: {problem.strerror}") from None
+        if path is None:
+            self._captures.end(rank, asker)
+        else:
+            self._captures.begin(rank, path, asker)
 
     def status(self, number: int) -> FabricStatus:
         return self._reports.status(number, self._t(), self._presence.cut)
@@ -259,8 +262,7 @@ class Fabric:
         signal.set_wakeup_fd(-1)
         self._report(is_last=True)
         self._reports.close()
-        for capture in self._captures.values():
-            capture.close()
+        self._captures.close()
         self._ports.close()
         self._control.close()
         for door in self._doors:

@@ -10,14 +10,8 @@ from pathlib import Path
 import msgspec
 
 from testbed.engines.fabric.carrier import BACKLOG
+from testbed.engines.fabric.delays import Delays
 from testbed.protocol import Lateness
-
-LATE_P99_MS = 2.0
-"""One packet in a hundred may be this late, in emulated time."""
-LATE_P999_MS = 20.0
-"""One in a thousand may be this late."""
-FEWEST_PACKETS = 1_000
-"""With fewer, percentiles say nothing."""
 
 
 class NodeHealth(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,7 +36,12 @@ class Health(msgspec.Struct, frozen=True):
     overloaded: tuple[str, ...]
     lateness: Lateness
     """Since the start barrier."""
-    late_p999_ms: float
+    late_share: float
+    """Of the packets: later than `delays` allows."""
+    waits: Lateness
+    """For how long a link may have stood idle because a frame was not read yet; since the start barrier."""
+    wait_share: float
+    """Of the frames: longer than `delays` allows."""
     cpu_s: float
     cpu_share: float
     """Of one core, in the last second."""
@@ -55,18 +54,9 @@ class Health(msgspec.Struct, frozen=True):
     nodes: list[NodeHealth]
 
 
-def why_overloaded(lateness: Lateness, late_p999_ms: float, backlog: int, time_scale: float) -> tuple[str, ...]:
-    """In words; nothing when all is well. Times are real ones: at time scale k, k times as much is still all right."""
-    found = []
-    if lateness.count >= FEWEST_PACKETS:
-        for share, late_ms, limit_ms in (
-            ("1%", lateness.p99_ms, LATE_P99_MS),
-            ("0.1%", late_p999_ms, LATE_P999_MS),
-        ):
-            if late_ms > limit_ms * time_scale:
-                found.append(
-                    f"{share} of the packets were later than {late_ms / time_scale:.1f} ms (limit {limit_ms:g} ms)"
-                )
+def why_overloaded(delays: Delays, backlog: int) -> tuple[str, ...]:
+    """In words; nothing when all is well."""
+    found = list(delays.why_wrong())
     if backlog:
         found.append(f"{backlog} packets were dropped because too many were on their way ({BACKLOG})")
     return tuple(found)

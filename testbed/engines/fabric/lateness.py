@@ -14,11 +14,11 @@ class LatenessCounts:
 
     def __init__(self) -> None:
         self._counts = [0] * (_STEPS + 1)
-        self._count = 0
+        self.count = 0
         self._max_s = 0.0
 
     def add(self, late_s: float) -> None:
-        self._count += 1
+        self.count += 1
         if late_s > self._max_s:
             self._max_s = late_s
         step = int(late_s / _STEP_S)
@@ -26,7 +26,7 @@ class LatenessCounts:
 
     def percentile_s(self, share: float) -> float:
         """The upper end of the step in which it lies, and never more than the maximum."""
-        left = share * self._count
+        left = share * self.count
         for step, count in enumerate(self._counts):
             left -= count
             if count and left <= 0:
@@ -35,7 +35,7 @@ class LatenessCounts:
 
     def told(self) -> Lateness:
         return Lateness(
-            count=self._count,
+            count=self.count,
             p50_ms=round(self.percentile_s(0.5) * 1e3, 3),
             p99_ms=round(self.percentile_s(0.99) * 1e3, 3),
             max_ms=round(self._max_s * 1e3, 3),

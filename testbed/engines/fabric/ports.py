@@ -28,6 +28,10 @@ class Port:
     bytes_out: int = 0
     frames_in: int = 0
     """Read from the node; a super-segment is one."""
+    turn: int = -1
+    """Of those in which it had something to read, the last."""
+    since_s: float = 0.0
+    """When it last had nothing to read, by the host's clock; what is read now cannot have waited longer."""
     failed: Counter[str] = field(default_factory=Counter)
     """Why frames could not be written or read, by the name of the error."""
 

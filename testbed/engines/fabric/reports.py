@@ -13,8 +13,8 @@ from pathlib import Path
 from testbed.engines.fabric.accounts import Accounts
 from testbed.engines.fabric.carrier import BACKLOG, Carrier
 from testbed.engines.fabric.config import FabricConfig
+from testbed.engines.fabric.delays import Delays
 from testbed.engines.fabric.health import Health, NodeHealth, why_overloaded, write_health
-from testbed.engines.fabric.lateness import LatenessCounts
 from testbed.engines.fabric.ports import Ports
 from testbed.network.graph import Network
 from testbed.network.packets import Snapshot
@@ -29,7 +29,7 @@ class Reports:
     """Looks at a carrier and its ports."""
 
     def __init__(self, config: FabricConfig, network: Network, carrier: Carrier, ports: Ports) -> None:
-        self.lateness = LatenessCounts()
+        self.delays = Delays(config.time_scale)
         self._config = config
         self._carrier = carrier
         self._ports = ports
@@ -63,7 +63,7 @@ class Reports:
             dropped=self._dropped(),
             held_packets=self._carrier.held,
             held_bytes=self._carrier.held_bytes,
-            lateness=self.lateness.told(),
+            lateness=self.delays.lateness.told(),
             cpu_s=_cpu_s(),
             overloaded=self._why_overloaded(),
         )
@@ -79,8 +79,10 @@ class Reports:
         return Health(
             t=t,
             overloaded=self._why_overloaded(),
-            lateness=self.lateness.told(),
-            late_p999_ms=self._late_p999_ms(),
+            lateness=self.delays.lateness.told(),
+            late_share=round(self.delays.late_share, 5),
+            waits=self.delays.waits.told(),
+            wait_share=round(self.delays.wait_share, 5),
             cpu_s=round(cpu_s, 3),
             cpu_share=round((cpu_s - before_s) / EVERY_S, 3),
             attached=self._ports.attached,
@@ -116,12 +118,9 @@ class Reports:
             found.update(port.failed)
         return {cause: count for cause, count in sorted(found.items()) if count}
 
-    def _late_p999_ms(self) -> float:
-        return round(self.lateness.percentile_s(0.999) * 1e3, 3)
-
     def _why_overloaded(self) -> tuple[str, ...]:
         backlog = sum(unfit[BACKLOG] for unfit in self._carrier.unfit)
-        found = why_overloaded(self.lateness.told(), self._late_p999_ms(), backlog, self._config.time_scale)
+        found = why_overloaded(self.delays, backlog)
         return found if self._unwritten is None else (*found, f"the engine's files are incomplete: {self._unwritten}")
 
 

@@ -55,7 +55,9 @@ class Ability(Protocol):
 
     def detach(self, rank: int, why: str) -> None: ...
 
-    def capture(self, rank: int, path: Path | None) -> None: ...
+    def capture(self, rank: int, path: Path | None, asker: int) -> None:
+        """Until it is ended, or whoever has asked is gone."""
+        ...
 
     def status(self, number: int) -> FabricStatus: ...
 
@@ -66,16 +68,16 @@ class Ability(Protocol):
         ...
 
 
-def answer(request: ToFabric, fabric: Ability) -> FromFabric:
-    """Does what is asked, or says why not."""
+def answer(request: ToFabric, asker: int, fabric: Ability) -> FromFabric:
+    """Does what is asked by whoever has that number, or says why not."""
     try:
-        return _answer(request, fabric)
+        return _answer(request, asker, fabric)
     except UsageProblem as problem:
         reason = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
         return Denied(request.number, reason)
 
 
-def _answer(request: ToFabric, fabric: Ability) -> FromFabric:
+def _answer(request: ToFabric, asker: int, fabric: Ability) -> FromFabric:
     number = request.number
     match request:
         case Begin():
@@ -104,7 +106,7 @@ def _answer(request: ToFabric, fabric: Ability) -> FromFabric:
                 fabric.detach(rank, "asked for")
         case Capture():
             (rank,) = _known((request.rank,), fabric)
-            fabric.capture(rank, Path(request.path) if request.path is not None else None)
+            fabric.capture(rank, Path(request.path) if request.path is not None else None, asker)
         case GetStatus():
             return fabric.status(number)
         case Quit():

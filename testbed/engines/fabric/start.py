@@ -9,15 +9,15 @@ import os
 import select
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testbed.engines.apart import start_apart
 from testbed.engines.fabric.config import FabricConfig, control_socket, write_config
-from testbed.errors import PreflightRefused, TestbedError
+from testbed.errors import CouldNotStart, TestbedError
 from testbed.protocol import (
     FROM_FABRIC,
     MAX_MESSAGE_BYTES,
@@ -116,6 +116,8 @@ class FabricHandle:
     process: subprocess.Popen[bytes]
     sockets: Path
     log: Path
+    was_killed: bool = False
+    """From here, because it did not end when it was told to."""
     _conversations: list[FabricConversation] = field(default_factory=list)
 
     @property
@@ -140,12 +142,13 @@ class FabricHandle:
         try:
             return self.process.wait(END_PATIENCE_S)
         except subprocess.TimeoutExpired:
+            self.was_killed = True
             self.process.kill()
             return self.process.wait()
 
 
 def start_fabric(config: FabricConfig, folder: Path) -> FabricHandle:
-    """A fabric that nodes and control can reach; raises PreflightRefused, with what it said, when it ended instead.
+    """A fabric that nodes and control can reach; raises CouldNotStart, with what it said, when it ended instead.
 
     The folder gets its configuration and its log; the folders that the configuration names are made.
     """
@@ -154,20 +157,14 @@ def start_fabric(config: FabricConfig, folder: Path) -> FabricHandle:
     write_config(folder, config)
     log = folder / LOG
     with log.open("ab") as errors:
-        process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", "testbed.engines.fabric", str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            # Also for the processor's sake: Linux shares it between sessions first (autogroup).
-            start_new_session=True,
-        )
+        words = (str(folder), str(os.getpid()))
+        process = start_apart("testbed.engines.fabric", words, stdout=subprocess.PIPE, stderr=errors)
     if not _is_ready(process):
         process.kill()
         process.wait()
         with suppress(OSError):
             said = log.read_text(errors="replace").strip()[-2000:]
-        raise PreflightRefused(f"the fabric did not start: {said or 'it said nothing'}", f"see {log}")
+        raise CouldNotStart(f"the fabric did not start: {said or 'it said nothing'}", f"see {log}")
     return FabricHandle(process, Path(config.sockets), log)
 
 

@@ -5,13 +5,15 @@ Takes descriptors, gives those that are ready; touches an epoll of its own.
 
 from __future__ import annotations
 
+import math
 import select
+import time
 from collections.abc import Callable, Iterator
 
 from testbed.engines.fabric.ports import Port
 
-_MOST_EVENTS = 64
-"""Handled before what is due is written."""
+_AT_ONCE_S = 0.0001
+"""A call that takes no longer has not waited."""
 
 
 class Waiting:
@@ -21,6 +23,8 @@ class Waiting:
         self._epoll = select.epoll()
         self._ports: dict[int, Port] = {}
         self._handlers: dict[int, Callable[[], None]] = {}
+        self._turn = 0
+        self._polled_s = -math.inf
 
     def add(self, descriptor: int, handler: Callable[[], None]) -> None:
         self._handlers[descriptor] = handler
@@ -41,10 +45,22 @@ class Waiting:
         del self._ports[port.descriptor]
 
     def ready_ports(self, timeout_s: float) -> Iterator[Port]:
-        """The devices that have something to read; acts on everything else that is ready."""
-        for descriptor, _ in self._epoll.poll(timeout_s, _MOST_EVENTS):
+        """The devices that have something to read, all of them; acts on everything else that is ready.
+
+        A port then knows since when it may have had something: it had nothing when all were last asked.
+        """
+        asked_s = time.monotonic()
+        ready = self._epoll.poll(timeout_s, len(self._ports) + len(self._handlers))
+        empty_s, self._polled_s = self._polled_s, time.monotonic()
+        if self._polled_s - asked_s > _AT_ONCE_S:
+            empty_s = self._polled_s  # nobody had anything, or there would have been nothing to wait for
+        self._turn += 1
+        for descriptor, _ in ready:
             port = self._ports.get(descriptor)
             if port is not None:
+                if port.turn != self._turn - 1:
+                    port.since_s = empty_s
+                port.turn = self._turn
                 yield port
                 continue
             handler = self._handlers.get(descriptor)

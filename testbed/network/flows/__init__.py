@@ -11,9 +11,9 @@ Takes a `Network` and messages, gives when they arrive; touches nothing. No cloc
 - `draws`: losses and jitter, each draw named by what it is for.
 - `model`: `Flows`, which puts them together and says what happens next.
 
-What it leaves out: queues and the delay in them (so a full link neither drops nor raises the round-trip time), the
-time of a packet on each link after the first, delayed acknowledgements, and acknowledgements that are lost, unless all
-of them are.
+What it leaves out: queues and the delay in them (so a full link neither drops nor raises the round-trip time; only that
+acknowledgements wait where data fills both ways is in it, as a factor), the time of a packet on each link after
+the first, delayed acknowledgements, and acknowledgements that are lost, unless all of them are.
 """
 
 from __future__ import annotations

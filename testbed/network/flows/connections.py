@@ -72,6 +72,8 @@ class Connections:
         self.is_open = np.zeros(_FIRST_SLOTS, dtype=np.bool_)
         """The handshake was begun."""
         self.links: Links = np.full((_FIRST_SLOTS, _FIRST_HOPS), no_link, dtype=np.intp)
+        self.back: Links = np.full((_FIRST_SLOTS, _FIRST_HOPS), no_link, dtype=np.intp)
+        """Links that the acknowledgements go over."""
         self.most: Floats = np.zeros(_FIRST_SLOTS)
         """The rate of the slowest link."""
         self.rtt_s: Floats = np.zeros(_FIRST_SLOTS)
@@ -127,15 +129,20 @@ class Connections:
 
     def set_route(self, slot: int, route: Route) -> None:
         """Where the connection's bytes go from now on."""
-        width = self.links.shape[1]
-        if len(route.links) > width:
-            more = np.full((self.links.shape[0], len(route.links) - width), self.no_link, dtype=np.intp)
-            self.links = np.concatenate([self.links, more], axis=1)
-        self.links[slot] = self.no_link
-        self.links[slot, : len(route.links)] = route.links
+        self.links = self._with_row(self.links, slot, route.links)
+        self.back = self._with_row(self.back, slot, route.back_links)
         self.most[slot] = route.rate_bytes_s
         self.rtt_s[slot] = route.rtt_s
         self.loss[slot] = route.loss
+
+    def _with_row(self, table: Links, slot: int, row: tuple[int, ...]) -> Links:
+        missing = len(row) - table.shape[1]
+        if missing > 0:
+            more = np.full((table.shape[0], missing), self.no_link, dtype=np.intp)
+            table = np.concatenate([table, more], axis=1)
+        table[slot] = self.no_link
+        table[slot, : len(row)] = row
+        return table
 
     def room(self, slots: Links) -> Floats:
         """What they may send and have."""

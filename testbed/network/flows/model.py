@@ -21,7 +21,7 @@ from testbed.network.flows.draws import Draws
 from testbed.network.flows.messages import News, Transfer
 from testbed.network.flows.routes import Routes
 from testbed.network.flows.settings import Sharing, Tcp
-from testbed.network.flows.sharing import Links, max_min, rtt_weighted
+from testbed.network.flows.sharing import Links, held_back, max_min, rtt_weighted
 from testbed.network.flows.tcp import Windows
 from testbed.network.graph import Network
 
@@ -63,6 +63,7 @@ class Flows:
         self._busy = _NO_SLOTS
         self._sending = _NO_SLOTS
         self._is_shared_out = False
+        self._quantum_s = _EXACT_STEP_S
 
     # What the runtime calls
 
@@ -211,7 +212,7 @@ class Flows:
 
     def _step_soon(self) -> None:
         """Something was begun or given up: the next step is not later than it may be."""
-        self._step_s = min(self._step_s, max(self.now_s, self._stepped_s + self._quantum_s()))
+        self._step_s = min(self._step_s, max(self.now_s, self._stepped_s + self._quantum_s))
 
     # Steps
 
@@ -226,25 +227,27 @@ class Flows:
         elapsed_s = self.now_s - since_s
         if not sending.size or elapsed_s <= 0.0:
             return
-        rate, room = state.rate[sending], state.room(sending)
-        moved = np.minimum(rate * elapsed_s, room)
-        state.budget[sending] -= moved
-        state.queued[sending] -= moved
-        state.head[sending] -= moved
-        state.to_loss[sending] -= moved
+        # Every array is looked up once: that is most of the work.
+        rate, budget, queued = state.rate[sending], state.budget[sending], state.queued[sending]
+        moved = np.minimum(rate * elapsed_s, np.minimum(budget, queued))
+        head, to_loss = state.head[sending] - moved, state.to_loss[sending] - moved
+        state.budget[sending] = budget - moved
+        state.queued[sending] = queued - moved
+        state.head[sending] = head
+        state.to_loss[sending] = to_loss
         state.round_sent[sending] += moved
         sent_for_s = moved / rate
         state.round_busy_s[sending] += sent_for_s
         state.last_sent_s[sending] = since_s + sent_for_s
 
         lost_at: dict[int, float] = {}
-        is_lost = state.to_loss[sending] < 0.0
-        if is_lost.any():
-            at = since_s + (moved + state.to_loss[sending])[is_lost] / rate[is_lost]
+        is_lost = to_loss < 0.0
+        if np.count_nonzero(is_lost):
+            at = since_s + (moved + to_loss)[is_lost] / rate[is_lost]
             lost_at = dict(zip(sending[is_lost].tolist(), at.tolist(), strict=True))
-        ended = state.head[sending] < _NOTHING
-        if ended.any():
-            at = since_s + (moved[ended] + state.head[sending[ended]]) / rate[ended]
+        ended = head < _NOTHING
+        if np.count_nonzero(ended):
+            at = since_s + (moved + head)[ended] / rate[ended]
             for slot, at_s, bytes_s in zip(sending[ended].tolist(), at.tolist(), rate[ended].tolist(), strict=True):
                 self._finish(slot, at_s, bytes_s, lost_at.pop(slot, math.inf))
         for slot, at_s in lost_at.items():
@@ -274,13 +277,13 @@ class Flows:
         """Lets begin what is due, shares the links, and plans the next step."""
         state = self._state
         self._open_waiting()
-        self._busy = np.flatnonzero(state.is_busy[: state.slots])
-        quantum_s = self._quantum_s()
+        self._busy = state.is_busy[: state.slots].nonzero()[0]
+        self._quantum_s = self._least_step_s()
         due = self._busy[state.round_end_s[self._busy] <= self.now_s]
         if due.size:
-            self._windows.next_round(due, quantum_s if quantum_s > _EXACT_STEP_S else 0.0)
+            self._windows.next_round(due, self._quantum_s if self._quantum_s > _EXACT_STEP_S else 0.0)
         self._share()
-        self._plan(quantum_s)
+        self._plan()
 
     def _open_waiting(self) -> None:
         """Connections that have something to send after a pause, in the order of pairs."""
@@ -338,7 +341,8 @@ class Flows:
         """Gives every flow that may send its rate."""
         state = self._state
         sending = self._busy[state.room(self._busy) >= _NOTHING]
-        if self._is_shared_out and np.array_equal(sending, self._sending):
+        before = self._sending
+        if self._is_shared_out and sending.size == before.size and not np.count_nonzero(sending != before):
             return
         state.rate[self._sending] = 0.0
         self._sending = sending
@@ -347,12 +351,16 @@ class Flows:
             return
         links = state.links[sending]
         if self._sharing is Sharing.MAX_MIN:
-            state.rate[sending] = max_min(links, self._routes.capacity)
+            rates = max_min(links, self._routes.capacity)
+            if self._tcp.two_ways:
+                waiting = np.maximum(1.0 - state.window[sending] / state.queued[sending], 0.0)
+                rates = held_back(rates, links, state.back[sending], self._routes.capacity, waiting)
+            state.rate[sending] = rates
         else:
             rtt_s, used = state.rtt_s[sending], state.most[sending]
             state.rate[sending] = rtt_weighted(links, self._routes.capacity, rtt_s, used)
 
-    def _plan(self, quantum_s: float) -> None:
+    def _plan(self) -> None:
         state = self._state
         next_s = math.inf
         if self._sending.size:
@@ -361,9 +369,9 @@ class Flows:
             next_s = self.now_s + float(until_s.min())
         if self._busy.size:
             next_s = min(next_s, float(state.round_end_s[self._busy].min()))
-        self._step_s = max(next_s, self.now_s + quantum_s)
+        self._step_s = max(next_s, self.now_s + self._quantum_s)
 
-    def _quantum_s(self) -> float:
+    def _least_step_s(self) -> float:
         """How long no step is made after a step."""
         if self._busy.size <= _FEW:
             return _EXACT_STEP_S

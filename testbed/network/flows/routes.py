@@ -30,7 +30,9 @@ class Route:
     """There and back between two nodes."""
 
     links: tuple[int, ...]
-    """Those that throttle; there only."""
+    """Those that throttle, on the way there."""
+    back_links: tuple[int, ...]
+    """Those on the way back."""
     latency_s: float
     return_s: float
     jitter_s: float
@@ -69,6 +71,9 @@ class Routes:
             self._found[pair] = self._look_up(origin, dest)
         return self._found[pair]
 
+    def _throttling(self, links: list[int]) -> tuple[int, ...]:
+        return tuple(sorted({link for link in links if math.isfinite(self.network.rate_bps[link])}))
+
     def _look_up(self, origin: int, dest: int) -> Route | None:
         paths = self._paths
         for one, other in ((origin, dest), (dest, origin)):
@@ -76,7 +81,8 @@ class Routes:
                 return None
         links = paths.links(origin, dest)
         return Route(
-            links=tuple(sorted({link for link in links if math.isfinite(self.network.rate_bps[link])})),
+            links=self._throttling(links),
+            back_links=self._throttling(paths.links(dest, origin)),
             latency_s=max(float(paths.latency_ms[origin, dest]) / 1e3, _LEAST_LATENCY_S),
             return_s=max(float(paths.latency_ms[dest, origin]) / 1e3, _LEAST_LATENCY_S),
             jitter_s=float(paths.jitter_ms[origin, dest]) / 1e3,

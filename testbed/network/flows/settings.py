@@ -36,6 +36,8 @@ class Tcp:
     """The most that is under way at once: socket buffers smaller than bandwidth × delay bind here."""
     min_rto_s: float = 0.2
     syn_timeout_s: float = 1.0
+    two_ways: bool = True
+    """Acknowledgements that come back over full links slow their flow down."""
 
     def __post_init__(self) -> None:
         if self.congestion not in ("cubic", "reno"):

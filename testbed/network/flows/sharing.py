@@ -1,4 +1,4 @@
-"""How links are divided among the flows that are sending: the two rules, for all flows at once.
+"""How links are divided among the flows that are sending: the two rules, for all flows at once; what two ways cost.
 
 Takes arrays, gives the rate of every flow; touches nothing. A flow is a row of link numbers; the last number of the
 capacities stands for "no further link", and its capacity is the most that a flow gets where nothing throttles it.
@@ -18,6 +18,11 @@ _EQUAL = 1.0 + 1e-9
 """Shares that differ by rounding are one share."""
 
 _ROUNDING = 1e-12
+_FULL = 0.95
+"""Of a link's capacity: one that carries so much is full."""
+TWO_WAYS = 0.33
+"""How much longer a flow takes whose acknowledgements meet a full link, as measured with the kernel's TCP between
+four and six nodes (`docs/fidelity.md`)."""
 
 
 def max_min(links: Links, capacity: Floats) -> Floats:
@@ -40,7 +45,7 @@ def max_min(links: Links, capacity: Floats) -> Floats:
         holding[-1] = True
         settled = (lowest & holding[links]).any(axis=1)
         rates[rows[settled]] = level[settled]
-        if settled.all():
+        if np.count_nonzero(settled) == settled.size:
             break
         done = links[settled]
         taken = np.bincount(done.ravel(), np.repeat(level[settled], links.shape[1]), minlength=capacity.size)
@@ -48,6 +53,21 @@ def max_min(links: Links, capacity: Floats) -> Floats:
         count = count - np.bincount(done.ravel(), minlength=capacity.size)
         rows, links = rows[~settled], links[~settled]
     return rates
+
+
+def held_back(rates: Floats, links: Links, back: Links, capacity: Floats, waiting: Floats) -> Floats:
+    """Those rates, lower where acknowledgements come back over links that data fills.
+
+    Acknowledgements stand behind the data there, so they come late and many at once, and what they set free travels on
+    as a train. Flows of both directions then wait for each other: those with the smaller windows are slower, though no
+    link is full of them, and who waits for all messages waits for these. `waiting` is the part of a flow's message
+    that does not fit into its window; what fits needs no acknowledgement.
+    """
+    carried = np.bincount(links.ravel(), np.repeat(rates, links.shape[1]), minlength=capacity.size)
+    is_full = carried >= capacity * _FULL
+    is_full[-1] = False
+    lower: Floats = rates / (1.0 + TWO_WAYS * waiting * is_full[back].any(axis=1))
+    return lower
 
 
 def rtt_weighted(links: Links, capacity: Floats, rtt_s: Floats, used: Floats) -> Floats:

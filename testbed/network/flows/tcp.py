@@ -23,10 +23,15 @@ _CUBIC_KEEPS, _RENO_KEEPS = 0.7, 0.5
 """What is left of the window after a loss."""
 _RENO_FRIENDLY = 3.0 * (1.0 - _CUBIC_KEEPS) / (1.0 + _CUBIC_KEEPS)
 """Segments per round trip by which cubic grows at least."""
+_LAG = 1.0
+"""Round trips without growth after a loss."""
 _FASTEST = 1.5
 """Cubic's growth in a round trip at most, and at least before the first loss."""
 _BEFORE_LOSS = 1.05
 _HYSTART_SEGMENTS = 16
+_HYSTART_PART = 8.0
+_HYSTART_LEAST_S, _HYSTART_MOST_S = 0.004, 0.016
+"""A queue that is longer than an eighth of the round trip, within these bounds, ends slow start."""
 _CALM_S = 0.1
 _LEAST_SEGMENTS = 2.0
 _THREE_QUARTERS = 0.75
@@ -74,24 +79,24 @@ class Windows:
         rtt, trips = every.rtt_s[slots], every.round_trips[slots]
         window, threshold = every.window[slots], every.threshold[slots]
         sent, busy_s, lost = every.round_sent[slots], every.round_busy_s[slots], every.lost[slots]
-        round_end = every.round_end_s[slots]
-        start = np.maximum(round_end, every.began_s[slots])
+        round_end, began = every.round_end_s[slots], every.began_s[slots]
+        start = np.maximum(round_end, began)
         used_up = every.budget[slots] < self._mss
         # What fits under way: a window that the links or the sender do not fill does not grow beyond twice that.
         filled = 2.0 * sent / trips
 
         slow = window < threshold
-        grown = np.where(slow, window + sent, self._avoiding(slots, window, trips, start))
+        grown = window + sent
+        # Counting is several times faster than asking for any or all of so few.
+        how_many_slow = np.count_nonzero(slow)
+        if how_many_slow < slow.size:
+            grown = np.where(slow, grown, self._avoiding(slots, window, trips, start))
         grown = np.where(used_up, grown, np.maximum(window, np.minimum(grown, filled)))
-        if self._is_cubic:
-            # Acknowledgements that take half a round trip to come in say that the links are full (HyStart).
-            last_trip_s = np.where(trips > 1.0, busy_s / 2.0, busy_s)
-            full = slow & (last_trip_s >= rtt / 2.0) & (window >= _HYSTART_SEGMENTS * self._mss)
-            until_full = np.minimum(1.0, rtt / 2.0 / np.maximum(last_trip_s, 1e-12))
-            grown = np.where(full, np.minimum(grown, window + sent * until_full), grown)
-            threshold = np.where(full, grown, threshold)
+        if self._is_cubic and how_many_slow:
+            grown, threshold = self._after_delay(slots, slow, grown, threshold)
         hurt = lost > 0.0
-        if hurt.any():
+        is_any_hurt = np.count_nonzero(hurt)
+        if is_any_hurt:
             # The acknowledgements before the lost segment's still made a slow start's window grow.
             at_loss = np.where(slow, np.minimum(grown, window + every.before_loss[slots]), window)
             at_loss = np.where(hurt, at_loss, grown)
@@ -101,19 +106,43 @@ class Windows:
         grown = np.minimum(grown, self._tcp.receive_window_bytes)
 
         # The links decided all the time, and so they will.
-        calm = ~used_up & ~hurt & (busy_s >= rtt / 2.0 * every.round_trips[slots]) & (every.began_s[slots] < round_end)
-        calm &= ~slow | (grown <= window)
+        calm = (busy_s >= rtt / 2.0 * trips) & (began < round_end) & ~(used_up | hurt | (slow & (grown > window)))
         trips = np.ceil(np.where(calm, np.maximum(step_s, _CALM_S), step_s) / rtt)
-        trips = np.clip(trips, 1.0, np.where(calm, np.inf, _MOST_TRIPS))
-        doubles = ~calm & (grown < threshold)
-        together = np.where(doubles, np.exp2(np.minimum(trips, _MOST_TRIPS)) - 1.0, trips)
-        most = np.where(doubles, trips * self._tcp.receive_window_bytes, np.inf)
+        trips = np.maximum(np.minimum(trips, np.where(calm, np.inf, _MOST_TRIPS)), 1.0)
         every.window[slots], every.threshold[slots] = grown, threshold
+        budget, ends = grown, start + trips * rtt
+        if np.count_nonzero(trips > 1.0):
+            doubles = ~calm & (grown < threshold)
+            together = np.where(doubles, np.exp2(np.minimum(trips, _MOST_TRIPS)) - 1.0, trips)
+            most = np.where(doubles, trips * self._tcp.receive_window_bytes, np.inf)
+            budget = np.minimum(grown * together, most)
+        if is_any_hurt:
+            ends = ends + np.where(lost > 1.0, rtt + self._tcp.min_rto_s, 0.0)
         # What gets through; but for a segment, which is sent whole, whatever becomes of it.
-        every.budget[slots] = np.maximum(np.minimum(grown * together, most) * (1.0 - every.loss[slots]), self._mss)
-        every.round_end_s[slots] = start + trips * rtt + np.where(lost > 1.0, rtt + self._tcp.min_rto_s, 0.0)
+        every.budget[slots] = np.maximum(budget * (1.0 - every.loss[slots]), self._mss)
+        every.round_end_s[slots] = ends
         every.round_trips[slots] = trips
         every.round_sent[slots] = every.round_busy_s[slots] = every.lost[slots] = 0.0
+
+    def _after_delay(self, slots: Slots, slow: Flags, grown: Floats, threshold: Floats) -> tuple[Floats, Floats]:
+        """Windows and thresholds; slow start is over where acknowledgements say that the links are full (HyStart).
+
+        They do when they take half a round trip to come in, or come later because others' segments stand before them.
+        """
+        every = self._all
+        window = every.window[slots]
+        full = slow & (window >= _HYSTART_SEGMENTS * self._mss)
+        if not np.count_nonzero(full):
+            return grown, threshold
+        rtt, trips = every.rtt_s[slots], every.round_trips[slots]
+        sent, busy_s = every.round_sent[slots], every.round_busy_s[slots]
+        last_trip_s = np.where(trips > 1.0, busy_s / 2.0, busy_s)
+        queue_s = last_trip_s - sent / trips / every.most[slots]
+        noticed_s = np.minimum(np.maximum(rtt / _HYSTART_PART, _HYSTART_LEAST_S), _HYSTART_MOST_S)
+        full &= (last_trip_s >= rtt / 2.0) | (queue_s >= noticed_s)
+        until_full = np.minimum(1.0, rtt / 2.0 / np.maximum(last_trip_s, 1e-12))
+        grown = np.where(full, np.minimum(grown, window + sent * until_full), grown)
+        return grown, np.where(full, grown, threshold)
 
     def _avoiding(self, slots: Slots, window: Floats, trips: Floats, now: Floats) -> Floats:
         """The window after a round of congestion avoidance that filled it."""
@@ -123,10 +152,11 @@ class Windows:
         peak, rtt, powers = every.peak[slots], every.rtt_s[slots], np.minimum(trips, _MOST_TRIPS)
         since = now - every.epoch_s[slots]
         cubic = peak + _CUBIC_SCALE * (since + rtt - every.peak_in_s[slots]) ** 3 * self._mss
-        reno = every.threshold[slots] + _RENO_FRIENDLY * since / rtt * self._mss
+        # Whole segments, and none while the lost one is sent again: what small windows depend on.
+        reno = every.threshold[slots] + np.floor(np.maximum(_RENO_FRIENDLY * (since / rtt - _LAG), 0.0)) * self._mss
         least = np.where(peak > 0.0, window, window * _BEFORE_LOSS**powers)
         wanted = np.where(peak > 0.0, np.maximum(cubic, reno), least)
-        grown: Floats = np.clip(wanted, least, window * _FASTEST**powers)
+        grown: Floats = np.minimum(np.maximum(wanted, least), window * _FASTEST**powers)
         return grown
 
     def _after_loss(
@@ -134,7 +164,7 @@ class Windows:
     ) -> tuple[Floats, Floats]:
         """Windows and thresholds, those of the hurt ones cut."""
         every = self._all
-        kept = np.maximum(window * self._keeps, _LEAST_SEGMENTS * self._mss)
+        kept = np.maximum(np.floor(window * self._keeps / self._mss), _LEAST_SEGMENTS) * self._mss
         where, at_loss = slots[hurt], window[hurt]
         # A loss below the last one's window: somebody else wants room too, so aim lower (fast convergence).
         peak = np.where(at_loss < every.peak[where], at_loss * (1.0 + self._keeps) / 2.0, at_loss)
@@ -149,7 +179,7 @@ class Windows:
         every = self._all
         timeouts = (every.began_s[slots] - every.last_sent_s[slots]) / (rtt + self._tcp.min_rto_s)
         idle = timeouts > 1.0
-        if not idle.any():
+        if not np.count_nonzero(idle):
             return window, threshold
         halved = window * np.exp2(1.0 - np.ceil(np.minimum(timeouts, _MOST_TRIPS)))
         fallen = np.maximum(halved, np.minimum(window, self._tcp.initial_window_bytes))

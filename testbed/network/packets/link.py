@@ -7,6 +7,7 @@ jitter (a draw for every piece that is not lost while there is jitter).
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from random import Random
 
@@ -44,6 +45,13 @@ class Link:
     @cached_property
     def _jitter_draws(self) -> Random:
         return stream(self._seed, "packets", "jitter", self._name)
+
+    @property
+    def free_since_s(self) -> float:
+        """When its queue was, or will be, empty; infinite while it is not known how much comes."""
+        if self.pending:
+            return math.inf
+        return self._at_s + self._backlog_s / self.wire.drain
 
     def carry(self, train: Train, end: int) -> Carried:
         """What gets through of a train's next pieces, up to a place."""

@@ -27,6 +27,7 @@ from testbed.network.packets.train import GONE, Flow, Route, Train, key_of, segm
 from testbed.network.packets.wire import Wires, ordinals
 
 DEFAULT_WINDOW_S = 0.0002
+_LONGEST_WINDOW_S = 0.001
 
 
 class Arrival(NamedTuple):
@@ -39,6 +40,8 @@ class Arrival(NamedTuple):
     """When the last of them is there."""
     pieces: tuple[int, ...]
     """Which of the sizes offered."""
+    latency_s: float
+    """Of the path."""
 
 
 class Packets:
@@ -52,13 +55,18 @@ class Packets:
         in_order: bool = True,
         time_scale: float = 1.0,
         window_s: float = DEFAULT_WINDOW_S,
+        window_share: float = 0.0,
         routes: Routes | None = None,
     ) -> None:
-        """Pieces of a segment that arrive within `window_s` of the first of them are reported together."""
+        """Pieces of a segment that arrive within `window_s` of the first of them are reported together.
+
+        Or, where that is longer, within that share of their path's latency, though never more than a millisecond.
+        """
         self._seed = seed
         self._in_order = in_order
         self._scale = time_scale
         self._window_s = window_s
+        self._window_share = window_share
         self._now_s = 0.0
         self._network = network
         self._ordinals = ordinals(network)
@@ -105,6 +113,11 @@ class Packets:
         train = Train(route, key_of(origin, segment), tuple(sizes), 0, times, times, list(range(count)))
         self._wait(train, route.links[0])
         return segment
+
+    def free_since_s(self, origin: int, dest: int) -> float | None:
+        """Since when the first link of a path, in use before, has had nothing to send; later than now while it has."""
+        flow = self._flows.get(origin * self._network.node_count + dest)
+        return None if flow is None or flow.route is None else flow.route.links[0].free_since_s
 
     def next_s(self) -> float:
         """Nothing arrives before, but for what is overdue; infinite when nothing is under way. It may be too early."""
@@ -184,6 +197,13 @@ class Packets:
             flow.route = None
         elif flow.route is None or flow.route.links != taken:
             flow.route = Route(flow, taken)
+        if flow.route is not None:
+            self._time_route(flow.route)
+
+    def _time_route(self, route: Route) -> None:
+        route.latency_s = sum(link.wire.latency_s for link in route.links)
+        longest_s = max(self._window_s, _LONGEST_WINDOW_S) * self._scale
+        route.window_s = min(max(self._window_s * self._scale, self._window_share * route.latency_s), longest_s)
 
     def _new_link(self, index: int) -> Link:
         network = self._network
@@ -217,7 +237,7 @@ class Packets:
         elif not self._routes.hold(now):
             self._routes = Routes(now)
             self._epoch += 1
-        elif (now.up != before.network.up).any():
+        elif (now.up != before.network.up).any() or (now.latency_ms != before.network.latency_ms).any():
             self._epoch += 1
         concerned = [each for each in rewired if each.concerns_queue]
         if concerned:
@@ -251,7 +271,7 @@ class Packets:
     def _expect(self, train: Train) -> None:
         """The train's next pieces are to reach their destination."""
         times, at = train.times, train.pos
-        end = bisect_right(times, times[at] + self._window_s, at)
+        end = bisect_right(times, times[at] + train.route.window_s, at)
         heappush(self._due, (times[end - 1], train.key, train.pieces[at], train))
 
     def _run(self, to_s: float) -> None:
@@ -314,12 +334,12 @@ class Packets:
             self._expect(train)
 
     def _deliver(self, to_s: float) -> list[Arrival]:
-        due, window_s = self._due, self._window_s
+        due = self._due
         found: list[Arrival] = []
         while due and due[0][0] <= to_s:
             due_s, _, _, train = heappop(due)
             times, start = train.times, train.pos
-            end = bisect_right(times, times[start] + window_s, start)
+            end = bisect_right(times, times[start] + train.route.window_s, start)
             if times[end - 1] > due_s:
                 # More of them have come into sight.
                 self._expect(train)
@@ -342,4 +362,5 @@ class Packets:
         flow.arrived_packets += len(pieces)
         sizes = train.sizes
         flow.arrived_bytes += sum([sizes[piece] for piece in pieces])
-        found.append(Arrival(segment_of(train.key), flow.origin, flow.dest, due_s, tuple(pieces)))
+        segment, latency_s = segment_of(train.key), train.route.latency_s
+        found.append(Arrival(segment, flow.origin, flow.dest, due_s, tuple(pieces), latency_s))

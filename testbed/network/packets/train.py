@@ -41,12 +41,14 @@ class Flow:
 class Route:
     """The links that a flow takes, and on each when its latest piece gets to the end."""
 
-    __slots__ = ("flow", "latest", "links")
+    __slots__ = ("flow", "latency_s", "latest", "links", "window_s")
 
     def __init__(self, flow: Flow, links: tuple[Link, ...]) -> None:
         self.flow = flow
         self.links = links
         self.latest = [0.0] * len(links)
+        self.latency_s = self.window_s = 0.0
+        """Pieces of a segment that arrive within the window of the first of them are handed over together."""
 
 
 class Train:

@@ -8,12 +8,11 @@ them than are needed.
 
 from __future__ import annotations
 
-from math import ceil
-
 from testbed.node.algorithm import Algorithm
 from testbed.node.messages import Message, Received
 from testbed.node.node import Node
 from testbed.node.sharing.base import MODEL, whole
+from testbed.plan.shares import part_of
 
 UPDATE = "update"
 OVER = "over"
@@ -71,8 +70,3 @@ def _samples(update: Received) -> int:
     if type(count) is not int or count < 1:
         raise ValueError(f"an update by {count!r} samples arrived")
     return count
-
-
-def part_of(count: int, factor: float) -> int:
-    """So many times as many, rounded up, but not because of what a factor such as 0.1 is in binary."""
-    return max(1, ceil(round(count * factor, 9)))

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from testbed.control.outcome import Outcome
-from testbed.errors import ExitCode, TestbedError
+from testbed.errors import TestbedError
 from testbed.plan.files import read_plan
 from testbed.rundir import RunDirectory
 from testbed.runtimes.local.run import LocalRun
@@ -27,7 +27,10 @@ def main(arguments: list[str]) -> int:
         whole = LocalRun(read_plan(directory.plan), directory, begun=_tell_begun)
         signal.signal(signal.SIGTERM, lambda *_: whole.interrupt())
         signal.signal(signal.SIGINT, lambda *_: whole.interrupt())
-        return _status(whole.run())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        outcome = whole.run()
+        _tell(outcome)
+        return outcome.exit_code
     except TestbedError as problem:
         sys.stderr.write(f"{problem.message}\n{problem.hint}\n" if problem.hint else f"{problem.message}\n")
         return problem.exit_code
@@ -43,17 +46,12 @@ def _tell_begun(seconds: float) -> None:
     os.close(null)
 
 
-def _status(outcome: Outcome) -> int:
-    """The same as `deploy` would give, with the words in its log."""
+def _tell(outcome: Outcome) -> None:
+    """In its log."""
     for each in outcome.failures:
         sys.stderr.write(f"node {each.node} failed: {each.failure.message}\n")
     for words in (*outcome.broken, *outcome.overloaded, *outcome.remarks):
         sys.stderr.write(f"{words}\n")
-    if outcome.reason == "interrupted":
-        return ExitCode.INTERRUPTED
-    if outcome.failures or outcome.broken:
-        return ExitCode.NODE_FAILED
-    return ExitCode.NOT_AS_ASKED if outcome.overloaded else ExitCode.OK
 
 
 if __name__ == "__main__":

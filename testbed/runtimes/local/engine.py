@@ -5,8 +5,8 @@ Takes a plan and places, gives an `Engine`; the fabric is a process of its own.
 
 from __future__ import annotations
 
-import asyncio
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Protocol
@@ -16,45 +16,51 @@ import msgspec
 from testbed.control.change_words import words
 from testbed.engines.fabric.config import config_of
 from testbed.engines.fabric.health import Health
-from testbed.engines.fabric.start import FabricHandle, FabricLost, start_fabric
-from testbed.errors import UsageProblem
+from testbed.engines.fabric.start import FabricHandle, FabricLost, Note, start_fabric
+from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
 from testbed.network.timeline import BridgeChange, LinksChange, NodesChange, PartitionChange, timeline
 from testbed.plan.model import RunPlan
 from testbed.protocol import (
     Applied,
     Begin,
-    Cut,
-    Denied,
     Detach,
+    Done,
     FabricStatus,
     GetStatus,
     Lateness,
+    Links,
+    ShowLink,
     ToFabric,
-    Uncut,
-    Watch,
 )
 from testbed.records import Event
+from testbed.runtimes.local.fabric_link import Answer, FabricLink
 from testbed.runtimes.local.places import Places
 
 FABRIC, NONE = "fabric", "none"
 UNSHAPED = "the network was not shaped: plain loopback, engine `none`"
+_NOTHING_TO_CHANGE = "this run's network is plain loopback (engine `none`): nothing in it can be changed or cut"
 
 
 class Engine(Protocol):
-    """What a run asks of it; what it cannot do raises UsageProblem."""
+    """What a run asks of it; what it can never do raises PreflightRefused, what cannot be now UsageProblem."""
 
     pid: int | None
 
-    def begin(self, monotonic_s: float) -> None: ...
+    async def begin(self, monotonic_s: float) -> None: ...
 
-    def cut(self, rank: int) -> None: ...
+    async def change(self, make: Callable[[int], ToFabric]) -> float:
+        """The network changes; since when, by CLOCK_MONOTONIC."""
 
-    def uncut(self, rank: int) -> None: ...
+    async def links(self, origin: str, dest: str, *, both: bool) -> Links:
+        """What the links between two ends are like now."""
 
-    def detach(self, rank: int) -> None:
-        """The node is dead."""
+    async def detach(self, rank: int) -> None:
+        """The node is dead: nothing is kept open for it."""
 
-    def look(self) -> FabricStatus | None: ...
+    async def look(self) -> FabricStatus | None: ...
+
+    def end(self) -> None:
+        """Nobody needs it any more. What it had ended of before, by itself, is told to whoever wants to know."""
 
     def stop(self) -> None:
         """Its files are complete; may be called again."""
@@ -68,19 +74,23 @@ class NoEngine:
 
     pid: int | None = None
 
-    def begin(self, monotonic_s: float) -> None:
+    async def begin(self, monotonic_s: float) -> None:
         pass
 
-    def cut(self, rank: int) -> None:  # noqa: ARG002
-        raise UsageProblem("without an engine nobody can be cut off", "run with --engine fabric")
+    async def change(self, make: Callable[[int], ToFabric]) -> float:  # noqa: ARG002
+        raise PreflightRefused(_NOTHING_TO_CHANGE, "run with --engine fabric")
 
-    uncut = cut
+    async def links(self, origin: str, dest: str, *, both: bool) -> Links:  # noqa: ARG002
+        raise PreflightRefused(_NOTHING_TO_CHANGE, "run with --engine fabric")
 
-    def detach(self, rank: int) -> None:
+    async def detach(self, rank: int) -> None:
         pass
 
-    def look(self) -> FabricStatus | None:
+    async def look(self) -> FabricStatus | None:
         return None
+
+    def end(self) -> None:
+        pass
 
     def stop(self) -> None:
         pass
@@ -99,41 +109,57 @@ class FabricEngine:
         self._places = places
         self._log = log
         self._lost = lost
-        self._stopping = False
+        self._is_over = False
         until_s = plan.experiment.stop.time_s
         self._changes = _network_changes(plan, float("inf") if until_s is None else until_s)
         config = config_of(plan, sockets=places.sockets, engine=places.engine)
-        self._handle: FabricHandle = start_fabric(config, places.runtime / FABRIC)
+        try:
+            self._handle: FabricHandle = start_fabric(config, places.runtime / FABRIC)
+        except OSError as problem:
+            raise CouldNotStart(f"cannot start the fabric: {problem.strerror or problem}") from problem
         self.pid: int | None = self._handle.pid
         try:
-            self._watching = self._handle.connect()
-            self._watching.ask(lambda number: Watch(number, lead=True))
-            self._asking = self._handle.connect()
+            self._link = FabricLink(config.control_socket, self._hear, self._is_gone)
         except FabricLost:
             self._handle.stop()
             raise
-        asyncio.get_running_loop().add_reader(self._watching.fileno(), self._hear)
 
-    def begin(self, monotonic_s: float) -> None:
-        self._ask(lambda number: Begin(number, monotonic_s))
+    async def begin(self, monotonic_s: float) -> None:
+        with suppress(FabricLost):  # whoever made this has been told
+            await self._link.ask(lambda number: Begin(number, monotonic_s))
 
-    def cut(self, rank: int) -> None:
-        self._ask(lambda number: Cut(number, (rank,)))
+    async def change(self, make: Callable[[int], ToFabric]) -> float:
+        answer = await self._ask(make)
+        return answer.monotonic_s if isinstance(answer, Done) else time.monotonic()
 
-    def uncut(self, rank: int) -> None:
-        self._ask(lambda number: Uncut(number, (rank,)))
+    async def links(self, origin: str, dest: str, *, both: bool) -> Links:
+        answer = await self._ask(lambda number: ShowLink(number, origin, dest, both))
+        assert isinstance(answer, Links)  # noqa: S101 - it is the answer to that
+        return answer
 
-    def detach(self, rank: int) -> None:
-        self._ask(lambda number: Detach(number, (rank,)))
+    async def detach(self, rank: int) -> None:
+        with suppress(FabricLost):
+            await self._link.ask(lambda number: Detach(number, (rank,)))
 
-    def look(self) -> FabricStatus | None:
-        answer = self._ask(GetStatus)
-        return answer if isinstance(answer, FabricStatus) else None
+    async def look(self) -> FabricStatus | None:
+        with suppress(FabricLost):
+            answer = await self._link.ask(GetStatus)
+            return answer if isinstance(answer, FabricStatus) else None
+        return None
+
+    def end(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        was_alive = self._handle.is_alive()
+        self._link.close()
+        status = self._handle.stop()
+        # Told to end, it may be hit by that word when it is as good as over.
+        if not was_alive or (status not in (0, -signal.SIGTERM) and not self._handle.was_killed):
+            self._tell_of_its_end("", status)
 
     def stop(self) -> None:
-        if not self._stopping:
-            self._stopping = True
-            asyncio.get_running_loop().remove_reader(self._watching.fileno())
+        self._link.close()
         self._handle.stop()
 
     def judge(self) -> tuple[tuple[str, ...], Lateness | None]:
@@ -143,38 +169,25 @@ class FabricEngine:
             return ("the fabric has not said how it was",), None
         return health.overloaded, health.lateness
 
-    def _ask(self, make: Callable[[int], ToFabric]) -> object:
-        if self._stopping:
-            return None
+    async def _ask(self, make: Callable[[int], ToFabric]) -> Answer:
         try:
-            answer = self._asking.ask(make)
-        except FabricLost:
-            self._is_gone()
-            return None
-        if isinstance(answer, Denied):
-            raise UsageProblem(answer.reason)
-        return answer
+            return await self._link.ask(make)
+        except FabricLost as problem:
+            raise UsageProblem(problem.message, "the run is about to end") from None
 
-    def _hear(self) -> None:
-        notes = []
-        with suppress(FabricLost):
-            notes = self._watching.notes()
-            for note in notes:
-                if isinstance(note, Applied) and note.what != "nodes":
-                    change = next(self._changes, None)
-                    detail = note.detail if change is None else words(change)
-                    self._log(Event(note.applied_s, "network-changed", detail, planned_t=note.planned_s))
-            return
-        self._is_gone()
+    def _hear(self, note: Note) -> None:
+        if isinstance(note, Applied) and note.what != "nodes":
+            change = next(self._changes, None)
+            detail = note.detail if change is None else words(change)
+            self._log(Event(note.applied_s, "network-changed", detail, planned_t=note.planned_s))
 
-    def _is_gone(self) -> None:
-        if self._stopping:
-            return
-        self._stopping = True
-        asyncio.get_running_loop().remove_reader(self._watching.fileno())
-        status = self._handle.stop()
+    def _is_gone(self, why: str) -> None:
+        self._is_over = True
+        self._tell_of_its_end(why, self._handle.stop())
+
+    def _tell_of_its_end(self, why: str, status: int) -> None:
         ended = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        self._lost(f"the fabric, which carries the packets, is gone ({ended}); see {self._handle.log}")
+        self._lost(f"the fabric, which carries the packets, is gone ({why or ended}); see {self._handle.log}")
 
 
 def _network_changes(plan: RunPlan, until_s: float) -> Iterator[LinksChange | BridgeChange | PartitionChange]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.places import PREFIX, ProcessRecord, read_record, record_of
+from testbed.runtimes.local.places import CONTENTS, PREFIX, ProcessRecord, read_record, record_of
 
 _GOODBYE_S = 15.0
 """How long a run that goes on may take to end in good order."""
@@ -66,6 +66,8 @@ def destroy(run: RunDirectory) -> Removed:
     if record is None:
         return Removed()
     there = [each for each in record.processes if is_alive(each)]
+    if foreign := [each.name for each in there if not _is_ours(each)]:
+        return Removed(lasting=tuple(foreign))  # and there is nobody to wait for
     for control in (each for each in there if each.name == "control" and each.pid != os.getpid()):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(control.pid, signal.SIGTERM)
@@ -75,8 +77,21 @@ def destroy(run: RunDirectory) -> Removed:
     if lasting:
         return Removed(tuple(each.name for each in there), lasting=tuple(each.name for each in lasting))
     _remove(Path(record.sockets))
+    for unfinished in (record_of(run).with_suffix(".part"), *run.path.glob(".*.tmp"), *run.path.glob("engine/.*.tmp")):
+        unfinished.unlink(missing_ok=True)
     record_of(run).unlink(missing_ok=True)
     return Removed(tuple(each.name for each in there), files=True)
+
+
+def _is_ours(process: ProcessRecord) -> bool:
+    """Whether it may be ended at all."""
+    try:
+        os.kill(process.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return True
 
 
 def _wait(processes: list[ProcessRecord], within_s: float) -> list[ProcessRecord]:
@@ -92,5 +107,6 @@ def _remove(sockets: Path) -> None:
     """A record is a file that anybody who can write results may have changed: only what is ours goes."""
     with suppress(OSError):
         info = sockets.lstat()
-        if sockets.name.startswith(PREFIX) and info.st_uid == os.getuid() and (sockets / "nodes").is_dir():
+        is_own = sockets.name.startswith(PREFIX) and info.st_uid == os.getuid()
+        if is_own and {each.name for each in sockets.iterdir()} <= CONTENTS:
             shutil.rmtree(sockets, ignore_errors=True)

@@ -19,12 +19,15 @@ from testbed.engines.denied import NetworkDenied, Step, during
 from testbed.engines.fabric.config import node_socket
 from testbed.engines.namespace import TcpSettings
 from testbed.engines.netlink import device_counters
+from testbed.engines.parent import die_with_parent
 from testbed.engines.privileges import drop_privileges
 from testbed.errors import TestbedError
 from testbed.journal import Journal
 from testbed.node.choose import choose_algorithm
 from testbed.node.compute_slots import ComputeSlots
+from testbed.node.expected_traffic import first_peers, largest_message_bytes
 from testbed.node.life import Life, Reason, build_of_this_process
+from testbed.node.mailbox import Room
 from testbed.node.messages import Message
 from testbed.node.node import Node
 from testbed.node.real_clock import RealClock
@@ -32,19 +35,22 @@ from testbed.node.real_compute import Own, RealCompute
 from testbed.node.real_thread import ComputeThread
 from testbed.node.snapshots import newest_snapshot
 from testbed.node.world import Vector
+from testbed.node.zmq_inbox import Refusal
 from testbed.node.zmq_transport import ZmqTransport
 from testbed.plan.files import read_node_plan
 from testbed.plan.model import NodePlan
-from testbed.protocol import TO_NODE, Go, Halt, Hello, Idle, Overrun, Quiet, Ready, Recorded, Unable, encode
+from testbed.protocol import TO_NODE, Go, Halt, Hello, Idle, Left, Overrun, Quiet, Ready, Recorded, Unable, encode
 from testbed.records import AnyRecord, Build, line
 from testbed.rundir import NodeDirectory
-from testbed.runtimes.local.parent import die_with_parent
 from testbed.runtimes.local.places import PORT, Places
+from testbed.runtimes.local.shelf import Shelf
 
 CORES = os.cpu_count() or 1
 _LAST_WORDS_S = 5.0
+_CONNECTED_S = 20.0
+"""How long, in emulated time, a node waits before the start for peers that do not answer."""
 _ARRIVAL_S = 10.0
-"""How long the last of what was sent may take to arrive."""
+"""How long, in emulated time, the last of what was sent may take to arrive."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +61,15 @@ class Birth:
     rank: int
     name: str
     own: Own
+    shelf: Shelf
     rejoin: str | None
     first_round: int
     parent: int
     """Process id of the zygote: without it nobody would bury this process."""
     loopback: int
     """Without an engine: the second byte of all addresses, which are the loopback device's then; else 0."""
+    absent: frozenset[int]
+    """Ranks of those that join later: nobody waits for them."""
 
 
 def live(birth: Birth) -> None:
@@ -85,9 +94,13 @@ def _get_network(birth: Birth, plan: NodePlan) -> None:
         with during(Step.PRIVILEGES):
             drop_privileges()
         return
+    join_network(NodeNetwork(plan.node.address, tcp_of(plan)), node_socket(birth.places.sockets, birth.rank))
+
+
+def tcp_of(plan: NodePlan) -> TcpSettings:
+    """What the plan says of TCP."""
     network = plan.experiment.network
-    tcp = TcpSettings(congestion=network.congestion, idle_restart=network.idle_restart)
-    join_network(NodeNetwork(plan.node.address, tcp), node_socket(birth.places.sockets, birth.rank))
+    return TcpSettings(congestion=network.congestion, idle_restart=network.idle_restart, time_scale=plan.time_scale)
 
 
 def _tell_control(birth: Birth, message: Unable) -> None:
@@ -113,6 +126,9 @@ class _Process:
         """Somebody has ended it between its start and its first word."""
         self._early: list[tuple[int, Message]] = []
         """Messages that came before the node was there."""
+        self._early_room: Room
+        self._refusals: list[str] = []
+        """Not in the journal yet."""
         self._go: asyncio.Future[float]
         self._quiet: asyncio.Event
         self._released: asyncio.Event
@@ -140,20 +156,36 @@ class _Process:
     async def _between_sockets(self) -> None:
         block = self._birth.loopback
         addresses = [on_loopback(each, block) if block else each for each in self._plan.addresses]
-        transport = ZmqTransport(self._birth.rank, addresses, PORT, self._receive)
+        parameters = self._birth.own.trainer.parameters
+        self._early_room = Room(4 * parameters)
+        transport = ZmqTransport(
+            self._birth.rank,
+            addresses,
+            PORT,
+            self._receive,
+            largest=largest_message_bytes(self._plan.experiment, parameters),
+            on_refusal=self._refused,
+            time_scale=self._plan.time_scale,
+        )
         try:
             build = await self._warm()
-            clock = RealClock(time.monotonic())
+            clock = RealClock(time.monotonic(), self._plan.time_scale)
             slots = ComputeSlots(self._birth.places.slots, CORES, self._birth.rank % CORES)
             compute = RealCompute(self._birth.own, self._plan, clock, slots)
+            await self._connect(transport)
             self._link.send(Ready())
             clock.t0 = await self._go
-            await asyncio.sleep(max(0.0, clock.t0 - time.monotonic()))
             reason = await self._live(clock, compute, transport, build)
             if reason in (Reason.FINISHED, Reason.LEFT):
                 await self._until_arrived(transport)
         finally:
             transport.close()
+
+    async def _connect(self, transport: ZmqTransport) -> None:
+        """No round begins with everybody's connections; who comes later cannot wait: the others are at work."""
+        is_late = self._birth.rejoin is not None or self._birth.rank in self._birth.absent
+        peers = [rank for rank in first_peers(self._plan) if rank not in self._birth.absent]
+        await transport.connect(peers, 0.0 if is_late else _CONNECTED_S * self._plan.time_scale)
 
     async def _warm(self) -> Build:
         """What is needed the first time is done before the start: so many processes would do it all at once then.
@@ -177,7 +209,7 @@ class _Process:
 
     async def _until_arrived(self, transport: ZmqTransport) -> None:
         """What the kernel has sent may be lost on the way: with this process its network would be gone."""
-        arrived = asyncio.ensure_future(transport.all_arrived(_ARRIVAL_S))
+        arrived = asyncio.ensure_future(transport.all_arrived(_ARRIVAL_S * self._plan.time_scale))
         nobody_cares = asyncio.ensure_future(self._released.wait())
         await asyncio.wait((arrived, nobody_cares), return_when=asyncio.FIRST_COMPLETED)
         for each in (arrived, nobody_cares):
@@ -201,6 +233,8 @@ class _Process:
             self._life.end_early(self._ends_at_once)
         for sender, message in self._early:
             node.mailbox.put(sender, message)
+        await asyncio.sleep(max(0.0, clock.t0 - time.monotonic()))
+        asyncio.get_running_loop().call_soon(self._tell_what_was_refused)  # after its first record
         try:
             return await self._life.live(self._until_quiet)
         finally:
@@ -225,9 +259,22 @@ class _Process:
 
     def _receive(self, sender: int, message: Message) -> None:
         if self._life is None:
-            self._early.append((sender, message))
+            if self._early_room.take(sender, message):
+                self._early.append((sender, message))
         else:
             self._life.node.mailbox.put(sender, message)
+
+    def _refused(self, refusal: Refusal, sender: int | None, count: int) -> None:
+        whose = "an unknown sender" if sender is None else self._plan.ranks[sender]
+        self._refusals.append(f"{refusal}: {count} so far from {whose}")
+        if self._life is not None:
+            self._tell_what_was_refused()
+
+    def _tell_what_was_refused(self) -> None:
+        while self._refusals:
+            words = self._refusals.pop(0)
+            if self._life is not None and self._life.reason is None:
+                self._life.node.note("refused", words)
 
     def _hear(self, packet: bytes) -> None:
         match TO_NODE.read(packet):
@@ -255,4 +302,9 @@ class _Process:
         self._link.send(Recorded(line(record)))
 
     def model(self, rank: int, round_: int, vector: Vector) -> None:
-        """Averages over all nodes are made in virtual time only, so far."""
+        """A copy goes to the shelf; a server's, or one that there is no room for, is not averaged."""
+        if self._plan.node.learner is None:
+            return
+        slot = self._birth.shelf.put(rank, vector)
+        if slot is not None and self._life is not None:
+            self._link.send(Left(round_, slot, self._life.node.now()))

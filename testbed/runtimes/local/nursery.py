@@ -10,11 +10,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 
 from testbed.control.packets import PacketLink
-from testbed.protocol import FROM_ZYGOTE, Died, Fork, Forked, Unable, Warm
+from testbed.engines.apart import start_apart
+from testbed.errors import CouldNotStart
+from testbed.protocol import FROM_ZYGOTE, Died, Discard, Fork, Forked, Judge, Judged, Unable, Warm
 from testbed.records import Failure
 from testbed.runtimes.local.places import Places
 
@@ -30,31 +31,36 @@ class Nursery:
         loopback: int,
         forked: Callable[[int, int], None],
         died: Callable[[Died], None],
+        judged: Callable[[Judged], None],
         gone: Callable[[str], None],
     ) -> None:
-        """Told of: a node's rank and process id; a node's death; the zygote's own, when nobody wanted it."""
+        """Told of: a node's rank and process id; a node's death; an average; why there will be no more, if unwanted."""
         self._forked = forked
         self._died = died
+        self._judged = judged
         self._gone = gone
         self._is_warm = asyncio.Event()
+        self._can_fork = False
         self._unable: Unable | None = None
         self._is_closing = False
         self._log = places.runtime / "zygote.log"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with self._log.open("ab") as log, theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [
-                    *(sys.executable, "-m", "testbed.runtimes.local.zygote"),
-                    *(str(places.run.path.resolve()), str(places.sockets), str(theirs.fileno())),
-                    *(str(os.getpid()), str(loopback)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+        try:
+            self._process = self._start(places, loopback, theirs)
+        except OSError as problem:
+            ours.close()
+            words = f"cannot start the process that all nodes are forked from: {problem.strerror or problem}"
+            raise CouldNotStart(words) from problem
         self._link = PacketLink(ours, self._hear, self._hung_up)
+
+    def _start(self, places: Places, loopback: int, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log, theirs:
+            words = [
+                *(str(places.run.path.resolve()), str(places.sockets), str(theirs.fileno())),
+                *(str(os.getpid()), str(loopback)),
+            ]
+            module = "testbed.runtimes.local.zygote"
+            return start_apart(module, words, stdout=log, stderr=log, pass_fds=(theirs.fileno(),))
 
     @property
     def pid(self) -> int:
@@ -69,6 +75,10 @@ class Nursery:
 
     def fork(self, rank: int, rejoin: str | None, first_round: int) -> None:
         self._link.send(Fork(rank, rejoin, first_round))
+
+    def judge(self, order: Judge | Discard) -> None:
+        """Have an average tried, or forget about it."""
+        self._link.send(order)
 
     def give_up(self) -> None:
         """Whoever waits for it to be warm need not any more."""
@@ -89,14 +99,19 @@ class Nursery:
     def _hear(self, packet: bytes) -> None:
         match FROM_ZYGOTE.read(packet):
             case Warm():
+                self._can_fork = True
                 self._is_warm.set()
             case Forked(rank=rank, pid=pid):
                 self._forked(rank, pid)
             case Died() as news:
                 self._died(news)
+            case Judged() as news:
+                self._judged(news)
             case Unable() as why:
                 self._unable = why
                 self._is_warm.set()
+                if self._can_fork:
+                    self._gone(why.reason)
 
     def _hung_up(self) -> None:
         if self._is_closing or self._unable is not None:
@@ -104,5 +119,7 @@ class Nursery:
         status = self._process.wait()
         ended = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         said = self._log.read_text(errors="replace").strip()[-_MOST_SAID:]
-        self._gone(ended if self._is_warm.is_set() or not said else f"{ended}: {said}")
+        if status > 0 and said:  # it has ended itself: its last line says why
+            ended = f"{ended}: {said.splitlines()[-1]}"
+        self._gone(f"the process that all nodes are forked from is gone ({ended})")
         self._is_warm.set()

@@ -9,17 +9,22 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from testbed.errors import CouldNotStart
+from testbed.journal import CannotWrite
 from testbed.rundir import RunDirectory
 
 PORT = 5555
 """Of every node's ZeroMQ, at its own address."""
 PREFIX = "testbed-"
 """How the name of a folder of sockets begins."""
+CONTENTS = frozenset({"nodes", "slots", "control.sock", "commands.sock", "fabric.sock"})
+"""All that can be in one."""
 
 
 class ProcessRecord(msgspec.Struct, frozen=True):
@@ -73,8 +78,13 @@ class Places:
     def write_record(self, processes: Iterable[ProcessRecord]) -> None:
         """Replace the record: a reader sees the old or the new one."""
         part = self.record.with_suffix(".part")
-        part.write_bytes(msgspec.json.encode(Recorded(str(self.sockets), list(processes))))
-        os.replace(part, self.record)
+        try:
+            part.write_bytes(msgspec.json.encode(Recorded(str(self.sockets), list(processes))))
+            os.replace(part, self.record)
+        except OSError as problem:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise CannotWrite(f"cannot write {self.record}: {problem.strerror or problem}") from problem
 
     def remove(self) -> None:
         """The sockets are gone, and the record with them."""
@@ -83,15 +93,30 @@ class Places:
 
 
 def make_places(run: RunDirectory) -> Places:
-    """Their folders, and a record that names this process."""
-    sockets = Path(tempfile.mkdtemp(prefix=PREFIX))
+    """Their folders, and a record that names this process; raises CouldNotStart, with nothing left, when denied."""
+    try:
+        sockets = Path(tempfile.mkdtemp(prefix=PREFIX))
+    except OSError as problem:
+        raise CouldNotStart(f"cannot make a folder of sockets in {tempfile.gettempdir()}: {problem.strerror}") from None
     places = Places(run, sockets)
-    (sockets / "nodes").mkdir()
-    places.slots.mkdir()
-    places.engine.mkdir(exist_ok=True)
+    try:
+        _make(places)
+    except OSError as problem:
+        places.remove()
+        raise CouldNotStart(f"cannot write the run's folders: {problem.strerror or problem}") from None
+    except CannotWrite as problem:
+        places.remove()
+        raise CouldNotStart(problem.message) from None
+    return places
+
+
+def _make(places: Places) -> None:
+    """The record comes first: whatever happens from then on, `destroy` knows what there is."""
     places.runtime.mkdir(exist_ok=True)
     places.write_record([process_record("control", os.getpid())])
-    return places
+    (places.sockets / "nodes").mkdir()
+    places.slots.mkdir()
+    places.engine.mkdir(exist_ok=True)
 
 
 def process_record(name: str, pid: int) -> ProcessRecord:

@@ -10,30 +10,46 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
-from testbed.control.commands import Command, CommandDoor, Done, EndRun, Inject, Look, Reply, Seen
+from testbed.control.commands import (
+    Command,
+    CommandDoor,
+    Divide,
+    Done,
+    EndRun,
+    Flap,
+    Inject,
+    Look,
+    Reply,
+    Reunite,
+    Seen,
+)
 from testbed.control.control import Control
-from testbed.control.health import summary_of, why_overloaded, write_summary
+from testbed.control.health import emulated, summary_of, why_overloaded, write_summary
 from testbed.control.log import ControlLog
 from testbed.control.outcome import Outcome
 from testbed.control.progress import Tell
+from testbed.engines.open_files import allow_most_files
 from testbed.errors import TestbedError, UsageProblem
 from testbed.network.timeline import NodesChange, timeline
 from testbed.plan.model import RunPlan
-from testbed.protocol import Died
+from testbed.protocol import Died, Discard, Judge, ResetLink, SetLink
 from testbed.records import Event
 from testbed.rundir import RunDirectory
 from testbed.runtimes.local.engine import NONE, UNSHAPED, Engine, start_engine
+from testbed.runtimes.local.injections import Injections
 from testbed.runtimes.local.leftovers import end_all
 from testbed.runtimes.local.loopback import LoopbackBlock
+from testbed.runtimes.local.node_actions import NodeActions, not_done
 from testbed.runtimes.local.nursery import Nursery
 from testbed.runtimes.local.places import Places, ProcessRecord, make_places, process_record
+from testbed.runtimes.local.stall import StallWatch
 from testbed.runtimes.sim.stillborn import stillborn
 from testbed.topologies.event_checks import starting_absent
-from testbed.topologies.model import NodeAction
 
 _GRACE_S = 10.0
 """How long nodes may take to end in good order before they are killed."""
@@ -41,7 +57,6 @@ _LAST_WORK_S = 60.0
 """How long they may take where models remain to be evaluated, besides `_LAST_WORK_EACH_S` for every node."""
 _LAST_WORK_EACH_S = 1.0
 _LOOK_S = 0.2
-KILL = "kill"
 
 
 class LocalRun:
@@ -71,9 +86,9 @@ class LocalRun:
         self._nursery: Nursery | None = None
         self._door: CommandDoor | None = None
         self._processes: dict[str, ProcessRecord] = {}
-        self._lived: set[int] = set()
-        self._returning: set[int] = set()
-        self._paused: set[int] = set()
+        self._actions: NodeActions | None = None
+        self._injections: Injections | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._interrupted = False
         self._problem: BaseException | None = None
         self._in_good_order = False
@@ -104,10 +119,11 @@ class LocalRun:
     # -- the run ---------------------------------------------------------------------------------------------------
 
     async def _whole(self) -> Outcome:
+        allow_most_files()  # one for every node
         self._places = make_places(self._directory)
         self._processes["control"] = process_record("control", os.getpid())
         self._log = ControlLog(self._directory.events)
-        self._control = Control(self._plan, self._log, tell=self._tell)
+        self._control = Control(self._plan, self._log, tell=self._tell, judge=self._judge)
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(lambda _, context: self._cannot_control(context.get("exception")))
         try:
@@ -125,11 +141,14 @@ class LocalRun:
         self._control.listen(self._places.control_socket)
         self._door = CommandDoor(self._places.commands_socket, self._obey)
         with LoopbackBlock(wanted=self._plan.engine == NONE) as block:
+            self._nursery = Nursery(
+                self._places, block.number, self._forked, self._died, self._control.judged, self._nursery_is_gone
+            )
+            self._remember("zygote", self._nursery.pid)
+            # While the zygote gets warm, which takes longer.
             self._engine = start_engine(self._plan, self._places, self._log.write, self._control.break_down)
             if self._engine.pid is not None:
                 self._remember("fabric", self._engine.pid)
-            self._nursery = Nursery(self._places, block.number, self._forked, self._died, self._nursery_is_gone)
-            self._remember("zygote", self._nursery.pid)
             failure = await self._nursery.is_warm()
             if failure is not None and not self._control.is_ending:
                 self._log.close()
@@ -139,24 +158,24 @@ class LocalRun:
     async def _run_nodes(self) -> Outcome:
         absent = set(starting_absent(self._topology))
         first = [node.rank for node in self._plan.nodes if node.rank not in absent]
-        watching = asyncio.ensure_future(self._end_stragglers())
-        following: asyncio.Task[None] | None = None
-        try:
-            if not self._control.is_ending:
-                for rank in first:
-                    self._fork(rank, None, 0)
-                if await self._control.all_ready(first):
-                    following = asyncio.ensure_future(self._follow_timeline(self._begin()))
-            return await self._control.over()
-        finally:
-            watching.cancel()
-            if following is not None:
-                following.cancel()
+        assert self._engine is not None  # noqa: S101 - started before any node
+        actions = self._actions = NodeActions(
+            self._plan, self._control, self._log, self._engine, self._fork, self._places.slots
+        )
+        self._injections = Injections(self._plan, self._control, self._log, self._engine, actions, self._cannot_control)
+        self._soon(self._end_stragglers(actions))
+        if not self._control.is_ending:
+            for rank in first:
+                actions.start(rank)
+            if await self._control.all_ready(first):
+                self._soon(self._follow_timeline(actions, await self._begin()))
+                self._soon(StallWatch(self._plan, self._control, self._engine, actions, self._injections).watch())
+        return await self._control.over(self._engine.end)
 
-    def _begin(self) -> float:
+    async def _begin(self) -> float:
         t0 = self._control.begin()
         if self._engine is not None:
-            self._engine.begin(t0)
+            await self._engine.begin(t0)
         self._ready_s = time.monotonic() - self._began_s
         if self._on_begun is not None:
             self._on_begun(self._ready_s)
@@ -170,7 +189,6 @@ class LocalRun:
 
     def _fork(self, rank: int, rejoin: str | None, first_round: int) -> None:
         self._control.expect(rank)
-        self._lived.add(rank)
         if self._nursery is not None:
             self._nursery.fork(rank, rejoin, first_round)
 
@@ -179,147 +197,107 @@ class LocalRun:
         self._control.started(rank, pid)
 
     def _died(self, news: Died) -> None:
-        if self._engine is not None:
-            self._engine.detach(news.rank)
-        self._paused.discard(news.rank)
+        if self._actions is not None and self._control.pid_of(news.rank) == news.pid:
+            self._soon(self._actions.died(news.rank))
         self._control.died(news.rank, news.pid, _words(news.status))
-        if news.rank in self._returning and not self._control.is_ending:
-            self._returning.discard(news.rank)
-            self._join(news.rank)
 
-    def _nursery_is_gone(self, how: str) -> None:
+    def _judge(self, order: Judge | Discard) -> None:
+        if self._nursery is not None:
+            self._nursery.judge(order)
+
+    def _nursery_is_gone(self, words: str) -> None:
         """All nodes die with it."""
-        self._control.break_down(f"the process that all nodes are forked from is gone ({how})")
+        self._control.break_down(words)
         for rank in self._control.living:
             if (pid := self._control.pid_of(rank)) is not None:
                 self._control.died(rank, pid, "it died with the process that it came from")
 
-    async def _end_stragglers(self) -> None:
+    async def _end_stragglers(self, actions: NodeActions) -> None:
         """Nobody may take for ever to end."""
         ended_at: float | None = None
         while True:
             await asyncio.sleep(_LOOK_S)
             now = time.monotonic()
             if self._control.is_ending:
-                for rank in list(self._paused):
-                    self._signal(rank, signal.SIGCONT)
-                    self._paused.discard(rank)
+                actions.resume_all()
             over = self._control.living and all(self._control.has_ended(rank) for rank in self._control.living)
             ended_at = (ended_at or now) if over else None
             since = self._control.stopped_at if self._control.stopped_at is not None else ended_at
             if since is None or now - since < self._patience_s():
                 continue
             for rank in self._control.living:
-                if self._control.reason in ("interrupted", "failed"):
+                if self._control.is_hurried:
                     self._control.wants_dead(rank)
-                self._signal(rank, signal.SIGKILL)
+                actions.signal(rank, signal.SIGKILL)
 
     def _patience_s(self) -> float:
-        if self._control.reason in ("interrupted", "failed"):
+        if self._control.is_hurried:
             return _GRACE_S
-        return _LAST_WORK_S + _LAST_WORK_EACH_S * len(self._plan.nodes)
-
-    def _signal(self, rank: int, number: signal.Signals) -> None:
-        pid = self._control.pid_of(rank)
-        if pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+        # What is evaluated takes as long as ever, what is on its way longer.
+        return _LAST_WORK_S * self._plan.time_scale + _LAST_WORK_EACH_S * len(self._plan.nodes)
 
     # -- what happens to nodes -------------------------------------------------------------------------------------
 
-    async def _follow_timeline(self, t0: float) -> None:
+    async def _follow_timeline(self, actions: NodeActions, t0: float) -> None:
         stop_s = self._plan.experiment.stop.time_s
         until_s = float("inf") if stop_s is None else stop_s
         for change in timeline(self._topology, self._plan.seed, until_s):
             if not isinstance(change, NodesChange):
                 continue  # the fabric's affair
-            await asyncio.sleep(max(0.0, t0 + change.at_s - time.monotonic()))
+            await asyncio.sleep(max(0.0, t0 + change.at_s * self._plan.time_scale - time.monotonic()))
             if self._control.is_ending:
                 return
-            for rank in change.ranks:
-                try:
-                    self._happen(change.action.value, rank, change.at_s)
-                except TestbedError as problem:
-                    name = self._plan.nodes[rank].name
-                    self._log.write(Event(self._control.now(), "not-done", problem.message, node=name))
+            try:
+                await actions.happen(change.action.value, change.ranks, change.at_s)
+            except TestbedError as problem:
+                names = ", ".join(self._plan.nodes[rank].name for rank in change.ranks)
+                what = f"{change.action.value} {names}: {not_done(problem)}"
+                self._log.write(Event(self._control.now(), "not-done", what, planned_t=change.at_s))
 
-    def _happen(self, action: str, rank: int, planned_s: float) -> None:
-        name = self._plan.nodes[rank].name
-        self._log.write(Event(self._control.now(), action, node=name, planned_t=planned_s))
-        if action == KILL:
-            self._kill(rank)
-        else:
-            self._act(NodeAction(action), rank)
+    def _soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """It is done meanwhile; what goes wrong in it ends the run."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
 
-    def _act(self, action: NodeAction, rank: int) -> None:
-        engine = self._engine
-        lives = self._control.pid_of(rank) is not None
-        match action:
-            case NodeAction.JOIN if lives:
-                self._returning.add(rank)  # it is about to go
-            case NodeAction.JOIN:
-                self._join(rank)
-            case NodeAction.LEAVE:
-                self._control.wants_dead(rank)
-                self._control.halt(rank, "left")
-            case NodeAction.CRASH:
-                if engine is not None:
-                    with suppress(UsageProblem):  # nobody can be cut off; the rest is the same
-                        engine.cut(rank)
-                self._kill(rank)
-            case NodeAction.PAUSE if lives:
-                self._paused.add(rank)
-                self._signal(rank, signal.SIGSTOP)
-            case NodeAction.RESUME if lives:
-                self._paused.discard(rank)
-                self._signal(rank, signal.SIGCONT)
-            case NodeAction.DISCONNECT if engine is not None:
-                engine.cut(rank)
-            case NodeAction.RECONNECT if engine is not None:
-                engine.uncut(rank)
-
-    def _join(self, rank: int) -> None:
-        if self._engine is not None:
-            with suppress(UsageProblem):
-                self._engine.uncut(rank)
-        rejoin = self._plan.experiment.rejoin if rank in self._lived else "fresh"
-        self._fork(rank, rejoin, self._control.round_of_the_slowest())
-
-    def _kill(self, rank: int) -> None:
-        self._control.wants_dead(rank)
-        self._signal(rank, signal.SIGKILL)
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._cannot_control(problem)
 
     # -- what other commands want ----------------------------------------------------------------------------------
 
-    def _obey(self, command: Command) -> Reply:
+    def _obey(self, command: Command) -> AsyncIterator[Reply]:
         match command:
-            case Inject():
-                return self._inject(command)
             case Look():
                 return self._seen()
             case EndRun():
-                self.interrupt()
-                return Done(self._control.now())
+                return self._end_run()
+            case _ if self._injections is None or self._control.is_ending:
+                raise UsageProblem("the run is not that far yet, or ends", "`testbed status` says how far it is")
+            case SetLink() | ResetLink():
+                return self._injections.change_link(command)
+            case _ if self._ready_s is None:
+                raise UsageProblem("the run has not begun yet", "`testbed status` says how far it is")
+            case Inject():
+                return self._injections.inject(command)
+            case Divide():
+                return self._injections.divide(command)
+            case Reunite():
+                return self._injections.reunite(command)
+            case Flap():
+                return self._injections.flap(command)
 
-    def _inject(self, command: Inject) -> Reply:
-        if self._ready_s is None or self._control.is_ending:
-            raise UsageProblem("the run does not go on now", "`testbed status` says how far it is")
-        if command.action != KILL and command.action not in set(NodeAction):
-            raise UsageProblem(f"nothing called {command.action} can happen to a node")
-        for rank in command.ranks:
-            if not 0 <= rank < len(self._plan.nodes):
-                raise UsageProblem(f"there is no rank {rank}")
-        asked_s = self._control.now()
-        for rank in command.ranks:
-            self._happen(command.action, rank, asked_s)
-        self._log.flush()
-        return Done(self._control.now())
+    async def _end_run(self) -> AsyncIterator[Reply]:
+        self.interrupt()
+        yield Done(self._control.now())
 
-    def _seen(self) -> Seen:
+    async def _seen(self) -> AsyncIterator[Reply]:
+        engine = None if self._engine is None else await self._engine.look()
         look = self._control.look()
-        engine = None if self._engine is None else self._engine.look()
         phase = "starting" if self._ready_s is None else "ending" if self._control.is_ending else "training"
-        return Seen(
+        yield Seen(
             phase=phase,
             t=look.t,
             rounds=look.rounds,
@@ -329,7 +307,7 @@ class LocalRun:
             accuracy=look.accuracy,
             loss=look.loss,
             bytes_sent=look.bytes_sent,
-            lateness_p99_ms=None if engine is None else engine.lateness.p99_ms,
+            lateness_p99_ms=None if engine is None else emulated(engine.lateness, self._plan.time_scale).p99_ms,
             packets=None if engine is None else engine.packets,
             overloaded=() if engine is None else engine.overloaded,
         )
@@ -341,6 +319,10 @@ class LocalRun:
         try:
             if self._door is not None:
                 self._door.close()
+            if self._injections is not None:
+                self._injections.close()
+            for task in self._tasks:
+                task.cancel()
             self._control.close()
             with suppress(TestbedError):
                 self._log.close()
@@ -364,7 +346,13 @@ class LocalRun:
         outcome = replace(outcome, overloaded=why, remarks=remarks)
         real_s = time.monotonic() - self._began_s
         summary = summary_of(
-            self._plan.run_id, outcome, overruns, ready_s=self._ready_s, real_s=real_s, lateness=lateness
+            self._plan.run_id,
+            outcome,
+            overruns,
+            time_scale=self._plan.time_scale,
+            ready_s=self._ready_s,
+            real_s=real_s,
+            lateness=None if lateness is None else emulated(lateness, self._plan.time_scale),
         )
         write_summary(self._directory.path, summary)
         return outcome

@@ -13,26 +13,29 @@ from testbed.node.data.of_experiment import share_out
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training_cost import to_two_digits
 from testbed.node.training_speed import bare_loops, sustained_ms_per_step
+from testbed.runtimes.local.capacity import BYTE_S
 
 _AT_MOST_S = 0.7
 _MOST_PARTS = 64
 """More learners are not more to measure."""
 _ROUND_S = 0.004
 """Processor time of a learner's round besides training, on one core, whatever is sent."""
-_BYTE_S = 40e-9
-"""And of every byte that it sends: in both kernels, and in the fabric, which takes most of it."""
 _LEAST_MS = 50.0
 """Of a round: shorter ones are disturbed by whatever else a machine does."""
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """How long a local step must take, in milliseconds."""
+    """How long a local step must take, in milliseconds of real time."""
 
     least: float
     """Below that, this machine cannot train so many learners even if it does nothing else."""
     sustained: float
     """With this one, to two digits, it has time for the network too."""
+
+    def sustained_at(self, time_scale: float) -> float:
+        """`sustained` as emulated time."""
+        return to_two_digits(self.sustained / time_scale)
 
 
 def step_times(experiment: Experiment, learners: int, sent_bytes: int) -> StepTimes:
@@ -40,7 +43,7 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int) -> StepTi
     steps_per_s, steps = _measured(experiment, learners)
     cores = os.cpu_count() or 1
     training = sustained_ms_per_step(steps_per_s, learners)
-    messages = learners * (_ROUND_S + sent_bytes * _BYTE_S) / cores / steps * 1000
+    messages = learners * (_ROUND_S + sent_bytes * BYTE_S) / cores / steps * 1000
     sustained = to_two_digits(max(_LEAST_MS / steps, training + messages))
     return StepTimes(learners / steps_per_s * 1000, sustained)
 

@@ -13,11 +13,17 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
 from testbed.code import CodeProblem
+from testbed.engines.open_files import allow_most_files
+from testbed.engines.parent import die_with_parent
+from testbed.errors import CouldNotStart
 from testbed.node.choose import choose_algorithm, choose_sharing
+from testbed.node.compute_slots import ComputeSlots
 from testbed.node.data.dataset import Kind
 from testbed.node.data.of_experiment import share_out
 from testbed.node.data.partition import test_parts
@@ -26,25 +32,42 @@ from testbed.node.evaluation_samples import evaluation_parts
 from testbed.node.models.problems import ModelProblem
 from testbed.node.real_compute import Own
 from testbed.node.trainer_of import make_trainer
+from testbed.node.training import Trainer
+from testbed.node.training_batch import Indices
 from testbed.node.training_process import fork_worker, objects_shared
 from testbed.plan.files import read_plan
 from testbed.plan.model import RunPlan
-from testbed.protocol import MAX_MESSAGE_BYTES, TO_ZYGOTE, Died, Fork, Forked, Unable, Warm, encode
+from testbed.protocol import (
+    MAX_MESSAGE_BYTES,
+    TO_ZYGOTE,
+    Died,
+    Discard,
+    Fork,
+    Forked,
+    Judge,
+    ToZygote,
+    Unable,
+    Warm,
+    encode,
+)
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.node_process import Birth, live
-from testbed.runtimes.local.parent import die_with_parent
+from testbed.runtimes.local.judge import Judges
+from testbed.runtimes.local.node_process import CORES, Birth, live
 from testbed.runtimes.local.places import Places
+from testbed.runtimes.local.shelf import Shelf
+from testbed.topologies.event_checks import starting_absent
 
 
 def main(arguments: list[str]) -> None:
     """The last argument is the loopback block of a run without an engine, else 0."""
     run, sockets, descriptor, parent, loopback = arguments
     die_with_parent(int(parent))
+    allow_most_files()  # in a full overlay, a node has some for each of the others
     control = socket.socket(fileno=int(descriptor))
     places = Places(RunDirectory(Path(run)), Path(sockets))
     plan = read_plan(places.run.plan)
     try:
-        owns = prepare(plan)
+        warmed = prepare(plan)
     except CodeProblem as problem:
         control.send(encode(Unable(problem.message, file=problem.file, line=problem.line)))
         return
@@ -53,10 +76,26 @@ def main(arguments: list[str]) -> None:
         return
     with objects_shared():
         control.send(encode(Warm()))
-        Zygote(places, [node.name for node in plan.nodes], owns, control, int(loopback)).serve()
+        absent = frozenset(starting_absent(plan.load_topology()))
+        zygote = Zygote(places, [node.name for node in plan.nodes], absent, warmed, control, int(loopback))
+        try:
+            zygote.serve()
+        except CouldNotStart as problem:
+            control.send(encode(Unable(problem.message)))
 
 
-def prepare(plan: RunPlan) -> list[Own]:
+@dataclass(frozen=True)
+class Warmed:
+    """What all forks share."""
+
+    owns: list[Own]
+    """What each node computes with, by rank."""
+    trainer: Trainer
+    tests: Indices
+    """Test samples that averages of models are tried on."""
+
+
+def prepare(plan: RunPlan) -> Warmed:
     """Data, model and one training step: what a fork then shares."""
     experiment = plan.experiment
     data = share_out(experiment, len(plan.learners), plan.seed)
@@ -68,7 +107,7 @@ def prepare(plan: RunPlan) -> list[Own]:
     tests = test_parts(data.dataset, data.parts)
     tried = evaluation_parts(data.dataset, tests, experiment.evaluation.samples, plan.seed)
     ratings = data.dataset.kind is Kind.RATINGS
-    return [
+    owns = [
         Own(
             trainer=trainer,
             samples=data.parts[node.learner or 0],
@@ -79,27 +118,38 @@ def prepare(plan: RunPlan) -> list[Own]:
         )
         for node in plan.nodes
     ]
+    return Warmed(owns, trainer, tried[-1])
 
 
 class Zygote:
     """Forks nodes, and tells of their deaths."""
 
     def __init__(
-        self, places: Places, names: list[str], owns: list[Own], control: socket.socket, loopback: int
+        self,
+        places: Places,
+        names: list[str],
+        absent: frozenset[int],
+        warmed: Warmed,
+        control: socket.socket,
+        loopback: int,
     ) -> None:
-        """Each node's name and what it computes with, by rank."""
+        """Each node's name, by rank, and the ranks of those that join later."""
+        self._absent = absent
         self._names = names
         self._places = places
-        self._owns = owns
+        self._owns = warmed.owns
+        self._shelf = Shelf(len(names), warmed.trainer.parameters)
+        evaluate = partial(warmed.trainer.evaluate, indices=warmed.tests, on=warmed.trainer.dataset.test)
+        self._judges = Judges(self._shelf, evaluate, partial(ComputeSlots, places.slots, CORES, 0), control)
         self._control = control
         self._loopback = loopback
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
-        self._children: dict[int, tuple[int, int]] = {}
-        """Rank and process id, by the descriptor that becomes readable when the process is over."""
+        self._children: dict[int, tuple[int | None, int]] = {}
+        """Rank and process id, by the descriptor that becomes readable when the process is over; no rank: a judge."""
 
     def serve(self) -> None:
-        """Until control hangs up; then every node is killed."""
+        """Until control hangs up; then every node is killed. Raises CouldNotStart for a node that cannot be forked."""
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._control.fileno():
@@ -107,9 +157,31 @@ class Zygote:
                     if not packet:
                         self._end()
                         return
-                    self._fork(TO_ZYGOTE.read(packet))
+                    self._obey(TO_ZYGOTE.read(packet))
                 else:
                     self._bury(descriptor)
+            judge = self._judges.begin(self._let_go)
+            if judge is not None:
+                self._watch(None, judge)
+
+    def _obey(self, order: ToZygote) -> None:
+        match order:
+            case Fork():
+                self._fork(order)
+            case Judge():
+                self._judges.ask(order)
+            case Discard(ranks=ranks, slots=slots):
+                self._shelf.clear(ranks, slots)
+
+    def _let_go(self) -> None:
+        """In a child: the others are none of its business."""
+        for sibling in self._children:
+            os.close(sibling)
+
+    def _watch(self, rank: int | None, pid: int) -> None:
+        descriptor = os.pidfd_open(pid)
+        self._poll.register(descriptor, select.POLLIN)
+        self._children[descriptor] = (rank, pid)
 
     def _fork(self, order: Fork) -> None:
         rank = order.rank
@@ -118,22 +190,24 @@ class Zygote:
             rank=rank,
             name=self._names[rank],
             own=self._owns[rank],
+            shelf=self._shelf,
             rejoin=order.rejoin,
             first_round=order.first_round,
             parent=os.getpid(),
             loopback=self._loopback,
+            absent=self._absent,
         )
 
         def body() -> None:
             self._control.close()
-            for sibling in self._children:
-                os.close(sibling)
+            self._let_go()
             live(birth)
 
-        pid = fork_worker(body)
-        descriptor = os.pidfd_open(pid)
-        self._poll.register(descriptor, select.POLLIN)
-        self._children[descriptor] = (order.rank, pid)
+        try:
+            pid = fork_worker(body)
+        except OSError as problem:
+            raise CouldNotStart(f"cannot start the process of {self._names[rank]}: {problem.strerror}") from None
+        self._watch(rank, pid)
         with suppress(OSError):
             self._control.send(encode(Forked(order.rank, pid)))
 
@@ -142,6 +216,9 @@ class Zygote:
         self._poll.unregister(descriptor)
         os.close(descriptor)
         _, status = os.waitpid(pid, 0)
+        if rank is None:
+            self._judges.over(status)
+            return
         with suppress(OSError):  # control has gone: the next look at it says so
             self._control.send(encode(Died(rank, pid, status)))
 
@@ -154,3 +231,5 @@ class Zygote:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # control decides when it is over
     main(sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(0)  # what would be taken down piece by piece, half a second long, goes with the process

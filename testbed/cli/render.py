@@ -1,0 +1,140 @@
+"""`testbed render`: what another tool needs in order to start a run, as files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed import __version__
+from testbed.cli.experiment_options import Resolved, experiment_options, resolve
+from testbed.cli.findings import print_findings
+from testbed.cli.rendered_folder import write_manifest
+from testbed.errors import Severity, UsageProblem
+
+if TYPE_CHECKING:
+    from testbed.experiment.origin import Setting
+    from testbed.plan.model import RunPlan
+
+KOLLAPS = "kollaps"
+TARGETS = (KOLLAPS,)
+_SWARM, _KUBERNETES = "swarm", "kubernetes"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@click.command("render")
+@experiment_options
+@click.option("--target", required=True, type=click.Choice(TARGETS), help="Whom the files are for.")
+@click.option(
+    "--orchestrator",
+    default=_SWARM,
+    show_default=True,
+    type=click.Choice((_SWARM, _KUBERNETES)),
+    help="What Kollaps runs on.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder that they go to.  [default: ./<run-id>-<target>]",
+)
+@click.option("--run-id", help="The run's name.  [default: from topology and algorithm]")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False), help="Render this plan.json.")
+@click.option(
+    "--path",
+    "cluster_path",
+    help="Where the folder will lie on every machine of the cluster, absolute.  [default: where it is here]",
+)
+@click.option(
+    "--machines", default=1, show_default=True, type=click.IntRange(1, 10_000), help="How many the cluster has."
+)
+@click.option("--force", is_flag=True, help="Write over files that are not as `render` left them.")
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing but what goes wrong.")
+def command(
+    target: str,
+    orchestrator: str,
+    output: Path | None,
+    run_id: str | None,
+    plan_file: Path | None,
+    cluster_path: str | None,
+    machines: int,
+    *,
+    force: bool,
+    quiet: bool,
+    file: str | None,
+    settings: Sequence[Setting],
+) -> None:
+    """Write the manifest of a run, to start it by hand: of a topology, or of an experiment.
+
+    \b
+    Examples:
+      testbed render topologies/wan16.xml --target kollaps
+      testbed render experiment.yaml --target kollaps --orchestrator kubernetes -o wan16
+
+    The paths of the files go to stdout. What Kollaps would get wrong is rewritten and said, or refused.
+    """
+    from testbed.manifests.kollaps.render import Orchestrator, render
+    from testbed.plan.files import read_plan
+
+    if plan_file is not None:
+        if file is not None or settings:
+            raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
+        plan = read_plan(plan_file)
+        plan = plan.model_copy(update={"run_id": _run_id(run_id or plan.run_id), "runtime": target, "engine": target})
+        topology, name = plan.load_topology(), str(plan_file)
+    else:
+        resolved = resolve(file, settings, quiet=quiet)
+        plan = _plan(resolved, target, run_id)
+        topology, name = resolved.topology, resolved.findings[-1][0]
+        if not quiet:
+            for read, findings in resolved.findings:
+                print_findings(read, [each for each in findings if each.severity is Severity.WARNING])
+    folder = output or Path(f"{plan.run_id}-{target}")
+    manifest = render(
+        plan,
+        Orchestrator(orchestrator),
+        folder=_on_every_machine(cluster_path, folder),
+        topology=topology,
+        file=name,
+        machines=machines,
+    )
+    if not quiet:
+        print_findings(name, manifest.said)
+    for path in write_manifest(folder, manifest, force=force):
+        click.echo(path)
+
+
+def _plan(resolved: Resolved, target: str, run_id: str | None) -> RunPlan:
+    """Complete but for what only the data and the model tell: nothing is fetched or loaded in order to render."""
+    from testbed.plan.make import make_plan
+
+    experiment = resolved.experiment
+    made = f"{resolved.topology.name}-{experiment.algorithm.name.rpartition(':')[2]}"
+    return make_plan(
+        experiment,
+        resolved.topology,
+        run_id=_run_id(run_id or re.sub(r"[^A-Za-z0-9._-]", "-", made).lstrip("-.")[:95]),
+        runtime=target,
+        engine=target,
+        source=resolved.origin,
+        inputs=resolved.inputs,
+        versions={"testbed": __version__},
+    )
+
+
+def _run_id(given: str) -> str:
+    if not _RUN_ID.fullmatch(given):
+        raise UsageProblem(f"`{given}` cannot be a run's name", "use letters, digits and . _ -, at most 100")
+    return given
+
+
+def _on_every_machine(given: str | None, folder: Path) -> str:
+    if given is None:
+        return str(folder.absolute())
+    if not given.startswith("/"):
+        raise UsageProblem(f"--path: `{given}` is not absolute", "give a path that begins with /")
+    return given

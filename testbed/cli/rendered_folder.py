@@ -1,0 +1,69 @@
+"""Puts rendered files into a folder, and never over something that it did not put there.
+
+Takes a `Manifest`, gives the paths; touches that folder only. What was written stands in `rendered.json`, with hashes:
+a file is ours while it is as we left it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from testbed.cli.output_file import write_atomically
+from testbed.errors import UsageProblem
+from testbed.manifests.manifest import Manifest
+
+RECORD = "rendered.json"
+_MOST_NAMED = 3
+
+
+def write_manifest(folder: Path, manifest: Manifest, *, force: bool) -> list[Path]:
+    """All files, or none where one of them is somebody else's; with `force`, whosever they are."""
+    known = _known(folder)
+    if not force:
+        foreign = [name for name in (*manifest.files, RECORD) if not _may_write(folder, name, known)]
+        if foreign:
+            more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
+            names = ", ".join(str(folder / name) for name in foreign[:_MOST_NAMED])
+            raise UsageProblem(
+                f"not as `render` left it: {names}{more}", "give another folder with -o, or --force to write over it"
+            )
+    written = []
+    for name, text in manifest.files.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise UsageProblem(f"cannot make {path.parent}: {problem.strerror or problem}") from None
+        write_atomically(path, text)
+        written.append(path)
+    ours = {name: _hash(text.encode()) for name, text in manifest.files.items()}
+    record = {"files": {**(known or {}), **ours}}  # what another orchestrator was given stays ours
+    write_atomically(folder / RECORD, json.dumps(record, indent=2) + "\n")
+    return written
+
+
+def _known(folder: Path) -> dict[str, str] | None:
+    """The hashes of what was written before; None where no such record can be read."""
+    try:
+        files = json.loads((folder / RECORD).read_bytes())["files"]
+        return {str(name): str(digest) for name, digest in files.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _may_write(folder: Path, name: str, known: dict[str, str] | None) -> bool:
+    path = folder / name
+    try:
+        if not path.exists() and not path.is_symlink():
+            return True
+        if name == RECORD:
+            return known is not None
+        return known is not None and known.get(name) == _hash(path.read_bytes())
+    except OSError:
+        return False
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

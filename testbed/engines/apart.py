@@ -1,0 +1,36 @@
+"""Starts a program of ours in a session of its own. Takes its words, gives the process; raises OSError."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import IO
+
+
+def start_apart(
+    module: str,
+    arguments: Sequence[str],
+    *,
+    stdout: int | IO[bytes],
+    stderr: IO[bytes],
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Ctrl-C in a terminal does not reach it: it begins with SIGINT blocked, and its parent decides when it is over.
+
+    Linux also shares the processor between sessions first (autogroup).
+    """
+    # It is blocked before: until the new process has its session, it would be hit with the rest of this one's group.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

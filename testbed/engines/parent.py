@@ -1,0 +1,19 @@
+"""A process that must not outlive its parent. Takes the parent's id, gives nothing; touches the calling process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """From now on this process gets that signal when its parent ends, however that happens.
+
+    The kernel forgets it when a process changes who it is: to be called again then.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(by), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,165 @@
+"""Events as Kollaps wants them: once each, with their ends written out, everybody joining, in the order of time.
+
+Takes a `Topology`, gives an equal one and what was said about it; touches nothing. What cannot be had so (pauses,
+partitions, events for some replicas, downtimes of one link that overlap) is left to be refused.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from testbed.errors import Finding, note
+from testbed.manifests.kollaps.services import Rewritten
+from testbed.targets.names import learners
+from testbed.topologies.event_checks import starting_absent
+from testbed.topologies.model import (
+    UNCHANGED,
+    UNDONE_BY,
+    BridgeEvent,
+    Event,
+    LinkEvent,
+    NodeAction,
+    NodeEvent,
+    PartitionEvent,
+    Topology,
+    When,
+    later,
+)
+from testbed.units import shown
+
+_MOST_OCCURRENCES = 10_000
+"""Each costs every one of Kollaps' emulation cores all its paths anew."""
+_PAUSES = (NodeAction.PAUSE, NodeAction.RESUME)
+
+
+def written_out(topology: Topology) -> Rewritten:
+    """Repetitions as events of their own, and the end of what lasts as one more."""
+    if sum(event.when.count() for event in topology.events) > _MOST_OCCURRENCES:
+        return topology, []
+    clashing = _clashing(topology)
+    events: list[Event] = []
+    first: Event | None = None
+    for event in topology.events:
+        several = list(_by_service(topology, event))
+        if _can_be_written(event, clashing) and all(_is_whole(topology, each) for each in several):
+            made = [once for each in several for at_s in event.when.times() for once in _once(each, at_s)]
+        else:
+            made = [event]
+        first = first or (event if made != [event] else None)
+        events += made
+    if first is None:
+        return topology, []
+    message = f"repeated and lasting events were written out: {len(topology.events)} are {len(events)} now"
+    return replace(topology, events=tuple(events)), [note("kollaps-cannot-say", message, "", first.where)]
+
+
+def _by_service(topology: Topology, event: Event) -> Iterator[Event]:
+    """An event for all nodes of several services is one for each."""
+    if not isinstance(event, NodeEvent) or event.count is not None:
+        yield event
+        return
+    ranks = frozenset(topology.select_all(event.targets))
+    names = [service.name for service in learners(topology) if ranks & set(topology.select(service.name))]
+    if all(ranks >= set(topology.select(name)) for name in names):
+        yield from (replace(event, targets=(name,)) for name in names)
+    else:
+        yield event
+
+
+def _is_whole(topology: Topology, event: Event) -> bool:
+    services = {service.name for service in learners(topology)}
+    return not isinstance(event, NodeEvent) or (len(event.targets) == 1 and event.targets[0] in services)
+
+
+def _can_be_written(event: Event, clashing: set[object]) -> bool:
+    match event:
+        case PartitionEvent():
+            return False
+        case NodeEvent():
+            return event.action not in _PAUSES and (event.for_s is None or event.targets not in clashing)
+        case _:
+            return _subject(event) not in clashing
+
+
+def _subject(event: Event) -> object:
+    match event:
+        case LinkEvent():
+            return "link", event.origin, event.dest
+        case BridgeEvent():
+            return "bridge", event.bridge
+        case NodeEvent():
+            return event.targets
+        case PartitionEvent():
+            return "partition"
+
+
+def _clashing(topology: Topology) -> set[object]:
+    """What has downtimes that overlap, or end beside others: an end then undoes only what its own event did."""
+    spans: dict[object, list[tuple[float, float]]] = defaultdict(list)
+    lasting: set[object] = set()
+    for event in topology.events:
+        if isinstance(event, LinkEvent) and event.up is None:
+            continue
+        if isinstance(event, NodeEvent) and event.count is not None:
+            continue  # as many as it says, whoever they are
+        subject, for_s = _subject(event), event.for_s
+        lasting |= {subject} if for_s is not None else set()
+        spans[subject] += [(at_s, at_s if for_s is None else later(at_s, for_s)) for at_s in event.when.times()]
+    return {
+        subject
+        for subject in lasting
+        if any(end_s >= start_s for (_, end_s), (start_s, _) in pairwise(sorted(spans[subject])))
+    }
+
+
+def _once(event: Event, at_s: float) -> Iterator[Event]:
+    """One occurrence, and what ends it."""
+    plain = replace(event, when=When(at_s))
+    if event.for_s is None:
+        yield plain
+        return
+    end = When(later(at_s, event.for_s))
+    match plain:
+        case NodeEvent():
+            yield replace(plain, for_s=None)
+            yield replace(plain, for_s=None, when=end, action=UNDONE_BY[plain.action])
+        case LinkEvent():
+            yield replace(plain, for_s=None)
+            yield replace(plain, for_s=None, when=end, up=True, change=UNCHANGED)
+        case BridgeEvent():
+            yield replace(plain, for_s=None)
+            yield replace(plain, for_s=None, when=end, up=True)
+        case PartitionEvent():
+            yield plain
+
+
+def with_joins(topology: Topology) -> Rewritten:
+    """Whoever is there at the start joins at 0: beside events, Kollaps starts only what joins."""
+    if not topology.events:
+        return topology, []
+    absent = starting_absent(topology)
+    joins: list[Event] = []
+    for service in learners(topology):
+        present = sum(rank not in absent for rank in topology.select(service.name))
+        if present:
+            count = None if present == service.replicas else present
+            joins.append(NodeEvent(When(0.0), NodeAction.JOIN, (service.name,), count, where=service.where))
+    if not joins:
+        return topology, []
+    names = [shown(service.name) for service in learners(topology)]
+    message = f"{len(joins)} of {len(names)} services, which are there from the start, join at 0s: else nothing starts"
+    return replace(topology, events=(*joins, *topology.events)), [note("kollaps-no-join", message, "", joins[0].where)]
+
+
+def in_order(topology: Topology) -> Rewritten:
+    """By time; those of one time stay as they were."""
+    events = tuple(sorted(topology.events, key=lambda event: event.when.at_s))
+    said: list[Finding] = []
+    if events != topology.events:
+        late = next(b for a, b in pairwise(topology.events) if b.when.at_s < a.when.at_s)
+        message = "events are in the order of their times: Kollaps takes the order in which they are written"
+        said = [note("kollaps-event-order", message, "", late.where)]
+    return replace(topology, events=events), said

@@ -1,0 +1,92 @@
+"""A topology → an equal one that real Kollaps runs as it is meant, or every reason why there is none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from testbed.errors import Finding, InvalidInput, Severity, has_errors, note
+from testbed.manifests.kollaps.events import in_order, with_joins, written_out
+from testbed.manifests.kollaps.links import in_both_directions, with_latency, without_sharing
+from testbed.manifests.kollaps.services import Rewritten, one_network, whole_services, with_dashboard, without_devices
+from testbed.network.findings import path_findings
+from testbed.network.graph import Network, expand
+from testbed.network.paths import compute_paths
+from testbed.targets.rules import Target, judge
+from testbed.topologies.model import BridgeEvent, LinkEvent, Routing, Topology
+
+_STEPS = (
+    whole_services,
+    with_dashboard,
+    without_devices,
+    one_network,
+    without_sharing,
+    in_both_directions,
+    written_out,
+    with_joins,
+    in_order,
+)
+_TIES, _ZERO, _UPPER_CASE = "kollaps-ties", "kollaps-zero-latency", "kollaps-upper-case"
+_MOST_NODES_COMPARED = 256
+"""All their paths, twice, are computed in well below a second."""
+
+
+def rewritten(topology: Topology, file: str, *, lower_case: bool) -> Rewritten:
+    """An equal topology without errors for Kollaps, and what is to be said; raises InvalidInput about `file`."""
+    said: list[Finding] = []
+    for step in _STEPS:
+        topology, more = step(topology)
+        said += more
+    judged, network = _judged(topology)
+    if any(finding.code == _ZERO for finding in judged):
+        topology, more = with_latency(topology)
+        said += more
+        judged, network = _judged(topology)
+    if any(finding.code == _TIES for finding in judged) and _is_decided_by_latency(topology, network):
+        message = "Kollaps is told to route by latency, which decides between routes of as many hops, all as here"
+        said.append(note(_TIES, message))
+        topology = replace(topology, routing=Routing.LATENCY)
+        judged, network = _judged(topology)
+    judged = [_as_it_matters(each, lower_case=lower_case) for each in judged]
+    if not lower_case:
+        judged = [each for each in judged if each.code != _UPPER_CASE]
+    if has_errors(judged):
+        raise InvalidInput(file, _errors_first(judged))
+    return topology, [*said, *judged]
+
+
+def _judged(topology: Topology) -> tuple[Sequence[Finding], Network]:
+    network = expand(topology)
+    return judge(Target.KOLLAPS, topology, path_findings(topology, network), network), network
+
+
+def _as_it_matters(finding: Finding, *, lower_case: bool) -> Finding:
+    """What is doubtful in a file is wrong in a manifest: random routes, names that the orchestrator does not take."""
+    if finding.code == _TIES or (finding.code == _UPPER_CASE and lower_case):
+        return replace(finding, severity=Severity.ERROR)
+    return finding
+
+
+def _is_decided_by_latency(topology: Topology, network: Network) -> bool:
+    """Whether routing by latency has no ties and gives every pair the path that it has."""
+    is_still = not any(isinstance(event, LinkEvent | BridgeEvent) for event in topology.events)
+    if topology.routing is not Routing.HOPS or not is_still or network.node_count > _MOST_NODES_COMPARED:
+        return False
+    other = replace(topology, routing=Routing.LATENCY)
+    by_latency = expand(other)
+    if any(finding.code == "ties" for finding in path_findings(other, by_latency)):
+        return False
+    ranks = list(range(network.node_count))
+    ours, theirs = compute_paths(network, ranks), compute_paths(by_latency, ranks)
+    return np.array_equal(ours.hops, theirs.hops) and all(
+        list(ours.links(source, dest)) == list(theirs.links(source, dest))
+        for source in ranks
+        for dest in ranks
+        if ours.hops[source, dest] > 0
+    )
+
+
+def _errors_first(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: (finding.severity is not Severity.ERROR, finding.where))

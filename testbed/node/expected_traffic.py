@@ -1,0 +1,36 @@
+"""What a plan makes a node expect of the network: whom it talks to from the beginning, how large a message may be.
+
+Takes a `NodePlan`, gives ranks and bytes; touches nothing.
+"""
+
+from __future__ import annotations
+
+from testbed.experiment.language import Experiment
+from testbed.node.choose import ALGORITHMS, SHARING
+from testbed.node.messages import MAX_BUFFER, MAX_HEADER
+from testbed.plan.model import NodePlan
+
+_LARGEST = MAX_BUFFER // 2 - 1
+_OWN_CODE_MODELS = 16
+"""A researcher's own algorithm may send several vectors as long as a model at once; nothing says how many."""
+_OWN_CODE_BYTES = 64 << 20
+
+
+def first_peers(plan: NodePlan) -> tuple[int, ...]:
+    """To whom a node sends something for certain, ascending; in graphs that change, only the peer sampler is."""
+    own = plan.node.rank
+    peers = set(plan.neighbours or ())
+    if plan.server is not None:
+        peers = set(plan.learners) if plan.server == own else {plan.server}
+    sampler = plan.overlay.sampler
+    if plan.overlay.dynamic and plan.overlay.peers == "sampler" and sampler is not None:
+        peers |= set(plan.learners) if sampler == own else {sampler}
+    return tuple(sorted(peers - {own}))
+
+
+def largest_message_bytes(experiment: Experiment, parameters: int) -> int:
+    """What no message of this experiment exceeds, its header included: at most a value and a place a parameter."""
+    model_bytes = 4 * parameters
+    if experiment.algorithm.name in ALGORITHMS and experiment.sharing.name in SHARING:
+        return min(_LARGEST, 2 * model_bytes + MAX_HEADER)
+    return min(_LARGEST, max(_OWN_CODE_MODELS * model_bytes, _OWN_CODE_BYTES))

@@ -1,0 +1,36 @@
+"""The average of all learners' models: how good it is, and how far the nodes are from it.
+
+Takes vectors and what tries a model, gives a judgement; touches nothing. Sums are in the order given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from testbed.node.world import Score, Vector
+
+
+class Judgement(NamedTuple):
+    """Of an average of models."""
+
+    accuracy: float | None
+    loss: float
+    consensus_distance: float
+    """The root of the mean, over models, of the squared distance to the average."""
+
+
+def judge(vectors: Sequence[Vector], evaluate: Callable[[Vector], Score]) -> Judgement:
+    """The same to the bit for the same vectors in the same order."""
+    total = np.zeros(vectors[0].size, dtype=np.float64)
+    for vector in vectors:
+        total += vector
+    mean = total / len(vectors)
+    squares = 0.0
+    for vector in vectors:
+        difference = vector - mean
+        squares += float(difference @ difference)
+    score = evaluate(mean.astype(np.float32))
+    return Judgement(score.accuracy, score.loss, float(np.sqrt(squares / len(vectors))))

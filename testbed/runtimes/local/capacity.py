@@ -1,0 +1,25 @@
+"""How much nodes can send each other on one machine.
+
+Takes nothing, gives figures; asks how many cores there are.
+"""
+
+from __future__ import annotations
+
+import os
+
+CARRIED_BYTES_S = 60e6
+"""What the fabric carries in real time, with a core for itself and another one for the nodes' kernels: models of 335 kB
+over `wan256`, acknowledgements included, on the machine of docs/performance.md. The one place where this is written."""
+_CORES = 2
+"""That it keeps busy: the fabric is one process, and the kernels of the nodes have about as much to do."""
+BYTE_S = _CORES / CARRIED_BYTES_S
+"""Processor time of every byte that a node sends."""
+
+
+def carried_bytes_s() -> float:
+    """Of all nodes together, on this machine."""
+    return min(os.cpu_count() or 1, _CORES) / BYTE_S
+
+
+def in_mb_s(bytes_s: float) -> str:
+    return f"{bytes_s / 1e6:.3g} MB/s"

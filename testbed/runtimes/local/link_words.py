@@ -1,0 +1,36 @@
+"""What people change of links, in words, for control's log. Pure."""
+
+from __future__ import annotations
+
+from testbed.control.commands import Flap
+from testbed.protocol import ResetLink, SetLink
+from testbed.units import UNLIMITED, format_latency, format_loss, format_rate, format_size
+
+
+def ends(command: SetLink | ResetLink | Flap) -> str:
+    """Such as `link a <-> hub`."""
+    if command.origin is None or command.dest is None:
+        return "all links"
+    return f"link {command.origin} {'<->' if command.both else '->'} {command.dest}"
+
+
+def wanted(change: SetLink) -> str:
+    """Such as `latency 50ms, loss 1%`."""
+    said = []
+    if change.up is not None:
+        said.append("up" if change.up else "down")
+    if change.latency_ms is not None:
+        said.append(f"latency {format_latency(change.latency_ms)}")
+    if change.jitter_ms is not None:
+        said.append(f"jitter {format_latency(change.jitter_ms)}")
+    if change.loss is not None:
+        said.append(f"loss {format_loss(change.loss)}")
+    if change.rate_bps is not None:
+        said.append(f"rate {format_rate(change.rate_bps)}")
+    if change.queue_ms is not None:
+        said.append("no queue limit" if change.queue_ms == UNLIMITED else f"queue {format_latency(change.queue_ms)}")
+    if change.queue_bytes is not None and change.queue_bytes != UNLIMITED:
+        said.append(f"queue {format_size(int(change.queue_bytes))}")
+    if change.background_bps is not None:
+        said.append(f"background {format_rate(change.background_bps)}")
+    return ", ".join(said)

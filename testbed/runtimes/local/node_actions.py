@@ -1,0 +1,217 @@
+"""What happens to the nodes of a local run, by the topology's events or by hand: one thing after the other.
+
+Takes actions, gives when they were done; touches the nodes' processes, and asks control and the engine. What is asked
+of the engine takes a while, and the run goes on meanwhile; so there is a turn, and who comes first is done first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from testbed.control.control import Control
+from testbed.control.log import ControlLog
+from testbed.errors import PreflightRefused, TestbedError, UsageProblem
+from testbed.node.compute_slots import holders
+from testbed.plan.model import RunPlan
+from testbed.protocol import Cut, Uncut
+from testbed.records import Event
+from testbed.runtimes.local.engine import Engine
+from testbed.topologies.model import NodeAction
+
+KILL = "kill"
+_ATTEMPT_S, _MOST_ATTEMPTS = 0.003, 1000
+"""To pause a node at a moment when it does not compute."""
+Fork = Callable[[int, str | None, int], None]
+_NO_CRASH = "without an engine nobody can be cut off before: as kill"
+
+
+class NodeActions:
+    """For use inside a running event loop."""
+
+    def __init__(
+        self, plan: RunPlan, control: Control, log: ControlLog, engine: Engine, fork: Fork, slots: Path
+    ) -> None:
+        """`fork` starts a node: its rank, the model it begins with, its first round; `slots` is where they compute."""
+        self._slots = slots
+        self._plan = plan
+        self._control = control
+        self._log = log
+        self._engine = engine
+        self._fork = fork
+        self._turn = asyncio.Lock()
+        self._lived: set[int] = set()
+        self._going: set[int] = set()
+        """Alive, but about to end because something here wants it."""
+        self._returning: set[int] = set()
+        """They join as soon as they are gone."""
+        self.paused: set[int] = set()
+
+    def start(self, rank: int) -> None:
+        """A node of the beginning."""
+        self._lived.add(rank)
+        self._fork(rank, None, 0)
+
+    async def happen(self, action: str, ranks: Collection[int], planned_t: float) -> float:
+        """It is done, and in control's log with the emulated time since when, which it gives."""
+        async with self._turn:
+            since_s, remark = await self._act(action, tuple(ranks))
+            t = self._control.now() if since_s is None else self._control.at(since_s)
+            for rank in ranks:
+                self._log.write(Event(t, action, remark, node=self._plan.nodes[rank].name, planned_t=planned_t))
+            return t
+
+    def died(self, rank: int) -> Coroutine[Any, Any, None]:
+        """A node's process is over; what is still to be done: nothing is kept open for it, and it may come back."""
+        self.paused.discard(rank)
+        self._going.discard(rank)
+        returns = rank in self._returning and not self._control.is_ending
+        self._returning.discard(rank)
+        if returns:
+            self._control.expect(rank)  # or the run might be over meanwhile
+        return self._bury(rank, returns=returns)
+
+    async def _bury(self, rank: int, *, returns: bool) -> None:
+        async with self._turn:
+            with suppress(UsageProblem):
+                await self._engine.detach(rank)
+            if returns:
+                await self._bring_back(rank)
+
+    def why_not(self, action: str, rank: int) -> str | None:
+        """What stands in the way of doing it to this node now, in words; nothing for what can be done."""
+        lives = self._control.pid_of(rank) is not None and not self._control.has_ended(rank)
+        match action:
+            case NodeAction.JOIN:
+                if self._control.is_expected(rank):
+                    return "is about to come already"
+                return "lives already" if lives and rank not in self._going else None
+            case NodeAction.DISCONNECT | NodeAction.RECONNECT:
+                return None
+            case NodeAction.RESUME:
+                return None if rank in self.paused else "is not paused"
+            case NodeAction.PAUSE if rank in self.paused:
+                return "is paused already"
+        if not lives:
+            return "does not live now"
+        return "is about to go" if action == NodeAction.LEAVE and rank in self._going else None
+
+    def resume_all(self) -> None:
+        """So that they can end."""
+        for rank in list(self.paused):
+            self._resume(rank)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _act(self, action: str, ranks: tuple[int, ...]) -> tuple[float | None, str]:
+        """Since when, where the engine knows it, and what else there is to say."""
+        match action:
+            case NodeAction.JOIN:
+                for rank in ranks:
+                    await self._join_when_gone(rank)
+            case NodeAction.LEAVE:
+                self._returning.difference_update(ranks)
+                for rank in ranks:
+                    self._resume(rank)
+                    self._doom(rank)
+                    self._control.halt(rank, "left")
+            case NodeAction.CRASH:
+                return await self._crash(ranks)
+            case NodeAction.PAUSE:
+                for rank in ranks:
+                    await self._pause(rank)
+            case NodeAction.RESUME:
+                for rank in ranks:
+                    self._resume(rank)
+            case NodeAction.DISCONNECT:
+                return await self._engine.change(lambda number: Cut(number, ranks)), ""
+            case NodeAction.RECONNECT:
+                return await self._engine.change(lambda number: Uncut(number, ranks)), ""
+            case _:
+                self._returning.difference_update(ranks)
+                self._kill(ranks)
+        return None, ""
+
+    async def _crash(self, ranks: tuple[int, ...]) -> tuple[float, str]:
+        """First nothing of them can leave any more; then they are killed, so that no farewell of the kernel's does."""
+        self._returning.difference_update(ranks)
+        remark = ""
+        try:
+            since_s = await self._engine.change(lambda number: Cut(number, ranks))
+        except PreflightRefused:
+            since_s, remark = time.monotonic(), _NO_CRASH
+        finally:
+            self._kill(ranks)
+        return since_s, remark
+
+    async def _join_when_gone(self, rank: int) -> None:
+        if self._control.pid_of(rank) is None:
+            await self._join(rank)
+        elif rank in self._going or self._control.has_ended(rank):
+            self._returning.add(rank)
+
+    async def _join(self, rank: int) -> None:
+        if not self._control.is_ending and not self._control.is_expected(rank):
+            self._control.expect(rank)
+            await self._bring_back(rank)
+
+    async def _bring_back(self, rank: int) -> None:
+        with suppress(PreflightRefused, UsageProblem):  # who cannot be cut off needs not be brought back
+            await self._engine.change(lambda number: Uncut(number, (rank,)))
+        rejoin = self._plan.experiment.rejoin if rank in self._lived else "fresh"
+        self._lived.add(rank)
+        self._fork(rank, rejoin, self._control.round_of_the_slowest())
+
+    def _kill(self, ranks: Collection[int]) -> None:
+        for rank in ranks:
+            self._doom(rank)
+            self.signal(rank, signal.SIGKILL)
+
+    def _doom(self, rank: int) -> None:
+        self._control.wants_dead(rank)
+        if self._control.pid_of(rank) is not None:
+            self._going.add(rank)
+
+    async def _pause(self, rank: int) -> None:
+        if self._control.pid_of(rank) is None:
+            return
+        self.paused.add(rank)
+        self.signal(rank, signal.SIGSTOP)
+        for _ in range(_MOST_ATTEMPTS):
+            # Whoever is stopped while it computes in a slot keeps it, and others would never get their turn.
+            if self._control.pid_of(rank) not in holders(self._slots) or rank not in self.paused:
+                return
+            self.signal(rank, signal.SIGCONT)
+            await asyncio.sleep(_ATTEMPT_S)
+            if rank in self.paused:
+                self.signal(rank, signal.SIGSTOP)
+
+    def _resume(self, rank: int) -> None:
+        if rank in self.paused:
+            self.paused.discard(rank)
+            self.signal(rank, signal.SIGCONT)
+
+    def signal(self, rank: int, number: signal.Signals) -> None:
+        """To the node's process, if there is one."""
+        pid = self._control.pid_of(rank)
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def checked_action(action: str) -> str:
+    """Raises UsageProblem for what cannot happen to a node."""
+    if action != KILL and action not in set(NodeAction):
+        raise UsageProblem(f"nothing called {action} can happen to a node")
+    return action
+
+
+def not_done(problem: TestbedError) -> str:
+    """For control's log."""
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message

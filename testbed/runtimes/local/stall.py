@@ -1,0 +1,118 @@
+"""Ends a run in which nothing happens any more, and nothing will.
+
+Takes control and what else knows of anything under way, gives nothing; looks at the nodes' processes and the engine's
+counters. Silence alone proves nothing: a model may be large, or a step long. So what computes, or carries data, is not
+silent; nor is a run in which somebody is paused, something is still to be undone, or events are still to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from testbed.control.control import Control
+from testbed.network.timeline import Change, timeline
+from testbed.plan.estimate import estimate
+from testbed.plan.model import RunPlan
+from testbed.runtimes.local.engine import Engine
+from testbed.runtimes.local.injections import Injections
+from testbed.runtimes.local.node_actions import NodeActions
+
+_EVERY_S = 5.0
+"""Between two looks, in real time."""
+_BUSY_S = 0.25
+"""Of a processor's time between two looks: a node that only waits takes far less."""
+_CARRIED_BYTES = 4096
+"""Between two looks: nodes that only wait send hardly anything that arrives."""
+_MOST_EVENTS = 10
+"""So many changes that nobody has answered with a record: the next one will not help either."""
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class StallWatch:
+    """For use inside a running event loop."""
+
+    def __init__(
+        self, plan: RunPlan, control: Control, engine: Engine, actions: NodeActions, injections: Injections
+    ) -> None:
+        self._plan = plan
+        self._control = control
+        self._engine = engine
+        self._actions = actions
+        self._injections = injections
+        self._busy_s: dict[int, float] = {}
+        self._bytes = 0
+        self._round_s: float | None = None
+        self._events = _Coming(timeline(plan.load_topology(), plan.seed))
+
+    async def watch(self) -> None:
+        """Until the run ends, by itself or by this."""
+        while not self._control.is_ending:
+            await asyncio.sleep(_EVERY_S)
+            if await self._is_stalled() and not self._control.is_ending:
+                self._control.waits_in_vain()
+
+    async def _is_stalled(self) -> bool:
+        control, silence = self._control, self._control.silence
+        computes, carries = self._computes(), await self._carries()
+        something_comes = self._events.to_come(control.now(), silence.recorded_at)
+        if computes or carries or something_comes or self._actions.paused or self._injections.is_waiting:
+            silence.news(control.now())
+        if all(control.has_ended(rank) for rank in control.living):
+            return False  # that is somebody else's affair
+        patience_s = self._plan.experiment.missing.after_s
+        if silence.lasts_s(control.now()) < silence.limit_s(patience_s, 0.0):
+            return False
+        return silence.lasts_s(control.now()) >= silence.limit_s(patience_s, await self._planned_round_s())
+
+    def _computes(self) -> bool:
+        """Whether any node's process has done anything to speak of since the last look."""
+        busy = {pid: _busy_s(pid) for rank in self._control.living if (pid := self._control.pid_of(rank)) is not None}
+        before, self._busy_s = self._busy_s, busy
+        return any(now_s - before.get(pid, now_s) > _BUSY_S for pid, now_s in busy.items())
+
+    async def _carries(self) -> bool:
+        """Whether the engine has brought anything to anybody since the last look."""
+        status = await self._engine.look()
+        if status is None:
+            return False
+        before, self._bytes = self._bytes, status.bytes
+        return status.bytes - before > _CARRIED_BYTES
+
+    async def _planned_round_s(self) -> float:
+        """How long a round takes as far as the plan tells; worked out only where it is asked for."""
+        if self._round_s is None:
+            self._round_s = (await asyncio.to_thread(estimate, self._plan)).round_s or 0.0
+        return self._round_s
+
+
+class _Coming:
+    """What the topology's events still have in store."""
+
+    def __init__(self, changes: Iterator[Change]) -> None:
+        self._changes = changes
+        self._next = next(changes, None)
+        self._unanswered = 0
+        self._answered_at = 0.0
+
+    def to_come(self, now: float, answered_at: float) -> bool:
+        """Whether anything is still to come that may help; or has just come."""
+        if answered_at > self._answered_at:
+            self._answered_at, self._unanswered = answered_at, 0
+        came = False
+        while self._next is not None and self._next.at_s <= now:
+            self._next = next(self._changes, None)
+            self._unanswered += 1
+            came = True
+        return (came or self._next is not None) and self._unanswered < _MOST_EVENTS
+
+
+def _busy_s(pid: int) -> float:
+    """Processor time of a process so far; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) * _TICK_S

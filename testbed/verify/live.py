@@ -1,0 +1,210 @@
+"""A run that goes on, looked at beside its learners.
+
+Takes a run directory, gives rows; starts processes in the networks of its living nodes, which send one small packet
+now and then, and asks its fabric. What learners' traffic is in the way of is not measured, and the rows say so.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from testbed.engines.fabric.accounts import LinkLine, Second
+from testbed.engines.fabric.config import FabricConfig, control_socket, read_config
+from testbed.engines.fabric.reports import EVERY_S, LINKS
+from testbed.engines.fabric.start import FabricConversation, FabricLost
+from testbed.errors import UsageProblem
+from testbed.network.graph import Network, expand
+from testbed.network.moment import network_at
+from testbed.protocol import FabricStatus, GetStatus, Links, ShowLink
+from testbed.rundir import RunDirectory
+from testbed.runtimes.local.engine import FABRIC
+from testbed.runtimes.local.leftovers import is_alive
+from testbed.runtimes.local.places import read_record, record_of
+from testbed.topologies.model import Topology
+from testbed.verify import judge_live
+from testbed.verify.echoes import echo_all
+from testbed.verify.judge import Row, Verdict
+from testbed.verify.measure import Measured, Tell
+from testbed.verify.needs import MARGIN_S, EchoNeed
+from testbed.verify.network import Running
+from testbed.verify.nodes import Crew, node_beside
+from testbed.verify.orders import Echoed, Responded
+from testbed.verify.pairs import Pair, Way, choose_pairs
+from testbed.verify.prepare import link_ends
+from testbed.verify.probes import PROBE_BYTES
+
+PROBES = 200
+_LEAST_GAP_S, _MOST_GAP_S = 0.04, 0.06
+ENGINE = "engine"
+_IN_THE_WAY = "not beside learners: their traffic is in the way"
+_PROPERTIES = ("latency_ms", "jitter_ms", "loss", "rate_bps", "queue_ms", "queue_bytes", "background_bps", "up")
+_NOT_MEASURED = ("jitter", "drops counted", "queue", "rate (TCP)", "rate (UDP)", "shares", "change")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A run that goes on, and its fabric."""
+
+    config: FabricConfig
+    topology: Topology
+    engine: Path
+    pids: dict[int, int]
+    """Of the living nodes, by rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One second of the fabric's own counts."""
+
+    seconds: float
+    links: dict[int, LinkLine]
+
+
+def goes_on(run: RunDirectory) -> bool:
+    """Whether there is somebody who leads it."""
+    record = read_record(run)
+    return record is not None and any(each.name == "control" and is_alive(each) for each in record.processes)
+
+
+def find_live(run: RunDirectory) -> LiveRun:
+    """Raises UsageProblem when the run has no network that could be looked at."""
+    record = read_record(run)
+    if record is None or not control_socket(Path(record.sockets)).exists():
+        raise UsageProblem(f"the run {run.path.name} has no emulated network", "its engine is not the fabric")
+    config = read_config(record_of(run).parent / FABRIC)
+    pids = {
+        int(each.name.removeprefix("node ")): each.pid
+        for each in record.processes
+        if each.name.startswith("node ") and is_alive(each)
+    }
+    return LiveRun(config, config.load_topology(), run.path / ENGINE, pids)
+
+
+def measure_live(live: LiveRun, count: int, seed: int, tell: Tell, probes: int = PROBES) -> tuple[list[Pair], Measured]:
+    """The pairs that were looked at, and what was found."""
+    with _conversation(live.config) as conversation:
+        status = _status(conversation)
+        if status.t is None:
+            raise UsageProblem("the run has not begun yet", "try again in a moment")
+        network = _now(live, status.t, conversation)
+        pairs = choose_pairs(network, count, seed, among=frozenset(live.pids) - frozenset(status.cut))
+        if not pairs:
+            raise UsageProblem("no two living nodes of this run reach each other now")
+        tell(f"{len(pairs)} pairs: round trips and losses beside the learners, {_MOST_GAP_S * probes:.0f} s")
+        written = _size(live.engine / LINKS)
+        answers = _echo(live, pairs, conversation, probes)
+        time.sleep(2 * EVERY_S)  # until the last of it has been written
+        seconds = _seen(live.engine / LINKS, written)
+        after = _status(conversation)
+        still = after.t is not None and _is_same(network, _now(live, after.t, conversation))
+    rows = [row for pair, answer in zip(pairs, answers, strict=True) for row in _of_pair(live, pair, answer, seconds)]
+    rows += judge_live.counted_losses(network, seconds, len(rows))
+    rows += judge_live.busiest(network, seconds)
+    if not still:
+        rows = [replace(row, verdict=Verdict.TOLD, detail="the network changed meanwhile") for row in rows]
+    rows += [Row("all pairs", what, None, None, "", Verdict.UNMEASURED, _IN_THE_WAY) for what in _NOT_MEASURED]
+    return pairs, Measured(tuple(rows), after.overloaded)
+
+
+@contextmanager
+def _conversation(config: FabricConfig) -> Iterator[FabricConversation]:
+    try:
+        conversation = FabricConversation(config.control_socket)
+        try:
+            yield conversation
+        finally:
+            conversation.close()
+    except FabricLost as problem:
+        raise UsageProblem(f"the run is over: {problem.message}") from None
+
+
+def _status(conversation: FabricConversation) -> FabricStatus:
+    status = conversation.ask(GetStatus)
+    assert isinstance(status, FabricStatus)  # noqa: S101 - it is the answer to that
+    return status
+
+
+def _now(live: LiveRun, t: float, conversation: FabricConversation) -> Network:
+    """What is asked for now: the topology after its events, and what was set by hand, which only the fabric knows."""
+    network = network_at(live.topology, expand(live.topology), t, live.config.seed)
+    columns = {name: getattr(network, name).copy() for name in _PROPERTIES}
+    for link, (origin, dest) in link_ends(network).items():
+        answer = conversation.ask(partial(ShowLink, origin=origin, dest=dest, both=False))
+        if isinstance(answer, Links) and len(answer.links) == 1 and answer.links[0].changed:
+            for name, values in columns.items():
+                values[link] = getattr(answer.links[0], name)
+    return replace(network, **columns)
+
+
+def _is_same(one: Network, other: Network) -> bool:
+    if len(one.partitions) != len(other.partitions):
+        return False
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in _PROPERTIES)
+
+
+def _echo(
+    live: LiveRun, pairs: Sequence[Pair], conversation: FabricConversation, probes: int
+) -> list[tuple[Responded, Echoed]]:
+    scale = live.config.time_scale
+    crew = Crew(lambda rank: node_beside(rank, live.pids[rank]))
+    try:
+        for rank in sorted({rank for pair in pairs for rank in (pair.origin, pair.dest)}):
+            crew.join(rank)
+        addresses = tuple(node.address for node in live.config.nodes)
+        running = Running(live.engine, addresses, crew, conversation)
+        jobs = []
+        for pair in pairs:
+            queue_s = sum(min(hop.queue_s, 1.0) for way in (pair.there, pair.back) for hop in way.hops)
+            patience_s = scale * (2 * pair.round_trip_s + 10 * pair.jitter_s + queue_s) + MARGIN_S
+            jobs.append((pair, EchoNeed(probes, _LEAST_GAP_S, _MOST_GAP_S, patience_s)))
+        return echo_all(jobs, running)
+    finally:
+        crew.end()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _seen(path: Path, written: int) -> list[Seen]:
+    """What the fabric has written since the file was so long; the first line only tells when the next began."""
+    lines = []
+    with path.open("rb") as file:
+        file.seek(written)
+        for line in file.read().split(b"\n")[:-1]:  # the last may not be complete
+            lines.append(msgspec.json.decode(line, type=Second))
+    timed = [(line.t, line) for line in lines if line.t is not None]
+    return [Seen(t - before, {each.link: each for each in line.links}) for (before, _), (t, line) in pairwise(timed)]
+
+
+def _of_pair(live: LiveRun, pair: Pair, answer: tuple[Responded, Echoed], seconds: Sequence[Seen]) -> Iterator[Row]:
+    responded, echoed = answer
+    scale = live.config.time_scale
+    asked_s = pair.probe_round_trip_s(PROBE_BYTES)
+    both_s = math.hypot(pair.there.jitter_s, pair.back.jitter_s)
+    waits_s = sum(_quietest_s(hop.link, seconds) for way in (pair.there, pair.back) for hop in way.hops)
+    times_s = [each / scale for each in echoed.round_trips_s]
+    yield judge_live.least_round_trip(pair.name, asked_s, both_s, times_s, waits_s)
+    back = len(echoed.round_trips_s)
+    yield _loss(pair.name, "loss", pair.there, echoed.sent, echoed.sent - responded.probes, seconds)
+    yield _loss(pair.name, "loss back", pair.back, responded.probes, responded.probes - back, seconds)
+
+
+def _quietest_s(link: int, seconds: Sequence[Seen]) -> float:
+    """The mean wait there in the second when it was least."""
+    return min((each.links[link].queue_mean_ms / 1e3 for each in seconds if link in each.links), default=0.0)
+
+
+def _loss(pair: str, what: str, way: Way, sent: int, missing: int, seconds: Sequence[Seen]) -> Row:
+    crowded = any(line.dropped_queue for each in seconds for link, line in each.links.items() if link in way.links)
+    return judge_live.loss(pair, what, way.loss, sent, missing, crowded=crowded)

@@ -1,0 +1,141 @@
+"""What is measured by filling links: queues, rates, and the shares of a bottleneck.
+
+Takes a plan and a network that is up, gives rows; touches the nodes that measure.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+
+import msgspec
+
+from testbed.engines.fabric.accounts import Second
+from testbed.engines.fabric.reports import LINKS
+from testbed.verify import judge
+from testbed.verify.connections import Connection, open_all, results
+from testbed.verify.datagrams import stream_all
+from testbed.verify.echoes import start_echo
+from testbed.verify.idle import Ends
+from testbed.verify.judge import Row, Verdict
+from testbed.verify.needs import MARGIN_S, EchoNeed, Effort, StreamNeed, TcpNeed, filling, is_gated, tcp, waves
+from testbed.verify.network import PATIENCE_S, Running, answer_of
+from testbed.verify.orders import Echoed, Received, Sent
+from testbed.verify.pairs import Pair, Shared
+from testbed.verify.plan import Plan, filling_work, flood_work, tcp_work
+from testbed.verify.probes import HEADERS_BYTES, PROBE_BYTES
+
+_SHARED_LONGER = 2
+"""Times as long: TCP's flows may need some while to agree, and then the second look decides."""
+_ENOUGH_FLOOD = 0.9
+"""Of the rate that a flood should have; with less, the plateau says nothing."""
+_FILLERS = 8
+"""TCP connections that keep a queue full."""
+_FILLED_GAP_S = 0.002
+_FULLEST = 0.98
+"""Of the delays behind TCP's queue: where it is full, but for what this machine adds now and then."""
+_FULL_PACKET_BYTES = 1500
+
+
+def queues(plan: Plan, running: Running, idle_s: dict[Ends, float]) -> list[Row]:
+    """By floods, and where they would be too much for this machine, by TCP."""
+    floods, fillings = flood_work(plan.pairs, plan.effort), filling_work(plan.pairs, plan.effort)
+    possible = {work.job[0].name for work in floods} | {work.job.name for work in fillings}
+    rows = [
+        Row(pair.name, "queue", None, None, "ms", Verdict.UNMEASURED, "twice its rate is too much for this machine")
+        for pair in plan.pairs
+        if pair.name not in possible and math.isfinite(pair.there.rate_bps)
+    ]
+    for wave in waves(floods):
+        for pair, need, sent, received in stream_all(wave, running):
+            rows += _of_flood(pair, need, sent, received, idle_s.get((pair.origin, pair.dest)))
+    for each in (work for fill in waves(fillings) for work in fill):
+        rows.append(_fill(each.job, running, idle_s.get((each.job.origin, each.job.dest))))
+    return rows
+
+
+def _of_flood(pair: Pair, need: StreamNeed, sent: Sent, received: Received, idle_s: float | None) -> Iterator[Row]:
+    bits = need.size_bytes * 8
+    offered_bps = sent.packets / sent.seconds * bits
+    if offered_bps < _ENOUGH_FLOOD * need.per_s * bits:
+        told = f"only {offered_bps / 1e6:.1f} of {need.per_s * bits / 1e6:.1f} Mbps could be sent"
+        yield Row(pair.name, "queue", None, None, "ms", Verdict.UNMEASURED, told)
+        return
+    arriving_bps, waiting_s, _ = pair.there.flooded(offered_bps)
+    if idle_s is None or not received.delays_s or not received.settled_span_s:
+        yield Row(pair.name, "queue", waiting_s * 1e3, None, "ms", Verdict.WRONG, "nothing arrived")
+        return
+    idle_s += pair.there.sending_s(need.size_bytes) - pair.there.sending_s(PROBE_BYTES)
+    yield judge.queue(pair.name, waiting_s, statistics.median(received.delays_s) - idle_s)
+    if pair.there.loss:
+        payload = (need.size_bytes - HEADERS_BYTES) / need.size_bytes
+        measured_bps = (received.settled_packets + received.overflowed - 1) / received.settled_span_s * bits * payload
+        # Small packets are mostly headers: what is asked of them is the payload of full ones.
+        full = (_FULL_PACKET_BYTES - HEADERS_BYTES) / _FULL_PACKET_BYTES
+        gated = is_gated(pair.there.rate_bps)
+        chance = judge.chance_of_loss(pair.there.loss, received.settled_packets)
+        useful_bps = measured_bps / payload * full
+        yield judge.rate(pair.name, "rate (UDP)", arriving_bps, useful_bps, gated=gated, chance=chance)
+
+
+def _fill(pair: Pair, running: Running, idle_s: float | None) -> Row:
+    """Probes wait behind TCP, which fills a queue until it drops."""
+    need = filling(pair)
+    asked_s = next(hop.queue_s for hop in pair.there.hops if hop.link == pair.there.bottleneck)
+    assert need is not None  # noqa: S101 - it is among the work
+    opened = open_all([Connection(pair, need.warm_s, need.seconds - MARGIN_S)] * _FILLERS, running)
+    start_s = opened.start_s + need.warm_s
+    count = int((opened.until_s - start_s) / _FILLED_GAP_S)
+    probes = EchoNeed(count, _FILLED_GAP_S, _FILLED_GAP_S, 2 * pair.round_trip_s + 2 * asked_s + MARGIN_S)
+    responding, asking, until_s = start_echo(pair, probes, 0, start_s, running)
+    answers = running.crew.answers(
+        {responding, asking} | {number for both in opened.numbers for number in both}, until_s + PATIENCE_S
+    )
+    delays_s = sorted(answer_of(Echoed, answers, asking).there_s)
+    if idle_s is None or not delays_s:
+        return Row(pair.name, "queue", asked_s * 1e3, None, "ms", Verdict.WRONG, "nothing arrived")
+    full_s = delays_s[min(len(delays_s) - 1, int(_FULLEST * len(delays_s)))] - idle_s
+    return judge.filled_queue(pair.name, asked_s, full_s, is_full=_has_dropped(running, pair.there.bottleneck))
+
+
+def _has_dropped(running: Running, link: int) -> bool:
+    """Whether the queue of a link was full at any time; as of the last full second."""
+    lines = (running.engine / LINKS).read_bytes().splitlines()
+    seconds = (msgspec.json.decode(line, type=Second) for line in lines)
+    return any(each.dropped_queue for second in seconds for each in second.links if each.link == link)
+
+
+def rates(plan: Plan, running: Running) -> list[Row]:
+    rows = []
+    for wave in waves(tcp_work(plan.pairs, plan.effort)):
+        wanted = [_connection(work.job, tcp(work.job)) for work in wave]
+        for each, carried in zip(wanted, results(open_all(wanted, running), running), strict=True):
+            rows.append(_of_tcp(each.pair, carried.bits_per_s, carried.congestion))
+    return rows
+
+
+def _connection(pair: Pair, need: TcpNeed | None) -> Connection:
+    assert need is not None  # noqa: S101 - it is among the work
+    return Connection(pair, need.warm_s, need.seconds - MARGIN_S)
+
+
+def _of_tcp(pair: Pair, measured_bps: float, congestion: str) -> Row:
+    asked_bps, loss = pair.there.rate_bps, pair.there.loss
+    if not loss:
+        gated = is_gated(asked_bps)
+        return judge.rate(pair.name, "rate (TCP)", asked_bps, measured_bps, gated=gated, detail=congestion)
+    predicted_bps = min(asked_bps, judge.predicted_cubic_bps(loss, max(pair.round_trip_s, 1e-3)))
+    detail = f"{congestion}; RFC 9438 expects {predicted_bps / 1e6:.1f}"
+    return judge.rate(pair.name, "rate (TCP)", asked_bps, measured_bps, gated=False, detail=detail)
+
+
+def shares(shared: Shared, effort: Effort, running: Running) -> list[Row]:
+    measured: list[float] = []
+    for times in (1, _SHARED_LONGER):
+        warm_s = times * effort.shared_warm_s
+        wanted = [Connection(pair, warm_s, warm_s + times * effort.shared_s) for pair in shared.flows]
+        measured = [carried.bits_per_s for carried in results(open_all(wanted, running), running)]
+        if judge.is_fair(shared.rate_bps, measured):
+            break
+    return judge.shared([pair.name for pair in shared.flows], shared.rate_bps, measured)

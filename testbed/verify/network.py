@@ -1,0 +1,82 @@
+"""A network brought up only to be measured: a fabric, and a process for every node that is needed.
+
+Takes a configuration and ranks, gives a `Running`; starts processes, and nothing of them is left afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from testbed.engines.attach import NodeNetwork
+from testbed.engines.fabric.config import FabricConfig
+from testbed.engines.fabric.start import FabricConversation, start_fabric
+from testbed.engines.namespace import TcpSettings
+from testbed.protocol import FabricStatus, GetStatus, Watch
+from testbed.verify.nodes import Crew, new_node
+from testbed.verify.orders import AnyAnswer
+from testbed.verify.places import Place
+
+FIRST_PORT = 20_000
+HEADSTART_S = 0.3
+"""From an order to what it says; receivers are there by then."""
+PATIENCE_S = 30.0
+"""How much longer than it should take an order may take."""
+_Kind = TypeVar("_Kind", bound=AnyAnswer)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A network that is up."""
+
+    engine: Path
+    """Folder of what the fabric writes."""
+    addresses: tuple[str, ...]
+    """By rank."""
+    crew: Crew
+    conversation: FabricConversation
+
+    def overloaded(self) -> tuple[str, ...]:
+        """Why the fabric was too slow so far."""
+        status = self.conversation.ask(GetStatus)
+        assert isinstance(status, FabricStatus)  # noqa: S101 - it is the answer to that
+        return status.overloaded
+
+
+@contextmanager
+def running_network(
+    config: FabricConfig, ranks: Iterable[int], place: Place, name: str, tcp_settings: TcpSettings
+) -> Iterator[Running]:
+    """Nothing of the timeline is played in it: it stays as it starts. Raises PreflightRefused where it is denied."""
+    folder = place.folder / name
+    config = msgspec.structs.replace(config, engine=str(folder / "engine"))
+    fabric = start_fabric(config, folder)
+    place.has_started("fabric", fabric.pid)
+
+    def start(rank: int) -> NodeNetwork:
+        return NodeNetwork(config.nodes[rank].address, tcp_settings, config.mtu)
+
+    crew = Crew(lambda rank: new_node(rank, start(rank), config.node_socket(rank)))
+    try:
+        conversation = fabric.connect()
+        conversation.ask(partial(Watch, lead=True))
+        for rank in ranks:
+            crew.join(rank)
+        addresses = tuple(node.address for node in config.nodes)
+        yield Running(Path(config.engine), addresses, crew, conversation)
+    finally:
+        crew.end()
+        fabric.stop()
+
+
+def answer_of(kind: type[_Kind], answers: dict[int, AnyAnswer], number: int) -> _Kind:
+    """The answer to an order, which has its own kind."""
+    answer = answers[number]
+    assert isinstance(answer, kind)  # noqa: S101 - an order has its own kind of answer
+    return answer

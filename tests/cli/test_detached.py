@@ -1,0 +1,52 @@
+"""`deploy --detach`: what programs are told, and what is said where the run cannot even be started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.cli.output import Format
+from testbed.cli.run_detached import detached
+from testbed.errors import CouldNotStart
+from testbed.rundir import RunDirectory, create_run
+from tests.runtimes.corner import PATIENCE_S, Corner, made_in, until
+from tests.runtimes.local_runs import needs_network
+
+
+@pytest.fixture
+def corner(tmp_path: Path) -> Iterator[Corner]:
+    with made_in(tmp_path) as made:
+        yield made
+
+
+@needs_network
+def test_programs_are_told_which_run_it_is(corner: Corner) -> None:
+    corner.write_plan()
+    words = corner.words("--detach", "--format", "json")
+    done = subprocess.run(
+        words, capture_output=True, text=True, env=corner.environment, timeout=PATIENCE_S, check=False
+    )
+    try:
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found == {"run_id": "long", "folder": str(corner.run.path)}
+        assert "the run goes on" in done.stderr
+        until(lambda: corner.phase() == "training")
+    finally:
+        assert corner.testbed("destroy", "long").exit_code == 0
+
+
+@pytest.mark.parametrize("wrong", ["program", "folder"])
+def test_what_cannot_be_started_is_told(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run: RunDirectory = create_run(tmp_path, "run")
+    if wrong == "program":
+        monkeypatch.setattr(sys, "executable", "/no/such/python")
+    else:
+        (run.path / "runtime").write_text("in the way")
+    with pytest.raises(CouldNotStart, match="cannot start the run's own process: "):
+        detached(run, lambda _: None, Format.JSON)

@@ -1,0 +1,193 @@
+"""`deploy --time-scale`: what is chosen, what is refused, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from testbed.cli.main import main
+from testbed.cli.run_preflight import check_machine
+from testbed.errors import PreflightRefused
+from testbed.plan.model import RunPlan
+from testbed.runtimes.local import capacity
+from testbed.runtimes.local.speed import StepTimes
+from tests.runtimes.local_runs import locally, needs_network
+from tests.runtimes.sim_runs import plan_of, star
+
+SMALL = """
+services:
+  a: {replicas: 4}
+bridges: [r]
+links: [{from: a, to: r, latency: 1ms, rate: 10Mbps}]
+"""
+TIMES = StepTimes(least=160.0, sustained=200.0)
+
+
+@pytest.fixture(autouse=True)
+def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(SMALL)
+    monkeypatch.setattr("testbed.runtimes.local.speed.step_times", lambda *_: TIMES)
+    monkeypatch.setattr("testbed.cli.run_preflight.step_times", lambda *_: TIMES)
+
+
+def carries(monkeypatch: pytest.MonkeyPatch, bytes_s: float) -> None:
+    for where in ("capacity", "needs"):
+        monkeypatch.setattr(f"testbed.runtimes.local.{where}.carried_bytes_s", lambda: bytes_s)
+
+
+def deploy(*arguments: str, runtime: str = "local") -> Result:
+    words = ["deploy", "small.yaml", "--runtime", runtime, "--data", "digits", "--dry-run", "--format", "json"]
+    return CliRunner().invoke(main, [*words, *arguments])
+
+
+def planned(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.stderr
+    return dict(json.loads(result.stdout))
+
+
+def test_one_is_enough_where_little_is_sent() -> None:
+    result = deploy()
+    plan = planned(result)
+    assert (plan["time_scale"], plan["ms_per_step"]) == (1.0, 200.0)
+    assert plan["experiment"]["network"]["congestion"] == "cubic"
+    assert "time scale" not in result.stderr
+
+
+def test_as_much_as_the_machine_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """120 kB a round at once, and no more than 0.3 MB a second: 4 times is too little with a margin."""
+    carries(monkeypatch, 0.3e6)
+    result = deploy()
+    plan = planned(result)
+    assert plan["time_scale"] == 6.0
+    assert plan["ms_per_step"] == 33.0  # the same 200 ms of real time
+    assert plan["experiment"]["network"]["congestion"] == "reno"
+    assert (
+        f"time scale 6: the nodes would send up to {plan['estimate']['peak_bytes_s'] / 1e6:.3g} MB/s" in result.stderr
+    )
+    assert "this machine carries 0.3 MB/s" in result.stderr
+    assert "a local step takes 33 ms" in result.stderr
+
+
+@pytest.mark.parametrize(("asked", "scale", "step_ms"), [("4", 4.0, 50.0), ("2.5", 2.5, 80.0), ("1", 1.0, 200.0)])
+def test_as_much_as_is_asked_for(asked: str, scale: float, step_ms: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    carries(monkeypatch, 0.3e6)
+    plan = planned(deploy("--time-scale", asked))
+    assert (plan["time_scale"], plan["ms_per_step"]) == (scale, step_ms)
+
+
+def test_a_step_that_is_told_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    carries(monkeypatch, 0.3e6)
+    plan = planned(deploy("--set", "compute.ms_per_step=20"))
+    assert (plan["time_scale"], plan["ms_per_step"]) == (6.0, 20.0)
+
+
+def test_without_an_engine_there_is_nothing_to_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    carries(monkeypatch, 1.0)
+    assert planned(deploy("--engine", "none"))["time_scale"] == 1.0
+    assert planned(deploy("--engine", "none", "--time-scale", "3"))["time_scale"] == 3.0
+
+
+def test_a_plan_tells_people() -> None:
+    assert "4: everything takes 4 times longer" in deploy("--time-scale", "4", "--format", "table").stdout
+    assert "time scale" not in deploy("--time-scale", "1", "--format", "table").stdout
+
+
+def test_virtual_time_has_none() -> None:
+    refused = deploy("--time-scale", "4", runtime="sim")
+    assert refused.exit_code == 2
+    assert "virtual time has no time scale" in refused.stderr
+    assert "--runtime local" in refused.stderr
+    assert planned(deploy("--time-scale", "auto", runtime="sim"))["time_scale"] == 1.0
+    assert planned(deploy("--time-scale", "1", runtime="sim"))["time_scale"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("0.5", "0.5 is below 1: real time cannot be made to pass faster"),
+        ("0", "0 is below 1"),
+        ("1001", "at most 1000"),
+        ("inf", "at most 1000"),
+        ("nan", "at most 1000"),
+        ("fast", "`fast` is neither a number nor auto"),
+    ],
+)
+def test_what_is_no_time_scale(asked: str, words: str) -> None:
+    refused = deploy("--time-scale", asked)
+    assert refused.exit_code == 2
+    assert words in " ".join(refused.stderr.split())
+
+
+def test_a_plan_is_complete(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    refused = CliRunner().invoke(main, ["deploy", "--plan", "plan.json", "--time-scale", "2"])
+    assert (refused.exit_code, "a plan is complete" in refused.stderr) == (2, True)
+
+
+def test_the_last_resort_is_told_in_the_help() -> None:
+    assert "--time-scale" in CliRunner().invoke(main, ["deploy", "--help"]).stdout
+
+
+@needs_network
+class TestBeforeAnythingStarts:
+    """A local step of 50 ms, where this machine needs 160 to 200."""
+
+    def plan(self, time_scale: float = 1.0, **more: Any) -> RunPlan:
+        made = plan_of(star(4), **{"compute": {"ms_per_step": 50}, **more})
+        return locally(made).model_copy(update={"time_scale": time_scale, "parameters": 2410})
+
+    def said(self, plan: RunPlan, *, force: bool = False, is_fitted: bool = False) -> list[str]:
+        found: list[str] = []
+        check_machine(plan, found.append, force=force, is_fitted=is_fitted)
+        return found
+
+    def test_steps_that_are_too_fast_are_refused(self) -> None:
+        with pytest.raises(PreflightRefused) as refused:
+            self.said(self.plan())
+        assert refused.value.exit_code == 4
+        assert "real time of a local step of 4 learners: 160 to 200 ms needed, 50 ms there" in refused.value.message
+        assert "--time-scale 4 or --set compute.ms_per_step=200" in refused.value.hint
+
+    def test_steps_are_as_long_as_the_time_scale_makes_them(self) -> None:
+        assert self.said(self.plan(4.0)) == []
+        (told,) = self.said(self.plan(3.5))
+        assert "160 to 200 ms needed, 175 ms there; better --time-scale 4" in told
+        with pytest.raises(PreflightRefused) as refused:
+            self.said(self.plan(3.0))
+        assert "--set compute.ms_per_step=67" in refused.value.hint
+
+    def test_who_insists_is_warned(self) -> None:
+        (told,) = self.said(self.plan(), force=True)
+        assert told.startswith("warning: processors: real time of a local step")
+
+    def test_too_much_traffic_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        plan = self.plan(4.0)
+        carries(monkeypatch, 0.01e6)
+        with pytest.raises(PreflightRefused) as refused:
+            self.said(plan)
+        assert "traffic at its peak: " in refused.value.message
+        assert "0.01 MB/s there" in refused.value.message
+        assert "--time-scale " in refused.value.hint
+        assert self.said(plan, is_fitted=True) == []
+        (told,) = self.said(plan, force=True)
+        assert "traffic at its peak" in told
+
+    def test_somewhat_too_much_is_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        carries(monkeypatch, 0.2e6)
+        (told,) = self.said(self.plan(4.0))
+        assert "0.2 MB/s there; better --time-scale 8" in told
+
+    def test_what_has_no_engine_is_not_carried(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        carries(monkeypatch, 1.0)
+        assert self.said(self.plan(4.0).model_copy(update={"engine": "none"})) == []
+
+
+def test_the_figure_is_in_one_place() -> None:
+    assert capacity.carried_bytes_s() <= capacity.CARRIED_BYTES_S
+    cores = capacity.CARRIED_BYTES_S * capacity.BYTE_S
+    assert cores == pytest.approx(2.0)

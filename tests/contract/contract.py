@@ -1,0 +1,292 @@
+"""What every runtime keeps to: each algorithm, each way to share, each way to end, and all that can happen to a node.
+
+The same plans run in every runtime. Nothing here depends on how long a real machine takes: the bounds are those of
+the plan.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import pytest
+from click.testing import CliRunner
+
+from testbed.cli.main import main
+from testbed.plan.model import RunPlan
+from testbed.records import End, Evaluation, Event, Over, Round, Start
+from testbed.rundir import RunDirectory
+from tests.contract.runtimes import InVirtualTime, Runtime
+from tests.runtimes.sim_runs import plan_of, records, star
+
+NODES = tuple(f"node.{rank}" for rank in range(4))
+PATIENT = {"after": "0.5s", "then": "skip"}
+SERVED = {"lr": 0.1, "batch": 8, "steps": 1}
+Kind = TypeVar("Kind")
+
+
+class Told(NamedTuple):
+    """What came of a command."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "dpsgd": {"overlay": {"kind": "ring"}},
+    "dynamic": {"overlay": {"kind": "regular", "degree": 2, "dynamic": True}},
+    "sampler": {"overlay": {"kind": "regular", "degree": 2, "dynamic": True, "peers": "sampler"}},
+    "epidemic-oracle": {"algorithm": {"name": "epidemic", "mode": "oracle"}},
+    "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}},
+    "fedavg": {"algorithm": {"name": "fedavg"}},
+    "parameter-server": {"algorithm": {"name": "parameter-server"}, "training": SERVED},
+    "asynchronous": {"algorithm": {"name": "parameter-server", "mode": "async"}, "training": SERVED},
+    "stale-synchronous": {
+        "algorithm": {"name": "parameter-server", "mode": "async", "max_lead": 1, "damping": "staleness"},
+        "training": SERVED,
+    },
+    "random": {"sharing": {"name": "random"}, "overlay": {"kind": "ring"}},
+    "topk": {"sharing": {"name": "topk"}, "overlay": {"kind": "ring"}},
+}
+COMMANDS = (
+    "status RUN --format json",
+    "logs RUN node.0",
+    "collect RUN --format json",
+    "exec RUN node.0 -- cat /proc/net/fib_trie",
+    "capture RUN node.0 --for 300ms -o {pcap}",
+    "link show RUN node.0 hub",
+    "link set RUN node.0 hub --latency 7ms",
+    "link reset RUN",
+    "fault pause RUN node.3",
+    "fault resume RUN node.3",
+    "fault disconnect RUN node.3",
+    "fault reconnect RUN node.3",
+    "fault partition RUN node.0,node.1 / node.2,node.3 --for 100ms",
+    "fault flap RUN node.0 hub --for 100ms",
+    "fault kill RUN node.3",
+    "fault join RUN node.3",
+    "fault leave RUN node.2",
+    "fault crash RUN node.1",
+)
+"""What can be asked of a run that goes on, in this order: a later one builds upon those before."""
+NODE_FAULTS = ("pause", "resume", "disconnect", "reconnect", "kill", "join")
+LOCKSTEP = ALGORITHMS.keys() - {"asynchronous", "stale-synchronous"}
+"""Those in which nothing depends on who is faster: what they learn and send is the same wherever they run."""
+
+
+def told(words: str, run: RunDirectory) -> Told:
+    """The command, with RUN in place; in this process, unless it becomes another program."""
+    arguments = [str(run.path) if each == "RUN" else each for each in words.split()]
+    if arguments[0] == "exec":
+        done = subprocess.run(
+            [sys.executable, "-m", "testbed", *arguments], capture_output=True, text=True, check=False
+        )
+        assert "Traceback" not in done.stderr
+        return Told(done.returncode, done.stdout, done.stderr)
+    result = CliRunner().invoke(main, arguments)
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    return Told(result.exit_code, result.stdout, result.stderr)
+
+
+def ends(directory: RunDirectory) -> dict[str, str]:
+    found = {}
+    for name in NODES:
+        last = records(directory, name)[-1]
+        found[name] = last.reason if isinstance(last, End) else "nothing"
+    return found
+
+
+def events(directory: RunDirectory, what: str) -> list[Event]:
+    return [each for each in records(directory, None) if isinstance(each, Event) and each.what == what]
+
+
+def of_kind(directory: RunDirectory, node: str, kind: type[Kind]) -> list[Kind]:
+    return [each for each in records(directory, node) if isinstance(each, kind)]
+
+
+def longest_wait(directory: RunDirectory, node: str) -> float:
+    """Emulated seconds between two rounds."""
+    return max(later.t - before.t for before, later in pairwise(of_kind(directory, node, Round)))
+
+
+def what_was_learned(directory: RunDirectory) -> list[Any]:
+    """Scores and bytes of all nodes, without any time."""
+    return [
+        (
+            [(each.round, each.accuracy, each.loss) for each in of_kind(directory, node, Evaluation)],
+            [(each.sent.payload, each.received.payload) for each in of_kind(directory, node, End)],
+            [each.round for each in of_kind(directory, node, Round)],
+        )
+        for node in NODES
+    ]
+
+
+def snapshots(directory: RunDirectory) -> list[list[tuple[str, bytes]]]:
+    """Models of all nodes, to the bit."""
+    folders = [directory.node(node).snapshots for node in NODES]
+    return [[(each.name, each.read_bytes()) for each in sorted(folder.iterdir())] for folder in folders]
+
+
+class RuntimeContract:
+    """Subclasses name the runtime."""
+
+    runtime: ClassVar[Runtime]
+
+    @pytest.mark.parametrize("name", ALGORITHMS)
+    def test_runs_every_algorithm_to_its_end(self, name: str, tmp_path: Path) -> None:
+        plan = plan_of(star(4), **{"stop": {"rounds": 3}, "snapshots": {"every": 3}, **ALGORITHMS[name]})
+        directory, outcome = self.runtime.run(plan, tmp_path)
+        assert (outcome.reason, outcome.finished, outcome.failures, outcome.broken) == ("finished", 4, (), ())
+        assert ends(directory) == dict.fromkeys(NODES, "finished")
+        sent = received = 0
+        for node in NODES:
+            first, *between, last = records(directory, node)
+            assert isinstance(first, Start)
+            assert isinstance(last, End)
+            assert last.t >= first.t
+            sent += last.sent.payload
+            received += last.received.payload
+            rounds = [each.round for each in between if isinstance(each, Round)]
+            assert first.learner is None or rounds[:3] == [0, 1, 2]
+        assert 0 < received <= sent
+        over = records(directory, None)[-1]
+        assert isinstance(over, Over)
+        assert (over.reason, over.finished, over.failed) == ("finished", 4, 0)
+        if name in LOCKSTEP:
+            self._assert_the_same_in_virtual_time(plan, directory, tmp_path, models=name == "dpsgd")
+
+    def _assert_the_same_in_virtual_time(
+        self, plan: RunPlan, directory: RunDirectory, folder: Path, *, models: bool
+    ) -> None:
+        (folder / "virtual").mkdir()
+        other, _ = InVirtualTime().run(plan, folder / "virtual")
+        found, expected = what_was_learned(directory), what_was_learned(other)
+        assert [each[1:] for each in found] == [each[1:] for each in expected]
+        for mine, theirs in zip(found, expected, strict=True):
+            assert len(theirs[0]) >= 1 or not models
+            assert mine[0] == [pytest.approx(each, rel=1e-6) for each in theirs[0]]
+        if models:
+            assert snapshots(directory) == snapshots(other)
+            assert [name for each in snapshots(directory) for name, _ in each] == ["round-000003.f32"] * 4
+
+    def test_a_node_that_crashes_is_missed_and_comes_back(self, tmp_path: Path) -> None:
+        what = "  - {at: 0.3s, node: node.3, do: crash}\n  - {at: 1.2s, node: node.3, do: join}\n"
+        settings = {"overlay": {"kind": "full"}, "stop": {"time": "3s"}, "missing": PATIENT, "rejoin": "last"}
+        directory, outcome = self.runtime.run(plan_of(star(4, what), **settings), tmp_path)
+        assert (outcome.reason, outcome.failures) == ("time", ())
+        found = records(directory, "node.3")
+        starts = [each for each in found if isinstance(each, Start)]
+        assert [each.rejoin for each in starts] == [None, "last"]
+        assert starts[1].t >= 1.2
+        assert starts[1].round > 0
+        assert ends(directory) == dict.fromkeys(NODES, "stopped")
+        assert [each.planned_t for each in events(directory, "crash")] == [0.3]
+        assert [each.planned_t for each in events(directory, "join")] == [1.2]
+        again = [each for each in found[found.index(starts[1]) :] if isinstance(each, Round)]
+        assert again
+        assert sum(each.received.payload for each in again) > 0
+
+    def test_a_node_that_leaves_says_goodbye(self, tmp_path: Path) -> None:
+        what = "  - {at: 0.3s, node: node.3, do: leave}\n"
+        directory, outcome = self.runtime.run(plan_of(star(4, what), stop={"rounds": 15}, missing=PATIENT), tmp_path)
+        assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 4, ())
+        assert ends(directory) == {**dict.fromkeys(NODES, "finished"), "node.3": "left"}
+
+    def test_a_node_may_join_later(self, tmp_path: Path) -> None:
+        what = "  - {at: 0.5s, node: node.3, do: join}\n"
+        settings = {"stop": {"time": "2s"}, "missing": PATIENT}
+        directory, outcome = self.runtime.run(plan_of(star(4, what), **settings), tmp_path)
+        assert not outcome.failures
+        (start,) = of_kind(directory, "node.3", Start)
+        assert 0.5 <= start.t < 2.0
+        assert start.rejoin == "fresh"
+
+    def test_a_paused_node_goes_on(self, tmp_path: Path) -> None:
+        what = "  - {at: 0.3s, node: node.1, do: pause}\n  - {at: 1.5s, node: node.1, do: resume}\n"
+        plan = plan_of(star(4, what), stop={"rounds": 20}, overlay={"kind": "full"})
+        directory, outcome = self.runtime.run(plan, tmp_path)
+        assert (outcome.reason, outcome.failures) == ("finished", ())
+        assert longest_wait(directory, "node.0") > 0.8
+
+    def test_a_disconnected_node_is_reached_again(self, tmp_path: Path) -> None:
+        what = "  - {at: 0.3s, node: node.1, do: disconnect}\n  - {at: 1.5s, node: node.1, do: reconnect}\n"
+        plan = plan_of(star(4, what), stop={"rounds": 20}, overlay={"kind": "full"})
+        directory, outcome = self.runtime.run(plan, tmp_path)
+        assert (outcome.reason, outcome.failures) == ("finished", ())
+        assert ends(directory) == dict.fromkeys(NODES, "finished")
+        assert longest_wait(directory, "node.0") > 0.8
+
+    @pytest.mark.parametrize(
+        "what",
+        [
+            "  - {at: 0.3s, partition: [[node.0, node.1], [node.2, node.3]], for: 1s}\n",
+            "  - {at: 0.3s, link: [node.1, hub], state: down, for: 1s}\n",
+        ],
+        ids=["partition", "flap"],
+    )
+    def test_what_divides_the_network_heals(self, what: str, tmp_path: Path) -> None:
+        plan = plan_of(star(4, what), stop={"rounds": 20}, overlay={"kind": "full"})
+        directory, outcome = self.runtime.run(plan, tmp_path)
+        assert (outcome.reason, outcome.failures) == ("finished", ())
+        assert {each.planned_t for each in events(directory, "network-changed")} == {0.3, 1.3}
+        assert longest_wait(directory, "node.0") > 0.6
+
+    def test_stops_when_its_time_is_over(self, tmp_path: Path) -> None:
+        directory, outcome = self.runtime.run(plan_of(star(4), stop={"time": "1s"}), tmp_path)
+        assert (outcome.reason, outcome.failures) == ("time", ())
+        assert ends(directory) == dict.fromkeys(NODES, "stopped")
+        for name in NODES:
+            assert all(each.t <= 2.0 for each in of_kind(directory, name, Round))
+
+    def test_stops_when_it_is_good_enough(self, tmp_path: Path) -> None:
+        settings = {"stop": {"rounds": 500, "accuracy": 0.3}, "evaluation": {"every": 2, "samples": 100}}
+        directory, outcome = self.runtime.run(plan_of(star(4), **settings), tmp_path)
+        assert (outcome.reason, outcome.failures) == ("accuracy", ())
+        assert outcome.last is not None
+        assert outcome.last.rounds < 500
+        last = [of_kind(directory, name, Evaluation)[-1] for name in NODES]
+        assert all(each.accuracy is not None and each.accuracy > 0.1 for each in last)
+
+    def test_does_or_refuses_every_command(self, tmp_path: Path) -> None:
+        """One after the other: a run for each would take long, and some of them undo what others did."""
+        endless = {"stop": {"rounds": 10**6}, "evaluation": {"every": 1000, "samples": 20}, "missing": PATIENT}
+        with self.runtime.going_on(plan_of(star(4), **endless), tmp_path) as long:
+            self.try_what_only_it_has(long)
+            for words in COMMANDS:
+                self._try(words, long, tmp_path / "n.pcap")
+
+    def try_what_only_it_has(self, long: RunDirectory) -> None:
+        """On a run of this runtime that goes on."""
+
+    def _try(self, words: str, long: RunDirectory, pcap: Path) -> None:
+        verb, *rest = words.split()
+        done = told(words.format(pcap=pcap), long)
+        if verb in self.runtime.refuses:
+            assert done.exit_code == 4, (words, done.stderr)
+            assert "is in virtual time" in done.stderr, words
+            assert "--runtime local" in done.stderr, words
+            return
+        assert done.exit_code in ((0, 8) if verb == "collect" else (0,)), (words, done.stderr)
+        if verb == "fault" and rest[0] in NODE_FAULTS:
+            assert [each.node for each in events(long, rest[0])] == ["node.3"]
+        if verb == "capture":
+            assert pcap.stat().st_size > 24
+        if verb == "exec":
+            assert "198.18.0.1" in done.stdout
+
+    def test_tells_of_code_that_is_wrong(self, tmp_path: Path) -> None:
+        source = tmp_path / "wrong.py"
+        source.write_text(
+            "from testbed.node.algorithm import Algorithm\n\n\n"
+            "class Wrong(Algorithm):\n    async def run(self, node):\n        raise ValueError('on purpose')\n"
+        )
+        directory, outcome = self.runtime.run(plan_of(star(4), algorithm={"name": f"{source}:Wrong"}), tmp_path)
+        assert outcome.reason == "failed"
+        failure = outcome.failures[0].failure
+        assert (failure.file, failure.line) == ("wrong.py", 6)
+        assert "on purpose" in failure.message
+        assert set(ends(directory).values()) <= {"failed", "stopped"}

@@ -1,0 +1,69 @@
+"""A node that says far more to control than anybody does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import time
+from pathlib import Path
+
+from testbed.control.allowance import BURST, RATE_PER_S, Allowance
+from testbed.control.control import Control
+from testbed.control.log import ControlLog
+from testbed.protocol import Ready, Recorded, encode
+from testbed.records import Event, line
+from tests.runtimes.sim_runs import plan_of
+
+TURNS = 2000
+PAIR = """
+services: {n: {replicas: 2}}
+links: [{from: n.0, to: n.1, latency: 1ms, rate: 1Gbps}]
+"""
+
+
+def test_a_flood_of_words_costs_control_little_and_is_in_its_log(tmp_path: Path) -> None:
+    """Two nodes: one says far more than anybody does, and never stops; the other becomes ready."""
+    log = ControlLog(tmp_path / "events.jsonl")
+    (flooding, theirs), (honest, mine) = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    flooding.setblocking(False)
+    word = encode(Recorded(line(Event(1.0, "noise", "x" * 1000))))
+
+    async def body() -> int:
+        control = Control(plan_of(PAIR), log)
+        for rank, connection in enumerate((theirs, mine)):
+            control.started(rank, rank + 1)
+            control._listen_to(rank, control._members[rank], connection)
+        ready, taken = asyncio.ensure_future(control.all_ready([1])), 0
+        for turn in range(TURNS):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    flooding.send(word)
+                    taken += 1
+            if turn == TURNS // 2:
+                honest.send(encode(Ready()))
+            await asyncio.sleep(0)
+        assert await ready
+        control.close()
+        return taken
+
+    begun_s = time.monotonic()
+    taken = asyncio.run(body())
+    elapsed_s = time.monotonic() - begun_s
+    log.close()
+    flooding.close()
+    honest.close()
+    assert BURST <= taken <= BURST + RATE_PER_S * elapsed_s + 1000
+    told = [json.loads(each) for each in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [each["what"] for each in told if each["node"] == "n.0"] == ["flood", "joined"]  # at one instant, by name
+
+
+def test_an_allowance_is_used_up_and_comes_back() -> None:
+    told: list[bool] = []
+    allowance = Allowance(lambda: told.append(True), burst=10, rate_per_s=5)
+    assert [allowance.spend(0.0) > 0 for _ in range(12)] == [False] * 9 + [True] * 3
+    assert told == [True]
+    assert [allowance.spend(1.0) > 0 for _ in range(4)] == [False, False, True, True]
+    assert [allowance.spend(100.0) > 0 for _ in range(10)] == [False] * 9 + [True]
+    assert told == [True]

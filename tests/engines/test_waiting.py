@@ -1,0 +1,93 @@
+"""Since when a device may have had something to read: what tells a fabric that cannot keep up."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.engines.fabric.ports import Port
+from testbed.engines.fabric.waiting import Waiting
+
+Device = tuple[Port, int]
+"""A port, and the end to write to."""
+
+
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    made = Waiting()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def devices(waiting: Waiting) -> Iterator[list[Device]]:
+    found = []
+    for rank in range(2):
+        reader, writer = os.pipe()
+        port = Port(rank, descriptor=reader)
+        waiting.add_port(port)
+        found.append((port, writer))
+    yield found
+    for port, writer in found:
+        os.close(port.descriptor)
+        os.close(writer)
+
+
+def ready(waiting: Waiting) -> set[int]:
+    return {port.rank for port in waiting.ready_ports(0.0)}
+
+
+def test_what_is_read_has_waited_no_longer_than_since_all_were_last_asked(
+    waiting: Waiting, devices: list[Device]
+) -> None:
+    port, writer = devices[0]
+    assert ready(waiting) == set()
+    asked_s = time.monotonic()
+    time.sleep(0.02)
+    os.write(writer, b"xx")
+    written_s = time.monotonic()
+    assert ready(waiting) == {0}
+    assert port.since_s <= asked_s < written_s
+
+
+def test_who_always_has_more_waits_since_it_last_had_nothing(waiting: Waiting, devices: list[Device]) -> None:
+    (busy, to_busy), (calm, to_calm) = devices
+    ready(waiting)
+    os.write(to_busy, b"x" * 10)
+    assert ready(waiting) == {0}
+    since_s = busy.since_s
+    for _ in range(5):
+        os.read(busy.descriptor, 1)
+        assert 0 in ready(waiting)
+        assert busy.since_s == since_s
+    os.write(to_calm, b"x")
+    assert ready(waiting) == {0, 1}
+    assert busy.since_s == since_s < calm.since_s
+
+
+def test_who_had_nothing_in_between_begins_anew(waiting: Waiting, devices: list[Device]) -> None:
+    port, writer = devices[0]
+    os.write(writer, b"x")
+    assert ready(waiting) == {0}
+    since_s = port.since_s
+    os.read(port.descriptor, 1)
+    assert ready(waiting) == set()
+    asked_s = time.monotonic()
+    os.write(writer, b"x")
+    assert ready(waiting) == {0}
+    assert since_s < port.since_s <= asked_s
+
+
+def test_a_call_that_has_waited_shows_that_nobody_had_anything(waiting: Waiting, devices: list[Device]) -> None:
+    port, writer = devices[0]
+    os.write(writer, b"x")
+    assert ready(waiting) == {0}
+    os.read(port.descriptor, 1)
+    before_s = time.monotonic()
+    assert list(waiting.ready_ports(0.02)) == []
+    os.write(writer, b"x")
+    assert ready(waiting) == {0}
+    assert port.since_s >= before_s + 0.02

@@ -1,0 +1,53 @@
+"""The volume of results is full: the run ends with a clear sentence, and nothing stays."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.runtimes.corner import PATIENCE_S, Corner, until
+from tests.runtimes.local_runs import needs_network
+
+pytestmark = [
+    needs_network,
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small volume here"),
+]
+
+MOUNTED = 'results=$1 size=$2; shift 2; mount -t tmpfs -o "size=$size" tmpfs "$results" && exec "$@"'
+"""In a mount namespace of its own, which ends with its last process, and the volume with it."""
+FULL = re.compile(r"^Error: .*(No space left on device|the disk is full)", re.MULTILINE)
+
+
+def on_a_small_volume(corner: Corner, size: str) -> list[str]:
+    corner.results.mkdir()
+    return ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", str(corner.results), size]
+
+
+def fill(results: Path) -> None:
+    """To the last byte, as far as whole pages go."""
+    with suppress(OSError), (results / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+@pytest.mark.parametrize("phase", ["before", "first", "starting", "training"])
+def test_a_full_disk_is_told_in_one_line(phase: str, corner: Corner) -> None:
+    with corner.start(before=on_a_small_volume(corner, "8k" if phase == "before" else "4M")) as process:
+        inside = Corner(Path(f"/proc/{process.pid}/root{corner.folder}"), corner.temporary)
+        if phase == "first":
+            until(inside.record, process)
+        elif phase != "before":
+            inside.reach(phase, process)
+        namespaces = corner.namespaces()
+        if phase != "before":
+            fill(inside.results)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert FULL.search(said), said
+    assert "Traceback" not in said
+    assert process.returncode in ((2,) if phase == "before" else (2, 5, 6)), said
+    corner.assert_all_ended(namespaces)
+    assert not list(corner.temporary.iterdir())

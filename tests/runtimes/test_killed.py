@@ -1,0 +1,164 @@
+"""Any process of a run is killed, in any phase: a clear word, the right exit code, and nothing that stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from testbed.records import Over
+from testbed.rundir import RunDirectory
+from testbed.runtimes.local.leftovers import destroy, is_alive
+from testbed.runtimes.local.places import ProcessRecord, Recorded, process_record
+from tests.runtimes.corner import ENDLESS, PATIENCE_S, Corner, until
+from tests.runtimes.local_runs import needs_network
+from tests.runtimes.sim_runs import records
+
+pytestmark = needs_network
+
+PHASES = ("starting", "training", "ending")
+WORDS = {
+    "node 2": "node node.2 failed: its process was over before its work: killed by SIGKILL",
+    "zygote": "the process that all nodes are forked from is gone (killed by SIGKILL)",
+    "fabric": "the fabric, which carries the packets, is gone",
+}
+
+
+def stop_of(phase: str) -> dict[str, object]:
+    """A run that ends by itself after a second, or never."""
+    return {"time": "1s"} if phase == "ending" else dict(ENDLESS)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("victim", WORDS)
+def test_a_killed_process_ends_the_run_with_a_clear_word(victim: str, phase: str, corner: Corner) -> None:
+    corner.write_plan(stop=stop_of(phase))
+    with corner.start() as process:
+        corner.reach(phase, process)
+        until(lambda: corner.process(victim), process)
+        found, namespaces = corner.process(victim), corner.namespaces()
+        assert found is not None
+        os.kill(found.pid, signal.SIGKILL)
+        until(lambda: not is_alive(found))
+        if phase == "ending" and victim == "fabric":
+            corner.go_on()  # whichever of the two ends is noticed first
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == (5 if phase == "starting" and victim != "node 2" else 6), said
+    assert f"Error: {WORDS[victim]}" in said
+    assert "Traceback" not in said
+    corner.assert_nothing_is_left(namespaces)
+    over = records(corner.run, None)[-1]
+    assert isinstance(over, Over)
+    assert over.reason == ("time" if phase == "ending" else "failed")
+
+
+@pytest.mark.parametrize("phase", ["first", *PHASES])
+def test_a_killed_command_takes_its_run_with_it(phase: str, corner: Corner) -> None:
+    """`first`: there is a record, and the fabric is being started."""
+    corner.write_plan(stop=stop_of(phase))
+    with corner.start() as process:
+        if phase == "first":
+            until(corner.record, process)
+        else:
+            corner.reach(phase, process)
+        namespaces = corner.namespaces()
+        process.kill()
+        process.communicate()
+    corner.assert_all_ended(namespaces)
+    assert "left behind" in corner.testbed("status", "long").output
+    first = corner.testbed("destroy", "long")
+    assert first.exit_code == 0, first.output
+    corner.assert_nothing_is_left(namespaces)
+    again = corner.testbed("destroy", "long")
+    assert (again.exit_code, "nothing is left" in again.stderr) == (0, True)
+    assert corner.testbed("collect", "long").exit_code in (2, 3, 8)
+
+
+@pytest.mark.parametrize("victim", ["control", "fabric"])
+def test_a_run_that_goes_on_by_itself_ends_with_its_processes(victim: str, corner: Corner) -> None:
+    with corner.start("--detach") as process:
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, said
+    found, namespaces = corner.process(victim), corner.namespaces()
+    assert found is not None
+    assert len(namespaces) == 3
+    os.kill(found.pid, signal.SIGKILL)
+    corner.assert_all_ended(namespaces)
+    if victim == "control":
+        assert "left behind" in corner.testbed("status", "long").output
+        assert corner.testbed("destroy", "--all").exit_code == 0
+    else:
+        assert WORDS[victim] in (corner.run.path / "runtime" / "control.log").read_text()
+        assert "over" in corner.testbed("status", "long").output
+    corner.assert_nothing_is_left(namespaces)
+
+
+def test_a_command_that_is_killed_while_its_run_starts_by_itself(corner: Corner) -> None:
+    """It is only who waits for the beginning."""
+    with corner.start("--detach") as process:
+        until(lambda: corner.process("zygote"), process)
+        process.kill()
+        process.communicate()
+    until(lambda: corner.phase() == "training")
+    namespaces = corner.namespaces()
+    assert len(namespaces) == 3
+    result = corner.testbed("destroy", "long")
+    assert (result.exit_code, "ended control, zygote, fabric, 3 nodes" in result.stderr) == (0, True), result.stderr
+    corner.assert_nothing_is_left(namespaces)
+    assert set(corner.last_words().values()) == {"interrupted"}
+
+
+def test_destroy_touches_nothing_that_is_not_its_own(tmp_path: Path) -> None:
+    """Another process that has got the id since, and a folder that a record only claims."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as bystander:
+        mine = process_record("zygote", bystander.pid)
+        folder = tmp_path / "precious"
+        (folder / "nodes").mkdir(parents=True)
+        run = RunDirectory(tmp_path / "results" / "old")
+        (run.path / "runtime").mkdir(parents=True)
+        other = ProcessRecord(mine.name, mine.pid, mine.start_ticks - 1)
+        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [other])))
+        assert not destroy(run).ended
+        assert bystander.poll() is None
+        assert folder.is_dir()
+        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [mine])))
+        assert destroy(run).ended == ("zygote",)
+        assert bystander.wait() == -signal.SIGKILL
+
+
+def test_destroy_removes_the_sockets_of_a_run_that_had_only_begun_to_make_them(tmp_path: Path) -> None:
+    for number, parts in enumerate([(), ("nodes",), ("nodes/0", "slots")]):
+        folder = Path(tempfile.mkdtemp(prefix="testbed-"))
+        for part in parts:
+            (folder / part).mkdir(parents=True)
+        run = RunDirectory(tmp_path / str(number))
+        (run.path / "runtime").mkdir(parents=True)
+        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [])))
+        (run.path / "engine").mkdir()
+        halves = [
+            run.path / each for each in ("runtime/processes.part", "engine/.health.json.tmp", ".summary.json.tmp")
+        ]
+        for half in halves:
+            half.touch()
+        destroy(run)
+        assert not folder.exists()
+        assert not any(half.exists() for half in halves)
+
+
+@pytest.mark.parametrize("content", ["file", "other"])
+def test_destroy_leaves_a_folder_that_only_looks_like_sockets(content: str, tmp_path: Path) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="testbed-"))
+    (folder / content).mkdir()
+    run = RunDirectory(tmp_path / "run")
+    (run.path / "runtime").mkdir(parents=True)
+    (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [])))
+    destroy(run)
+    assert folder.exists()
+    shutil.rmtree(folder)

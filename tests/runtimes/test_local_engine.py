@@ -1,0 +1,132 @@
+"""The fabric's own death always counts, however late anybody notices, and the run's own end of it never does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.control.control import Control
+from testbed.errors import ExitCode
+from testbed.records import Over
+from testbed.rundir import create_run
+from testbed.runtimes.local import run as local
+from testbed.runtimes.local.engine import FabricEngine
+from testbed.runtimes.local.leftovers import is_alive
+from testbed.runtimes.local.places import Places, make_places, process_record
+from tests.runtimes.local_runs import locally, needs_network, run
+from tests.runtimes.sim_runs import plan_of, records, star
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[Places]:
+    made = make_places(create_run(tmp_path, "run"))
+    yield made
+    made.remove()
+
+
+def ended(places: Places, before: Callable[[FabricEngine], None]) -> list[str]:
+    """What is told when something happens to a fabric, and nobody has looked at it before its end."""
+
+    async def body() -> list[str]:
+        told: list[str] = []
+        engine = FabricEngine(locally(plan_of(star(2))), places, lambda _: None, told.append)
+        await engine.begin(time.monotonic())
+        before(engine)
+        engine.end()
+        engine.end()
+        engine.stop()
+        await asyncio.sleep(0)
+        return told
+
+    return asyncio.run(body())
+
+
+def killed_by(number: signal.Signals, *, seen: bool) -> Callable[[FabricEngine], None]:
+    def before(engine: FabricEngine) -> None:
+        assert engine.pid is not None
+        record = process_record("fabric", engine.pid)
+        os.kill(engine.pid, number)
+        while seen and is_alive(record):
+            time.sleep(0.005)
+
+    return before
+
+
+def test_it_is_ended_by_the_run_and_nobody_else(places: Places) -> None:
+    assert ended(places, lambda _: None) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGKILL, "killed by SIGKILL"), (signal.SIGTERM, "exit status 0")]
+)
+def test_whoever_else_ends_it_is_told_of(number: signal.Signals, words: str, places: Places) -> None:
+    (told,) = ended(places, killed_by(number, seen=True))
+    assert told.startswith(f"the fabric, which carries the packets, is gone ({words}); see ")
+
+
+def test_a_kill_at_the_same_moment_counts(places: Places) -> None:
+    (told,) = ended(places, killed_by(signal.SIGKILL, seen=False))
+    assert "killed by SIGKILL" in told
+
+
+@needs_network
+def test_a_fabric_that_dies_after_the_last_node_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = FabricEngine.end
+
+    def kill_and_end(self: FabricEngine) -> None:
+        assert self.pid is not None
+        os.kill(self.pid, signal.SIGKILL)
+        end(self)
+
+    monkeypatch.setattr(FabricEngine, "end", kill_and_end)
+    directory, outcome = run(plan_of(star(3)), tmp_path)
+    assert (outcome.exit_code, outcome.reason, outcome.failures) == (ExitCode.NODE_FAILED, "failed", ())
+    (told,) = outcome.broken
+    assert "the fabric, which carries the packets, is gone (killed by SIGKILL)" in told
+    assert isinstance(records(directory, None)[-1], Over)
+    assert json.loads((directory.path / "summary.json").read_text())["broken"] == [told]
+
+
+BROKEN = "broken on purpose"
+HURRIES: dict[str, tuple[Callable[[Control], None], ExitCode, str]] = {
+    "something breaks": (lambda control: control.break_down(BROKEN), ExitCode.NODE_FAILED, "time"),
+    "Ctrl-C": (lambda control: control.stop("interrupted", "interrupted"), ExitCode.INTERRUPTED, "interrupted"),
+}
+
+
+@needs_network
+@pytest.mark.parametrize("why", HURRIES)
+def test_nobody_waits_long_for_a_node_that_hangs_at_the_end(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The patience for the last of the work would be a minute: who presses Ctrl-C then means it."""
+    hurry, exit_code, reason = HURRIES[why]
+    monkeypatch.setattr(local, "_GRACE_S", 1.0)
+    source = tmp_path / "hung.py"
+    source.write_text(
+        "import os, signal\nfrom testbed.node.algorithms.dpsgd import DPSGD\n\n\n"
+        "class Hung(DPSGD):\n    async def run(self, node):\n        try:\n            await super().run(node)\n"
+        "        finally:\n            if node.rank == 1:\n                os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    begun: list[float] = []
+    stop = Control.stop
+
+    def stop_and_hurry(self: Control, reason: str, as_: str) -> None:
+        stop(self, reason, as_)
+        if not begun:
+            begun.append(time.monotonic())
+            asyncio.get_running_loop().call_later(0.5, hurry, self)
+
+    monkeypatch.setattr(Control, "stop", stop_and_hurry)
+    settings = {"stop": {"time": "300ms"}, "algorithm": {"name": f"{source}:Hung"}}
+    _, outcome = run(plan_of(star(2), **settings), tmp_path)
+    assert 1.4 < time.monotonic() - begun[0] < 30.0
+    assert (outcome.exit_code, outcome.reason, outcome.failures) == (exit_code, reason, ())
+    assert outcome.broken == ((BROKEN,) if exit_code is ExitCode.NODE_FAILED else ())

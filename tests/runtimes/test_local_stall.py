@@ -1,0 +1,119 @@
+"""A run in which nothing happens any more ends with a clear word, and no other does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.control import silence
+from testbed.control.silence import Silence
+from testbed.network.timeline import PartitionChange
+from testbed.records import Count, End, Event, Phases, Round, Start
+from testbed.runtimes.local import stall
+from testbed.runtimes.local.stall import _Coming
+from tests.runtimes.local_runs import needs_network, run
+from tests.runtimes.sim_runs import plan_of, records, star
+
+NOBODY = Count()
+
+
+def round_(t: float) -> Round:
+    return Round(t, 0, None, Phases(), NOBODY, NOBODY)
+
+
+def missing(t: float, whom: str) -> Event:
+    return Event(t, "peer-missing", f"round 3: {whom}: wait")
+
+
+def test_silence_lasts_since_the_last_word_or_other_news() -> None:
+    quiet = Silence()
+    assert quiet.lasts_s(5.0) == 5.0
+    quiet.recorded(0, round_(7.0), 7.5)
+    assert quiet.lasts_s(10.0) == 2.5
+    quiet.news(9.0)
+    assert (quiet.lasts_s(10.0), quiet.recorded_at) == (1.0, 7.5)
+
+
+def test_the_limit_is_the_longest_of_what_may_be_waited_for() -> None:
+    quiet = Silence()
+    assert quiet.limit_s(10.0, 5.9) == silence.LEAST_S
+    assert quiet.limit_s(90.0, 0.0) == 90.0
+    assert quiet.limit_s(0.0, 7.0) == 70.0
+    for t in (1.0, 11.0, 12.0):
+        quiet.recorded(0, round_(t), t)
+    quiet.recorded(1, round_(500.0), 500.0)  # the first of that node: how long it took is not known
+    assert quiet.limit_s(0.0, 0.0) == 100.0
+    quiet.recorded(1, End(501.0, "finished", 1, 1, NOBODY, NOBODY), 501.0)
+    quiet.recorded(1, round_(900.0), 900.0)
+    assert quiet.limit_s(0.0, 0.0) == 100.0
+
+
+def test_who_waits_for_whom_until_it_has_said_something_else() -> None:
+    quiet = Silence()
+    assert quiet.awaited(0) is None
+    quiet.recorded(0, missing(1.0, "a.1"), 1.0)
+    quiet.recorded(1, missing(1.0, "a.1, a.2, a.3, a.4, a.5"), 1.0)
+    assert quiet.awaited(0) == "a.1 in round 3"
+    assert quiet.awaited(1) == "a.1, a.2, a.3 and 2 more in round 3"
+    quiet.recorded(0, round_(2.0), 2.0)
+    assert quiet.awaited(0) is None
+
+
+def changes(*times: float) -> Iterator[PartitionChange]:
+    return (PartitionChange(at_s, 1, (), begins=True) for at_s in times)
+
+
+def test_what_is_still_to_come_may_help() -> None:
+    coming = _Coming(changes(5.0, 8.0))
+    assert coming.to_come(1.0, 0.0)
+    assert coming.to_come(6.0, 0.0)
+    assert coming.to_come(9.0, 0.0)  # it has just come
+    assert not coming.to_come(10.0, 0.0)
+    assert not _Coming(changes()).to_come(0.0, 0.0)
+
+
+def test_what_comes_for_ever_does_not_help_for_ever() -> None:
+    coming = _Coming(changes(*range(1, 1000)))
+    assert coming.to_come(9.5, 0.0)
+    assert not coming.to_come(10.5, 0.0)
+    assert coming.to_come(11.5, 11.2)  # somebody has said something meanwhile
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "LEAST_S", 2.0)
+    monkeypatch.setattr(stall, "_EVERY_S", 0.25)
+
+
+CRASH = "  - {at: 0.5s, node: node.3, do: crash}\n"
+WAITING = {"overlay": {"kind": "full"}, "missing": {"after": "500ms", "then": "wait"}, "stop": {"rounds": 20}}
+
+
+@needs_network
+@pytest.mark.usefixtures("_impatient")
+def test_who_waits_for_a_dead_peer_ends_the_run(tmp_path: Path) -> None:
+    directory, outcome = run(plan_of(star(4, CRASH), **WAITING), tmp_path)
+    assert outcome.reason == "failed"
+    assert [each.node for each in outcome.failures] == ["node.0", "node.1", "node.2"]
+    for each in outcome.failures:
+        assert each.failure.message.startswith("waits for node.")
+        assert "node.3 in round " in each.failure.message  # and perhaps for others, who wait for it
+        assert ", in vain: nothing has happened for " in each.failure.message
+        assert "; `missing.then: skip` goes on without" in each.failure.message
+    for name in ("node.0", "node.1", "node.2"):
+        last = records(directory, name)[-1]
+        assert isinstance(last, End)
+        assert last.reason == "stopped"
+
+
+@needs_network
+@pytest.mark.usefixtures("_impatient")
+def test_who_waits_for_a_peer_that_is_to_come_back_goes_on(tmp_path: Path) -> None:
+    """After twice the silence that would end the run."""
+    back = "  - {at: 5s, node: node.3, do: join}\n"
+    directory, outcome = run(plan_of(star(4, CRASH + back), **WAITING), tmp_path)
+    assert (outcome.reason, outcome.failures) == ("finished", ())
+    (again,) = [each for each in records(directory, "node.3") if isinstance(each, Start)][1:]
+    assert again.t >= 5.0
