@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from testbed.collect.health import read_health
-from testbed.control.health import MOST_LATE_SHARE, Summary, summary_of, why_overloaded, write_summary
+from testbed.control.health import MOST_LATE_SHARE, Summary, emulated, summary_of, why_overloaded, write_summary
 from testbed.control.outcome import NodeFailure, Outcome
 from testbed.protocol import Lateness, Overrun
 from testbed.records import Failure

@@ -91,8 +91,9 @@ def test_it_does_not_begin_without_its_parent(tmp_path: Path) -> None:
     config = configuration(pair(), tmp_path, tmp_path / "s")
     write_config(tmp_path, config)
     words = [sys.executable, "-m", "testbed.engines.fabric", str(tmp_path), str(os.getppid())]
-    said = subprocess.run(words, capture_output=True, check=False)
-    assert (said.returncode, said.stdout) == (1, b"")
+    Path(config.engine).mkdir()
+    said = subprocess.run(words, capture_output=True, timeout=30, check=False)
+    assert (said.returncode, said.stdout, said.stderr) == (1, b"", b"")
     assert not config.control_socket.exists()
     usage = subprocess.run(words[:-1], capture_output=True, check=False)
     assert (usage.returncode, b"FOLDER PARENT" in usage.stderr) == (2, True)

@@ -116,7 +116,8 @@ def both_ways(waiting: float, back: float = 8.0) -> list[float]:
     links = np.array([[0], [0], [1]], dtype=np.intp)
     capacity = np.array([8.0, back, 1e9])
     rates = np.minimum(max_min(links, capacity), 8.0)
-    return held_back(rates, links, np.array([[1], [1], [0]]), capacity, np.full(3, waiting)).tolist()
+    held = held_back(rates, links, np.array([[1], [1], [0]]), capacity, np.full(3, waiting))
+    return [float(rate) for rate in held]
 
 
 def test_acknowledgements_that_meet_a_full_link_slow_their_flow_down() -> None:
@@ -134,6 +135,6 @@ def test_a_link_is_full_where_little_room_is_left() -> None:
 
 def test_who_meets_nobody_on_the_way_back_is_not_held_back() -> None:
     """Two full links one after the other, and a way back that is empty, or has no limit at all."""
-    links, capacity = np.array([[0, 1]], dtype=np.intp), np.array([8.0, 8.0, 8.0, 1e9])
+    links, capacity = np.array([[0, 1, 3]], dtype=np.intp), np.array([8.0, 8.0, 8.0, 8.0])
     for back in ([2, 3], [3, 3]):
         assert held_back(np.array([8.0]), links, np.array([back]), capacity, np.ones(1)).tolist() == [8.0]

@@ -36,7 +36,7 @@ def fidelity() -> ModuleType:
 def test_a_round_takes_as_long_in_both(words: tuple[str, ...], fidelity: ModuleType, tmp_path: Path) -> None:
     (case,) = fidelity.chosen([*words, "lossless", "star", "cubic"])
     told: list[str] = []
-    row = fidelity.run(case, tmp_path, None, [1], told.append, tries=2)
+    row = fidelity.run(case, tmp_path, None, [1], told.append, tries=4)
     if row.local.overloaded:
         pytest.skip(f"this machine cannot keep up now: {row.local.overloaded[0]}")
     assert row.holds, f"{row.off:+.1%}: {told}"
@@ -65,7 +65,7 @@ def test_the_path_is_as_long_and_as_lossy_as_the_case_says(fidelity: ModuleType)
     from testbed.network.graph import expand
     from testbed.network.paths import compute_paths
 
-    for case in fidelity.CASES:
+    for case in (case for case in fidelity.CASES if case.shape in fidelity.SHAPES):
         plan = case.plan(1)
         paths = compute_paths(expand(plan.load_topology()))
         last = len(plan.nodes) - 1

@@ -76,7 +76,7 @@ def test_a_round_takes_the_same_emulated_time(tmp_path: Path) -> None:
         "model": LARGE,
         "training": {"lr": 0.1, "batch": 8, "steps": 1},
         "compute": {"ms_per_step": 60},
-        "stop": {"rounds": 6},
+        "stop": {"rounds": 5},
         "evaluation": {"mode": "none"},
     }
     once, slowly = (undisturbed_s(scaled(plan_of(FAR, **settings), scale), tmp_path) for scale in (1.0, 4.0))
