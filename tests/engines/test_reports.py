@@ -11,7 +11,7 @@ import pytest
 
 from testbed.engines.fabric.accounts import PAIRS_EVERY, Accounts
 from testbed.engines.fabric.carrier import Carrier
-from testbed.engines.fabric.delays import FEWEST, Delays
+from testbed.engines.fabric.delays import ABSENT_S, Delays
 from testbed.engines.fabric.health import why_overloaded
 from testbed.engines.fabric.lateness import LatenessCounts
 from testbed.network.graph import expand
@@ -67,33 +67,51 @@ def test_percentiles_are_upper_ends_of_steps_and_never_above_the_maximum() -> No
 def delays(
     *, late_s: Sequence[float] = (), idle_s: Sequence[float] = (), latency_s: float = 0.01, scale: float = 1.0
 ) -> Delays:
-    made = Delays(scale)
+    made = Delays(scale, 0.0)
     for each in late_s:
-        made.written(each, latency_s)
+        made.written(each, latency_s, 2)
     for each in idle_s:
         made.read(each)
     return made
 
 
-GOOD = [1e-4] * FEWEST
+def why(made: Delays, *, backlog: int = 0, unwritten: int = 0, now_s: float = 100.0) -> tuple[str, ...]:
+    return why_overloaded(made, backlog, unwritten, now_s)
+
+
+GOOD = [1e-4] * 1000
 
 
 def test_packets_that_are_late_make_a_run_overloaded() -> None:
     late = [*GOOD, *[3e-3] * 20]
-    assert not why_overloaded(delays(late_s=GOOD), 0)
-    assert "2.0% of the packets were later" in why_overloaded(delays(late_s=late), 0)[0]
-    assert not why_overloaded(delays(late_s=[*GOOD, *[3e-3] * 9]), 0), "one in a hundred may be"
-    assert not why_overloaded(delays(late_s=late, scale=2.0), 0), "twice as late is as good at half the speed"
-    assert not why_overloaded(delays(late_s=late, latency_s=0.1), 0), "on a long way it is a small part"
-    assert why_overloaded(delays(late_s=late, latency_s=0.05), 0)
-    assert "0.30%" in why_overloaded(delays(late_s=[*GOOD, *[0.05] * 3]), 0)[0]
-    assert not why_overloaded(delays(late_s=[1.0] * (FEWEST - 1)), 0), "too few to tell"
+    assert not why(delays(late_s=GOOD))
+    assert "2.0% of the packets were later" in why(delays(late_s=late))[0]
+    assert not why(delays(late_s=[*GOOD, *[3e-3] * 9])), "one in a hundred may be"
+    assert not why(delays(late_s=late, scale=2.0)), "twice as late is as good at half the speed"
+    assert not why(delays(late_s=late, latency_s=0.1)), "on a long way it is a small part"
+    assert why(delays(late_s=late, latency_s=0.05))
+    assert "0.60%" in why(delays(late_s=[*GOOD, *[0.05] * 6]))[0]
+    assert not why(delays(late_s=[1.0] * 5)), "ten packets may be, in any run"
+    assert why(delays(late_s=[1.0] * 6))
 
 
 def test_a_fabric_that_does_not_keep_up_makes_a_run_overloaded() -> None:
     slow = [*GOOD, *[0.008] * 20]
-    assert not why_overloaded(delays(idle_s=GOOD), 0)
-    assert "2.0% of the frames" in why_overloaded(delays(idle_s=slow), 0)[0]
-    assert not why_overloaded(delays(idle_s=slow, scale=2.0), 0)
-    assert not why_overloaded(delays(idle_s=[*GOOD, *[0.008] * 9]), 0)
-    assert "7 packets" in why_overloaded(delays(late_s=GOOD), 7)[0]
+    assert not why(delays(idle_s=GOOD))
+    assert "2.0% of the frames" in why(delays(idle_s=slow))[0]
+    assert not why(delays(idle_s=slow, scale=2.0))
+    assert not why(delays(idle_s=[*GOOD, *[0.008] * 9]))
+    assert "7 packets" in why(delays(late_s=GOOD), backlog=7)[0]
+    assert "3 packets could not be written" in why(delays(late_s=GOOD), unwritten=3)[0]
+
+
+def test_a_fabric_that_stands_still_makes_a_run_overloaded_though_hardly_a_packet_is_late() -> None:
+    made = delays(late_s=GOOD)
+    for _ in range(4):
+        made.overslept(0.2)
+    made.overslept(ABSENT_S / 2)
+    assert made.absent_s == pytest.approx(0.8)
+    assert not why(made, now_s=100.0)
+    assert "no processor for 0.8 s of 50 s" in why(made, now_s=50.0)[0]
+    made.overslept(0.6)
+    assert "0.60 s at once" in why(made, now_s=10_000.0)[0]

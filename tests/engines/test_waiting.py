@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.engines.fabric.ports import Port
-from testbed.engines.fabric.waiting import Waiting
+from testbed.engines.fabric.waiting import HEARTBEAT_S, Waiting
 
 Device = tuple[Port, int]
 """A port, and the end to write to."""
@@ -37,7 +37,7 @@ def devices(waiting: Waiting) -> Iterator[list[Device]]:
 
 
 def ready(waiting: Waiting) -> set[int]:
-    return {port.rank for port in waiting.ready_ports(0.0)}
+    return {port.rank for port in waiting.ready_ports(0.0)}  # long past: it does not wait
 
 
 def test_what_is_read_has_waited_no_longer_than_since_all_were_last_asked(
@@ -87,7 +87,21 @@ def test_a_call_that_has_waited_shows_that_nobody_had_anything(waiting: Waiting,
     assert ready(waiting) == {0}
     os.read(port.descriptor, 1)
     before_s = time.monotonic()
-    assert list(waiting.ready_ports(0.02)) == []
+    assert list(waiting.ready_ports(before_s + 0.005)) == []
     os.write(writer, b"x")
     assert ready(waiting) == {0}
-    assert port.since_s >= before_s + 0.02
+    assert port.since_s >= before_s + 0.005
+
+
+def test_who_oversleeps_has_not_looked_since_it_was_to_wake(
+    waiting: Waiting, devices: list[Device], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a process that gets no processor: it had to look after ten milliseconds at the latest, and did not."""
+    port, writer = devices[0]
+    os.write(writer, b"x")
+    asked_s = time.monotonic()
+    times = iter([asked_s, asked_s + 0.5])
+    monkeypatch.setattr("testbed.engines.fabric.waiting.time.monotonic", lambda: next(times))
+    assert [each.rank for each in waiting.ready_ports(asked_s + 3.0)] == [0]
+    assert waiting.overslept_s == pytest.approx(0.5 - HEARTBEAT_S)
+    assert port.since_s == pytest.approx(asked_s + HEARTBEAT_S)

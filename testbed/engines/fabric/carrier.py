@@ -16,6 +16,8 @@ from testbed.network.packets.train import segment_of
 
 MOST_HELD_BYTES = 1 << 30
 """Of frames on their way; a network that would hold more is not carried faithfully, and the run is overloaded."""
+MOST_HELD_OF_ONE_BYTES = MOST_HELD_BYTES // 4
+"""So that one node that floods the network leaves room for the others."""
 _TOGETHER = 0.01
 """Of a path's latency: packets of one segment that arrive within that are written to the node at once."""
 BACKLOG = "backlog"
@@ -44,11 +46,12 @@ class TrackedPackets(Packets):
 class _Held:
     """A frame whose pieces have not all arrived."""
 
-    __slots__ = ("frame", "left")
+    __slots__ = ("frame", "left", "origin")
 
-    def __init__(self, frame: Frame, left: int) -> None:
+    def __init__(self, frame: Frame, left: int, origin: int) -> None:
         self.frame = frame
         self.left = left
+        self.origin = origin
 
 
 class Carrier:
@@ -70,6 +73,7 @@ class Carrier:
         self.unfit: list[Counter[str]] = [Counter() for _ in addresses]
         """By rank of the sender, why frames of its were not carried."""
         self.held_bytes = 0
+        self._held_of = [0] * len(addresses)
         self._addresses = list(addresses)
         self._ranks = {address: rank for rank, address in enumerate(addresses)}
         self._mtu = mtu
@@ -93,14 +97,14 @@ class Carrier:
         if dest is None or dest == origin:
             self.unfit[origin][Unfit.MULTICAST if is_group(frame.dest) else Unfit.UNKNOWN_DESTINATION] += 1
             return 0.0
-        if self.held_bytes > MOST_HELD_BYTES:
+        if self.held_bytes > MOST_HELD_BYTES or self._held_of[origin] > MOST_HELD_OF_ONE_BYTES:
             self.unfit[origin][BACKLOG] += len(frame.sizes)
             return 0.0
         free_s = self.packets.free_since_s(origin, dest)
         segment = self.packets.offer(now_s, origin, dest, frame.sizes)
         if segment is not None:
-            self._held[segment] = _Held(frame, len(frame.sizes))
-            self.held_bytes += len(data)
+            self._held[segment] = _Held(frame, len(frame.sizes), origin)
+            self._hold(origin, len(data))
         if since_s is None or free_s is None:
             return 0.0
         return max(0.0, now_s - max(since_s, free_s))
@@ -113,7 +117,7 @@ class Carrier:
             held.left -= len(pieces)
             if not held.left:
                 del self._held[arrival.segment]
-                self.held_bytes -= len(frame.data)
+                self._hold(held.origin, -len(frame.data))
             if len(pieces) == len(frame.sizes):
                 size = sum(frame.sizes)
                 yield Delivery(arrival.dest, arrival.due_s, whole(frame), len(pieces), size, arrival.latency_s)
@@ -129,7 +133,12 @@ class Carrier:
             return
         under_way = self.packets.segments_under_way()
         for segment in [each for each in self._held if each not in under_way]:
-            self.held_bytes -= len(self._held.pop(segment).frame.data)
+            held = self._held.pop(segment)
+            self._hold(held.origin, -len(held.frame.data))
+
+    def _hold(self, origin: int, size_bytes: int) -> None:
+        self.held_bytes += size_bytes
+        self._held_of[origin] += size_bytes
 
 
 def _runs(pieces: Sequence[int]) -> Iterator[tuple[int, int]]:

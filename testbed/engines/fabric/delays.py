@@ -1,8 +1,9 @@
 """How much later than asked for the fabric has carried packets, and when that is too much.
 
-Takes real seconds, gives counts and words; touches nothing. Two things can go wrong. A packet is written later than it
-was due. Or a node's frame is read so late that the link which it was to go to stood idle meanwhile: then everything
-after it is later, though never later than due. At time scale k, k times as much of both is still all right.
+Takes real seconds, gives counts and words; touches nothing. Three things can go wrong. A packet is written later than
+it was due. Or a node's frame is read so late that the link which it was to go to stood idle meanwhile: then everything
+after it is later, though never later than due. Or the fabric stands still. At time scale k, k times as much of the
+first two is still all right.
 """
 
 from __future__ import annotations
@@ -21,28 +22,45 @@ FAR = 10.0
 """Times as late ..."""
 MOST_FAR_SHARE = 0.001
 """... may be this share."""
-FEWEST = 1_000
-"""With fewer packets, shares say nothing."""
+FEWEST = 10
+"""So many may be late in any run, however short."""
+ABSENT_S = 0.002
+"""A timer is late by less."""
+MOST_ABSENT_SHARE = 0.01
+"""Of the time, in which the fabric did not run though it was to. TCP waits for its acknowledgements meanwhile, so that
+few packets are late, whatever it lasts."""
+LONGEST_ABSENCE_S = 0.5
+"""At once."""
 
 
 class Delays:
     """Of all packets since it was made."""
 
-    def __init__(self, time_scale: float) -> None:
+    def __init__(self, time_scale: float, began_s: float) -> None:
+        """`began_s` is by the same clock as what `why_wrong` is told."""
         self.lateness = LatenessCounts()
         self.waits = LatenessCounts()
+        self.absent_s = self.longest_absence_s = 0.0
+        self._began_s = began_s
         self._scale = time_scale
         self._late_s = LATE_MS / 1e3 * time_scale
         self._wait_s = WAIT_MS / 1e3 * time_scale
-        self._late = self._far = self._waited = 0
+        self._packets = self._late = self._far = self._waited = 0
 
-    def written(self, late_s: float, latency_s: float) -> None:
-        """A packet, by how much too late, and the latency of its path."""
+    def written(self, late_s: float, latency_s: float, packets: int) -> None:
+        """Packets at once, by how much too late, and the latency of their path."""
         self.lateness.add(late_s)
+        self._packets += packets
         if late_s > self._late_s and late_s > LATE_PART * latency_s:
-            self._late += 1
+            self._late += packets
             if late_s > FAR * max(self._late_s, LATE_PART * latency_s):
-                self._far += 1
+                self._far += packets
+
+    def overslept(self, seconds: float) -> None:
+        """The fabric did not run, for so long after it was to."""
+        if seconds > ABSENT_S:
+            self.absent_s += seconds
+            self.longest_absence_s = max(self.longest_absence_s, seconds)
 
     def read(self, idle_s: float) -> None:
         """A frame, and for how long a link may have stood idle for want of it."""
@@ -52,24 +70,29 @@ class Delays:
 
     @property
     def late_share(self) -> float:
-        return self._late / max(1, self.lateness.count)
+        return self._late / max(1, self._packets)
 
     @property
     def wait_share(self) -> float:
         return self._waited / max(1, self.waits.count)
 
-    def why_wrong(self) -> Iterator[str]:
+    def why_wrong(self, now_s: float) -> Iterator[str]:
         """In words; nothing when all is well."""
-        if self.lateness.count >= FEWEST:
-            limit = f"{LATE_MS:g} ms and {LATE_PART:.0%} of their path's latency"
-            if self.late_share > MOST_SHARE:
-                yield f"{self.late_share:.1%} of the packets were later than {limit} (at most {MOST_SHARE:.0%} may be)"
-            elif self._far > MOST_FAR_SHARE * self.lateness.count:
-                share = self._far / self.lateness.count
-                most = f"at most {MOST_FAR_SHARE:.1%} may be"
-                yield f"{share:.2%} of the packets were later than {FAR:g} times {limit} ({most})"
-        if self.waits.count >= FEWEST and self.wait_share > MOST_SHARE:
+        limit = f"{LATE_MS:g} ms and {LATE_PART:.0%} of their path's latency"
+        if self._late > max(FEWEST, MOST_SHARE * self._packets):
+            yield f"{self.late_share:.1%} of the packets were later than {limit} (at most {MOST_SHARE:.0%} may be)"
+        elif self._far > max(FEWEST, MOST_FAR_SHARE * self._packets):
+            share, most = self._far / self._packets, f"at most {MOST_FAR_SHARE:.1%} may be"
+            yield f"{share:.2%} of the packets were later than {FAR:g} times {limit} ({most})"
+        if self._waited > max(FEWEST, MOST_SHARE * self.waits.count):
             yield (
                 f"{self.wait_share:.1%} of the frames were read so late that a link may have stood idle for more than "
                 f"{WAIT_MS:g} ms (at most {MOST_SHARE:.0%} may be)"
+            )
+        passed_s = max(now_s - self._began_s, LONGEST_ABSENCE_S)
+        if self.absent_s > MOST_ABSENT_SHARE * passed_s or self.longest_absence_s > LONGEST_ABSENCE_S * self._scale:
+            yield (
+                f"the fabric got no processor for {self.absent_s:.1f} s of {passed_s:.0f} s, "
+                f"for {self.longest_absence_s:.2f} s at once "
+                f"(limits {MOST_ABSENT_SHARE:.0%}, {LONGEST_ABSENCE_S * self._scale:g} s)"
             )

@@ -65,8 +65,7 @@ class Fabric:
             time_scale=config.time_scale,
         )
         self._presence = Presence(self.conditions.absent)
-        for rank in sorted(self._presence.cut):
-            self._carrier.packets.cut(0.0, rank)
+        self._carrier.packets.cut(0.0, *sorted(self._presence.cut))
         self._ports = Ports(len(config.nodes))
         self._reports = Reports(config, network, self._carrier, self._ports)
         self._captures = Captures()
@@ -101,11 +100,12 @@ class Fabric:
         """Carries packets until told to end; its files are complete then."""
         try:
             while not self._is_over:
-                for count, port in enumerate(self._waiting.ready_ports(self._timeout_s())):
+                for count, port in enumerate(self._waiting.ready_ports(self._due_s())):
                     if count % _READ_AT_ONCE == _READ_AT_ONCE - 1:
                         self._write()
                     self._read(port)
                 self._write()
+                self._reports.delays.overslept(self._waiting.overslept_s)
                 if self.clock() >= self._next_event_s():
                     self._happen()
         finally:
@@ -115,15 +115,13 @@ class Fabric:
         """Of the host."""
         return time.monotonic()
 
-    def _timeout_s(self) -> float:
-        """0 when something is due, else for ever: the timer will wake us."""
+    def _due_s(self) -> float:
+        """When there is something to do next, by the host's clock; if that is to come, the timer will wake us."""
         due_s = min(self._carrier.packets.next_s() + self._started_s, self._next_event_s())
-        if due_s <= self.clock():
-            return 0.0
-        if due_s != self._armed_s:
+        if due_s > self.clock() and due_s != self._armed_s:
             self._timer.arm(due_s)
             self._armed_s = due_s
-        return -1.0
+        return due_s
 
     def _read(self, port: Port) -> None:
         try:
@@ -144,7 +142,7 @@ class Fabric:
         write, written = self._ports.write, self._reports.delays.written
         for dest, due_s, data, packets, size_bytes, latency_s in self._carrier.advance(clock() - started_s):
             if write(dest, data, packets, size_bytes):
-                written(clock() - started_s - due_s, latency_s)
+                written(clock() - started_s - due_s, latency_s, packets)
             if self._captures.files and (capture := self._captures.files.get(dest)):
                 capture.add(b"".join(data)[VNET_HEADER_BYTES:])
 
@@ -223,7 +221,7 @@ class Fabric:
         if self._t0_s is not None:
             raise UsageProblem("the run has begun already")
         self._t0_s = monotonic_s
-        self._reports.delays = Delays(self._config.time_scale)
+        self._reports.delays = Delays(self._config.time_scale, self.clock())
 
     def change_network(self) -> float:
         """The packets meet the conditions as they are now; gives since when."""
@@ -238,11 +236,11 @@ class Fabric:
         return now_s
 
     def _cut_or_not(self, now_s: float, changed: Iterable[tuple[int, bool]]) -> None:
-        for rank, is_cut in changed:
-            if is_cut:
-                self._carrier.packets.cut(now_s, rank)
-            else:
-                self._carrier.packets.uncut(now_s, rank)
+        changes = list(changed)
+        if gone := [rank for rank, is_cut in changes if is_cut]:
+            self._carrier.packets.cut(now_s, *gone)
+        if back := [rank for rank, is_cut in changes if not is_cut]:
+            self._carrier.packets.uncut(now_s, *back)
 
     def capture(self, rank: int, path: Path | None, asker: int) -> None:
         """What the node sees goes to a file, or no longer does."""

@@ -42,6 +42,8 @@ class Health(msgspec.Struct, frozen=True):
     """For how long a link may have stood idle because a frame was not read yet; since the start barrier."""
     wait_share: float
     """Of the frames: longer than `delays` allows."""
+    absent_s: float
+    """For how long the fabric did not run though it was to."""
     cpu_s: float
     cpu_share: float
     """Of one core, in the last second."""
@@ -54,9 +56,11 @@ class Health(msgspec.Struct, frozen=True):
     nodes: list[NodeHealth]
 
 
-def why_overloaded(delays: Delays, backlog: int) -> tuple[str, ...]:
-    """In words; nothing when all is well."""
-    found = list(delays.why_wrong())
+def why_overloaded(delays: Delays, backlog: int, unwritten: int, now_s: float) -> tuple[str, ...]:
+    """In words; nothing when all is well. `unwritten` packets were refused by nodes' devices."""
+    found = list(delays.why_wrong(now_s))
+    if unwritten:
+        found.append(f"{unwritten} packets could not be written to their nodes")
     if backlog:
         found.append(f"{backlog} packets were dropped because too many were on their way ({BACKLOG})")
     return tuple(found)

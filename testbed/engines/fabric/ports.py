@@ -36,6 +36,11 @@ class Port:
     """Why frames could not be written or read, by the name of the error."""
 
     @property
+    def unwritten(self) -> int:
+        """Packets that the node's device has refused, though there was one."""
+        return sum(count for why, count in self.failed.items() if why.startswith("write "))
+
+    @property
     def is_attached(self) -> bool:
         return self.descriptor >= 0
 

@@ -6,6 +6,7 @@ Takes the carrier and the ports, gives `Health` and `FabricStatus`; touches the 
 from __future__ import annotations
 
 import resource
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ class Reports:
     """Looks at a carrier and its ports."""
 
     def __init__(self, config: FabricConfig, network: Network, carrier: Carrier, ports: Ports) -> None:
-        self.delays = Delays(config.time_scale)
+        self.delays = Delays(config.time_scale, time.monotonic())
         self._config = config
         self._carrier = carrier
         self._ports = ports
@@ -83,6 +84,7 @@ class Reports:
             late_share=round(self.delays.late_share, 5),
             waits=self.delays.waits.told(),
             wait_share=round(self.delays.wait_share, 5),
+            absent_s=round(self.delays.absent_s, 3),
             cpu_s=round(cpu_s, 3),
             cpu_share=round((cpu_s - before_s) / EVERY_S, 3),
             attached=self._ports.attached,
@@ -120,7 +122,8 @@ class Reports:
 
     def _why_overloaded(self) -> tuple[str, ...]:
         backlog = sum(unfit[BACKLOG] for unfit in self._carrier.unfit)
-        found = why_overloaded(self.delays, backlog)
+        unwritten = sum(port.unwritten for port in self._ports.ports)
+        found = why_overloaded(self.delays, backlog, unwritten, time.monotonic())
         return found if self._unwritten is None else (*found, f"the engine's files are incomplete: {self._unwritten}")
 
 

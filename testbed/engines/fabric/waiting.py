@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 
 from testbed.engines.fabric.ports import Port
 
+HEARTBEAT_S = 0.01
+"""So that a process which does not get the processor finds out, though nothing else is to be done."""
 _AT_ONCE_S = 0.0001
 """A call that takes no longer has not waited."""
 
@@ -25,6 +27,8 @@ class Waiting:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._turn = 0
         self._polled_s = -math.inf
+        self.overslept_s = 0.0
+        """By how much the last call has returned later than it was to: nobody looked after anything meanwhile."""
 
     def add(self, descriptor: int, handler: Callable[[], None]) -> None:
         self._handlers[descriptor] = handler
@@ -44,16 +48,21 @@ class Waiting:
         self._epoll.unregister(port.descriptor)
         del self._ports[port.descriptor]
 
-    def ready_ports(self, timeout_s: float) -> Iterator[Port]:
+    def ready_ports(self, due_s: float) -> Iterator[Port]:
         """The devices that have something to read, all of them; acts on everything else that is ready.
 
+        Waits for that until a time of the host's clock, though not for long; something must be armed to wake it then.
         A port then knows since when it may have had something: it had nothing when all were last asked.
         """
         asked_s = time.monotonic()
+        by_s = min(max(due_s, asked_s), asked_s + HEARTBEAT_S)
+        timeout_s = HEARTBEAT_S if due_s > asked_s else 0.0
         ready = self._epoll.poll(timeout_s, len(self._ports) + len(self._handlers))
         empty_s, self._polled_s = self._polled_s, time.monotonic()
+        self.overslept_s = max(0.0, self._polled_s - by_s)
         if self._polled_s - asked_s > _AT_ONCE_S:
-            empty_s = self._polled_s  # nobody had anything, or there would have been nothing to wait for
+            # Nobody had anything, or there would have been nothing to wait for; but who oversleeps has not looked.
+            empty_s = min(self._polled_s, by_s)
         self._turn += 1
         for descriptor, _ in ready:
             port = self._ports.get(descriptor)

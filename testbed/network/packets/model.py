@@ -147,13 +147,13 @@ class Packets:
             self._epoch += 1
         self._rewire(now_s, routes)
 
-    def cut(self, now_s: float, rank: int) -> None:
-        """Nothing leaves or reaches the node any more; what has left it travels on."""
-        self._cut.add(rank)
+    def cut(self, now_s: float, *ranks: int) -> None:
+        """Nothing leaves or reaches these nodes any more; what has left them travels on."""
+        self._cut.update(ranks)
         self._rewire(now_s, None)
 
-    def uncut(self, now_s: float, rank: int) -> None:
-        self._cut.discard(rank)
+    def uncut(self, now_s: float, *ranks: int) -> None:
+        self._cut.difference_update(ranks)
         self._rewire(now_s, None)
 
     # -- counts ----------------------------------------------------------------------------------------------------
