@@ -99,6 +99,8 @@ def command(
         if file is not None or settings or engine is not None or time_scale is not None:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
         plan = read_plan(plan_file)
+        if runtime not in (None, plan.runtime):
+            raise UsageProblem(f"a plan is complete: this one is for {plan.runtime}", "leave out --runtime")
         check_runtime(plan.runtime)
         name = _run_id(results, run_id, plan.topology_name, plan.experiment.algorithm.name)
         for changed in changed_inputs(plan):

@@ -10,7 +10,7 @@ import click
 from testbed.cli.run_target import find_run, live_record, plan_of, ranks_of, results_option
 from testbed.errors import PreflightRefused, UsageProblem
 from testbed.runtimes.local.engine import NONE
-from testbed.runtimes.local.enter import enter_network
+from testbed.runtimes.local.enter import command_there
 from testbed.runtimes.local.leftovers import is_alive
 
 
@@ -24,8 +24,8 @@ def command(run: str, node: str, words: tuple[str, ...], results: Path) -> None:
 
     \b
     Examples:
-      testbed exec wan16-dpsgd-1 paris.0 -- ping -c 3 198.18.0.2
-      testbed exec wan16-dpsgd-1 paris.0 -- ss -ti
+      testbed exec wan16-dpsgd-1 ireland.0 -- ping -c 3 198.18.0.2
+      testbed exec wan16-dpsgd-1 ireland.0 -- ss -ti
 
     Its exit code is the command's.
     """
@@ -47,11 +47,8 @@ def command(run: str, node: str, words: tuple[str, ...], results: Path) -> None:
         if plan.engine == NONE:
             raise PreflightRefused(f"{has_none}: its engine is `none`")
         raise UsageProblem(f"{has_none}: it is only just starting")
-    enter_network(process.pid)
-    try:
-        os.execvp(words[0], words)  # noqa: S606 - exactly what the user has typed, without a shell
-    except OSError as problem:
-        raise UsageProblem(f"cannot run {words[0]}: {problem.strerror}") from None
+    there = command_there(process.pid, words)
+    os.execv(there[0], there)  # noqa: S606 - exactly what the user has typed, without a shell
 
 
 def _network_of(pid: int) -> int:

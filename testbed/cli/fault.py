@@ -40,8 +40,8 @@ def command() -> None:
 
     \b
     Example:
-      testbed fault crash my-run paris.0 --for 10s
-      testbed fault partition my-run paris,london / tokyo --for 30s
+      testbed fault crash my-run ireland.0 --for 10s
+      testbed fault partition my-run ireland,frankfurt / tokyo --for 30s
       testbed fault flap my-run r-tokyo r-seoul --times 3 --every 2s
     """
 
@@ -53,7 +53,7 @@ def _of_nodes(action: str, undone_by: str | None, words: str) -> click.Command:
         door, plan = _reach(run, results)
         _do(door, Inject(action, ranks_of(plan, targets), for_s))
 
-    inject.__doc__ = f"{words}\n\n\b\nExample:\n  testbed fault {action} my-run paris.0"
+    inject.__doc__ = f"{words}\n\n\b\nExample:\n  testbed fault {action} my-run ireland.0"
     made: Any = results_option(_run(_targets(inject)))
     if undone_by is not None:
         made = _lasts(undone_by)(made)
@@ -83,7 +83,7 @@ def partition(run: str, groups: tuple[str, ...], results: Path, for_s: float | N
 
     \b
     Example:
-      testbed fault partition my-run paris,london / tokyo.0,tokyo.1 --for 10s
+      testbed fault partition my-run ireland,frankfurt / tokyo.0,seoul --for 10s
     """
     door, plan = _reach(run, results)
     _do(door, Divide(_ranks_of_groups(plan, groups), for_s))

@@ -28,7 +28,7 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
     \b
     Examples:
       testbed logs wan16-dpsgd-1
-      testbed logs wan16-dpsgd-1 paris.0 tokyo -f
+      testbed logs wan16-dpsgd-1 ireland.0 tokyo -f
     """
     directory = find_run(run, results)
     if is_virtual(directory):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOST_TOLD = 5
 _OVERLOADED = "OVERLOADED: these numbers are not those of the run that was asked for"
-_REMEDY = "take fewer nodes, a larger compute.ms_per_step, or a machine with less else to do"
+_REMEDY = "take fewer nodes, a larger compute.ms_per_step or --time-scale, or a machine with less else to do"
 _WHY = {
     "finished": "finished",
     "time": "its time is over",

@@ -82,7 +82,7 @@ def plan_of(run: RunDirectory) -> RunPlan:
 
 
 def ranks_of(plan: RunPlan, targets: Sequence[str]) -> tuple[int, ...]:
-    """Of nodes by name, of all nodes of a service, and of those whose name fits a pattern such as `paris.*`."""
+    """Of nodes by name, of all nodes of a service, and of those whose name fits a pattern such as `ireland.*`."""
     ranks: dict[int, None] = {}
     for target in targets:
         found = [node.rank for node in plan.nodes if target in (node.name, node.service)]

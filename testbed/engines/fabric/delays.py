@@ -80,13 +80,13 @@ class Delays:
         """In words; nothing when all is well."""
         limit = f"{LATE_MS:g} ms and {LATE_PART:.0%} of their path's latency"
         if self._late > max(FEWEST, MOST_SHARE * self._packets):
-            yield f"{self.late_share:.1%} of the packets were later than {limit} (at most {MOST_SHARE:.0%} may be)"
+            yield f"{self.late_share:.2%} of the packets were later than {limit} (at most {MOST_SHARE:.0%} may be)"
         elif self._far > max(FEWEST, MOST_FAR_SHARE * self._packets):
             share, most = self._far / self._packets, f"at most {MOST_FAR_SHARE:.1%} may be"
             yield f"{share:.2%} of the packets were later than {FAR:g} times {limit} ({most})"
         if self._waited > max(FEWEST, MOST_SHARE * self.waits.count):
             yield (
-                f"{self.wait_share:.1%} of the frames were read so late that a link may have stood idle for more than "
+                f"{self.wait_share:.2%} of the frames were read so late that a link may have stood idle for more than "
                 f"{WAIT_MS:g} ms (at most {MOST_SHARE:.0%} may be)"
             )
         passed_s = max(now_s - self._began_s, LONGEST_ABSENCE_S)

@@ -1,11 +1,17 @@
-"""Into the network of a node. Takes its process id, gives nothing; touches the calling process, of one thread."""
+"""Into the network of a node. Takes its process id, gives nothing; touches the calling process, of one thread.
+
+`python -m testbed.runtimes.local.enter PID COMMAND...` is that command there: a process of its own, since the kernel lets
+only one that has a single thread into another user namespace, and libraries for arithmetic start more when imported.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
+from collections.abc import Sequence
 
-from testbed.errors import PreflightRefused
+from testbed.errors import PreflightRefused, TestbedError, UsageProblem
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 
@@ -28,3 +34,26 @@ def _set_namespace(descriptor: int, kind: int) -> None:
     if ctypes.CDLL(None, use_errno=True).setns(descriptor, kind):
         words = os.strerror(ctypes.get_errno())
         raise PreflightRefused(f"cannot enter the node's network: {words}", "only who started the run can")
+
+
+def command_there(pid: int, words: Sequence[str]) -> list[str]:
+    """What to run so that a command runs in the node's network."""
+    return [sys.executable, "-m", "testbed.runtimes.local.enter", str(pid), *words]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Does not return where the command can be run."""
+    pid, *words = arguments
+    try:
+        enter_network(int(pid))
+        try:
+            os.execvp(words[0], words)  # noqa: S606 - exactly what the user has typed, without a shell
+        except OSError as problem:
+            raise UsageProblem(f"cannot run {words[0]}: {problem.strerror}") from None
+    except TestbedError as problem:
+        sys.stderr.write(f"Error: {problem.message}\n" + (f"{problem.hint}\n" if problem.hint else ""))
+        return problem.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
