@@ -24,8 +24,8 @@ MOST_FAR_SHARE = 0.001
 """... may be this share."""
 FEWEST = 10
 """So many may be late in any run, however short."""
-ABSENT_S = 0.002
-"""A timer is late by less."""
+ABSENT_S = 0.02
+"""Shorter absences show in the packets."""
 MOST_ABSENT_SHARE = 0.01
 """Of the time, in which the fabric did not run though it was to. TCP waits for its acknowledgements meanwhile, so that
 few packets are late, whatever it lasts."""
@@ -58,7 +58,7 @@ class Delays:
 
     def overslept(self, seconds: float) -> None:
         """The fabric did not run, for so long after it was to."""
-        if seconds > ABSENT_S:
+        if seconds > ABSENT_S * self._scale:
             self.absent_s += seconds
             self.longest_absence_s = max(self.longest_absence_s, seconds)
 
