@@ -14,8 +14,8 @@ from typing import Annotated, Generic, TypeVar, Union
 import msgspec
 
 MAX_MESSAGE_BYTES = 64 * 1024
-SLOTS = 4
-"""Models that a node may have left to be averaged, before the first of them is."""
+SLOTS = 5
+"""Models that a node may have left to be averaged, before the first of them is; one is for its last round only."""
 
 _Kind = TypeVar("_Kind")
 
@@ -311,15 +311,18 @@ class Idle(Message, frozen=True):
 
 
 class Left(Message, frozen=True):
-    """A copy of its model after a round lies on the shelf that all nodes share, in this slot of its own."""
+    """A copy of its model after a round lies on the shelf that all nodes share, in this slot of its own.
+
+    Without a slot there was no room for one: nobody's model of this round is needed any more.
+    """
 
     round: int
-    slot: Annotated[int, msgspec.Meta(ge=0, lt=SLOTS)]
+    slot: Annotated[int, msgspec.Meta(ge=0, lt=SLOTS)] | None
     t: float
 
 
 class Overrun(Message, frozen=True):
-    """How often computing was late so far, how late at the worst, and what the node's device threw away."""
+    """How often computing was late in this life so far, how late at worst, and what the node's device threw away."""
 
     steps: int
     late: int
@@ -357,7 +360,20 @@ class Quiet(Message, frozen=True):
     """Nobody needs to be served any more."""
 
 
-ToNode = Union[Go, Halt, Quiet]  # noqa: UP007 - msgspec reads it at run time
+class Stood(Message, frozen=True):
+    """The node was stopped on purpose, from then until then by CLOCK_MONOTONIC: nothing is late because of that."""
+
+    since_s: float
+    until_s: float
+
+
+class Finished(Message, frozen=True):
+    """All nodes that have done their work, and whose processes are over: nothing reaches them any more."""
+
+    ranks: tuple[int, ...]
+
+
+ToNode = Union[Go, Halt, Quiet, Stood, Finished]  # noqa: UP007 - msgspec reads it at run time
 TO_NODE: Reader[ToNode] = Reader(ToNode)
 
 

@@ -14,6 +14,7 @@ import click
 
 from testbed.cli.output import print_csv, print_json, print_table, printable
 from testbed.cli.output_file import write_atomically
+from testbed.cli.run_target import find_run, results_option
 from testbed.collect.problems import named
 from testbed.errors import IncompleteResults, UsageProblem
 from testbed.rundir import find_runs
@@ -53,7 +54,7 @@ class _Collected:
 
 
 @click.command(name="collect")
-@click.argument("results", type=click.Path(path_type=Path))
+@click.argument("given", metavar="RESULTS", type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "form",
@@ -76,8 +77,11 @@ class _Collected:
     "--target", type=click.FloatRange(0, 1), help="An accuracy: when was it reached, and after how many bytes?"
 )
 @click.option("--group", is_flag=True, help="Put runs together that differ only in their seed: means, 95 % intervals.")
-def command(results: Path, form: Form, output: str | None, by: By, target: float | None, group: bool) -> None:
-    """What happened in the runs in RESULTS: one run's directory, or a folder of them.
+@results_option
+def command(
+    given: Path, results: Path, form: Form, output: str | None, by: By, target: float | None, group: bool
+) -> None:
+    """What happened in the runs in RESULTS: a run's name or directory, or a folder of runs.
 
     Gives time (emulated), bytes, accuracy and loss. What a crash left is summarised as far as it can be read; what is
     wrong is said on stderr, and the exit code is 8 when results are missing.
@@ -86,13 +90,13 @@ def command(results: Path, form: Form, output: str | None, by: By, target: float
     Example:
       testbed collect results/
       testbed collect results/ --target 0.7 --group
-      testbed collect results/wan16 --by node --format csv -o nodes.csv
+      testbed collect wan16 --by node --format csv -o nodes.csv
     """
     if group and by is not By.RUN:
         raise UsageProblem("--group puts runs together: it goes with --by run only", "leave one of the two out")
     if form is Form.PARQUET and output is None:
         raise UsageProblem("Parquet is not for terminals", "give a file with -o FILE")
-    found = _collect(results, by, target, group)
+    found = _collect(_place(given, results), by, target, group)
     _write(found, form, output, by, group)
     incomplete = sum(not run.complete for run in found.runs)
     if incomplete:
@@ -101,6 +105,12 @@ def command(results: Path, form: Form, output: str | None, by: By, target: float
             f"{incomplete} of {many} run{'' if many == 1 else 's'} {'is' if incomplete == 1 else 'are'} incomplete",
             "the numbers are of what could be read",
         )
+
+
+def _place(given: Path, results: Path) -> Path:
+    """A path goes before a name."""
+    is_name = len(given.parts) == 1 and not given.exists()
+    return find_run(str(given), results).path if is_name else given
 
 
 def _collect(results: Path, by: By, target: float | None, group: bool) -> _Collected:
@@ -120,7 +130,7 @@ def _collect(results: Path, by: By, target: float | None, group: bool) -> _Colle
         elif by is By.ROUND:
             found.rounds += round_rows(result)
         if group:
-            keys.append(asked(run))
+            keys.append(asked(run, summary.by_hand))
         _tell(summary)
     others = [str(each) for each in folders_of_runs(results)]
     if not found.runs:

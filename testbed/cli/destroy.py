@@ -41,6 +41,8 @@ def command(run: str | None, results: Path, *, every: bool) -> None:
             click.echo(f"{each.path.name}: ended {', '.join(_named(removed.ended))}", err=True)
         elif removed.files:
             click.echo(f"{each.path.name}: removed what it had left", err=True)
+        elif removed.is_copy:
+            click.echo(f"{each.path.name}: its record of processes is another run's, or none: left alone", err=True)
         elif not every and not removed.lasting:
             click.echo(f"{each.path.name}: {_nothing_left(each)}", err=True)
         if removed.lasting:

@@ -15,6 +15,7 @@ from testbed.errors import PreflightRefused
 from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
 from testbed.plan.estimate import estimate
+from testbed.plan.time_scale import refuse_too_late_for_tcp
 from testbed.runtimes.local.needs import Need, needs_of, step_need, traffic_need
 from testbed.runtimes.local.speed import sent_bytes_of, step_times
 
@@ -29,6 +30,7 @@ def check_machine(plan: RunPlan, say: Callable[[str], None], *, force: bool, is_
         denied = what_is_denied(TcpSettings(congestion=network.congestion, idle_restart=network.idle_restart))
         if denied is not None:
             raise denied
+        refuse_too_late_for_tcp(plan)
     needs = [*needs_of(plan), *_processors(plan, is_fitted=is_fitted)]
     short = [need for need in needs if need.is_short]
     if short and not force:

@@ -9,6 +9,8 @@ whatever cannot be read is a problem in the result, and the rest is summarised.
     plan_head  plan.json               -> PlanHead: the little that a summary needs of it
     run        a run directory         -> RunResult
     averages   a RunResult             -> the average of models that stands for it
+    by_hand    a run directory        -> what people did to it
+    health     a run directory        -> whether it was what its plan says
     notes      a RunResult             -> what to know before believing its numbers
     target     evaluations             -> time and bytes to an accuracy, and how exactly they are known
     repetition a plan                  -> what makes two runs repetitions of one another, and what differs

@@ -11,7 +11,7 @@ from __future__ import annotations
 from testbed.collect.run import Node, RunResult
 from testbed.collect.wanted import Average
 
-_STAYED = frozenset({"finished", "stopped"})
+STAYED = frozenset({"finished", "stopped"})
 
 
 def representative(result: RunResult) -> Average | None:
@@ -29,4 +29,4 @@ def _was_there(node: Node, t: float) -> bool:
     if journal is None or not journal.starts_s or journal.starts_s[0] > t:
         return False
     gone_s = journal.last_t if node.death is None else node.death.t
-    return journal.end in _STAYED or gone_s >= t
+    return journal.end in STAYED or gone_s >= t

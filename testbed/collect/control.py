@@ -1,4 +1,4 @@
-"""Control's log of a run: the averaged model, and which nodes were to die.
+"""Control's log of a run: the averaged model, which nodes were to die, which failed, and how the run ended.
 
 Takes the path of an events.jsonl, gives a `ControlLog`; reads that file. A run without one has an empty log: control
 writes it only when there is something to tell.
@@ -14,9 +14,11 @@ import msgspec
 
 from testbed.collect.lines import LineReader
 from testbed.collect.problems import Problem
-from testbed.collect.wanted import CONTROL_TYPES, Average, ControlRecord, Over
+from testbed.collect.wanted import CONTROL_TYPES, Average, ControlRecord, Event, Over
 
-_REGULAR = frozenset({"finished", "time", "accuracy"})
+REGULAR = frozenset({"finished", "time", "accuracy"})
+"""Why a run ends that went as it should."""
+_FAILURES = frozenset({"failed", "refused"})
 _DEATHS = frozenset({"crash", "crashed", "kill", "killed", "died"})
 
 
@@ -28,6 +30,14 @@ class Death:
     planned: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Control says that a node could not go on, or that nothing would have come of it."""
+
+    t: float
+    why: str
+
+
 @dataclass(frozen=True)
 class ControlLog:
     averages: tuple[Average, ...] = ()
@@ -35,12 +45,18 @@ class ControlLog:
     deaths: dict[str, tuple[Death, ...]] = field(default_factory=dict)
     """Of every node that died, in the log's order."""
     joined: frozenset[str] = frozenset()
-    over: str | None = None
-    """Why the run ended; None when control cannot say."""
+    over: Over | None = None
+    """How the run ended; None when control cannot say."""
+    failed: dict[str, Failed] = field(default_factory=dict)
+    """The first failure of every node that had one."""
+    broken: tuple[str, ...] = ()
+    """What all nodes need and was gone before the end, in words."""
+    done: tuple[Event, ...] = ()
+    """What was done to nodes and links, by the topology's events or by hand, with the time at which it was wanted."""
 
     def never_due(self, node: str) -> bool:
         """Whether the run ended as it should before this node was to join."""
-        return self.over in _REGULAR and bool(self.joined) and node not in self.joined
+        return self.over is not None and self.over.reason in REGULAR and bool(self.joined) and node not in self.joined
 
 
 def read_control_log(path: Path) -> tuple[ControlLog, list[Problem]]:
@@ -51,16 +67,26 @@ def read_control_log(path: Path) -> tuple[ControlLog, list[Problem]]:
     deaths: dict[str, list[Death]] = defaultdict(list)
     joined: set[str] = set()
     over = None
+    failed: dict[str, Failed] = {}
+    broken: list[str] = []
+    done: list[Event] = []
     for records in reader.batches():
         for record in records:
             if isinstance(record, Average):
                 averages.append(record)
             elif isinstance(record, Over):
-                over = record.reason
+                over = record
+            elif record.what == "broken":
+                broken.append(record.detail)
+            elif record.node is not None and record.what in _FAILURES:
+                failed.setdefault(record.node, Failed(record.t, record.detail))
             elif record.node is not None and record.what == "joined":
                 joined.add(record.node)
             elif record.node is not None and _DEATHS & set(record.what.split("-")):
                 deaths[record.node].append(Death(record.t, record.planned_t is not None))
+            if isinstance(record, Event) and record.planned_t is not None:
+                done.append(record)
     averages.sort(key=lambda each: (each.t, each.round))
     died = {name: tuple(each) for name, each in deaths.items()}
-    return ControlLog(tuple(averages), died, frozenset(joined), over), reader.problems()
+    log = ControlLog(tuple(averages), died, frozenset(joined), over, failed, tuple(broken), tuple(done))
+    return log, reader.problems()

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from testbed.collect.health import NOT_VALID
 from testbed.collect.repetition import Asked, differences, read_asked
 from testbed.collect.summary import RunSummary
 from testbed.rundir import RunDirectory
@@ -48,6 +49,8 @@ class Group:
     seeds: tuple[int | None, ...]
     complete: int
     """How many of the runs are; the others are in the numbers all the same."""
+    not_valid: tuple[str, ...]
+    """Those of the runs that were overloaded or broken, in the numbers all the same."""
     target: float | None
     wall_clock_s: Estimate
     drained_s: Estimate
@@ -62,9 +65,12 @@ class Group:
     consensus_distance: Estimate
 
 
-def asked(run: RunDirectory) -> Asked:
-    """Equal for runs that differ only in their seed."""
-    return read_asked(run.plan) or Asked(f"alone {run.path}")
+def asked(run: RunDirectory, by_hand: Sequence[str] = ()) -> Asked:
+    """Equal for runs that differ only in their seed; no other is equal to one to which something was done by hand."""
+    what = read_asked(run.plan) or Asked(f"alone {run.path}")
+    if not by_hand:
+        return what
+    return Asked(f"alone {run.path}", what.settings | {"by_hand": f"{'+'.join(by_hand)} ({run.path.name})"})
 
 
 def group_runs(runs: Iterable[tuple[Asked, RunSummary]]) -> list[Group]:
@@ -114,6 +120,7 @@ def _group(found: Sequence[RunSummary], differs: dict[str, str]) -> Group:
         left_out=tuple(run.run_id for run in found if id(run) not in chosen),
         seeds=tuple(run.seed for run in runs),
         complete=sum(run.complete for run in runs),
+        not_valid=tuple(f"{run.run_id} ({run.health})" for run in runs if run.health in NOT_VALID),
         target=first.target,
         wall_clock_s=estimate(run.wall_clock_s for run in runs),
         drained_s=estimate(run.drained_s for run in runs),

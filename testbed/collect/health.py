@@ -1,6 +1,6 @@
 """Whether a run in real time was what its plan says, as its control has judged.
 
-Takes the folder of a run, gives a word; reads `summary.json`.
+Takes the folder of a run, gives a word and the reasons; reads `summary.json`.
 """
 
 from __future__ import annotations
@@ -9,18 +9,28 @@ from pathlib import Path
 
 import msgspec
 
+from testbed.collect.plan_head import FAULTS
+
 UNKNOWN = "unknown"
-_WORDS = frozenset({"valid", "overloaded"})
+NOT_VALID = frozenset({"overloaded", "broken"})
+_WORDS = NOT_VALID | {"valid"}
 
 
-class _Judged(msgspec.Struct):
-    health: str
+class Judged(msgspec.Struct, frozen=True):
+    health: str = UNKNOWN
+    why: tuple[str, ...] = ()
+    """Of being overloaded."""
 
 
 def read_health(folder: Path) -> str:
-    """`valid`, `overloaded`, or `unknown` where nothing says so that can be read."""
+    """The word alone."""
+    return read_judged(folder).health
+
+
+def read_judged(folder: Path) -> Judged:
+    """`valid`, `overloaded`, `broken`, or `unknown` where nothing says so that can be read."""
     try:
-        health = msgspec.json.decode((folder / "summary.json").read_bytes(), type=_Judged).health
-    except (OSError, msgspec.MsgspecError):
-        return UNKNOWN
-    return health if health in _WORDS else UNKNOWN
+        judged = msgspec.json.decode((folder / "summary.json").read_bytes(), type=Judged)
+    except FAULTS:
+        return Judged()
+    return judged if judged.health in _WORDS else Judged()

@@ -8,13 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.collect.averages import representative
-from testbed.collect.problems import Problem, counted
+from testbed.collect.health import Judged
+from testbed.collect.problems import Problem, counted, named
 from testbed.collect.run import RunResult
 from testbed.collect.spread import quantiles
 
 
-def notes(result: RunResult) -> list[Problem]:
-    return [Problem(text, incomplete=False) for text in (*_not_mixed(result), *_average_of_fewer(result))]
+def notes(result: RunResult, judged: Judged, by_hand: tuple[str, ...]) -> list[Problem]:
+    texts = (*_not_valid(judged), *_by_hand(by_hand), *_not_mixed(result), *_average_of_fewer(result))
+    return [Problem(text, incomplete=False) for text in texts]
+
+
+def _not_valid(judged: Judged) -> Iterator[str]:
+    """Its times are not those of what was asked for."""
+    if judged.health == "overloaded":
+        yield f"overloaded, so no time of it can be trusted: {'; '.join(judged.why) or 'nothing says why'}"
+    elif judged.health == "broken":
+        yield "its health is broken: it never began, or a process that all nodes need was gone before its end"
+
+
+def _by_hand(kinds: tuple[str, ...]) -> Iterator[str]:
+    if kinds:
+        yield f"something was done to it by hand ({named(kinds)}): it is no repetition of any other run"
 
 
 def _not_mixed(result: RunResult) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from testbed.collect.details import NodeRow, RoundRow
 from testbed.collect.grouping import Estimate, Group
+from testbed.collect.problems import named
 from testbed.collect.spread import Spread
 from testbed.collect.summary import RunSummary
 from testbed.units import size_for_people
@@ -40,7 +41,7 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
     """One line a run; about the target only where one was given."""
     target = next((run.target for run in runs if run.target is not None), None)
     last = ("loss",) if target is None else (f"s to {target:g}", f"B to {target:g}")
-    columns: Columns = ("run", "algo", "nodes", "rounds", "round s", EMULATED, "out", "acc", *last)
+    columns: Columns = ("run", "algo", "health", "nodes", "rounds", "round s", EMULATED, "out", "acc", *last)
     rows: list[Row] = []
     for run in runs:
         reached = (number(run.time_to_target_s), data(run.bytes_to_target))
@@ -48,8 +49,9 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
             (
                 run.run_id,
                 _text(run.algorithm),
+                run.health,
                 f"{run.nodes.finished}/{_text(run.nodes.planned)}",
-                _text(run.rounds),
+                _rounds(run),
                 number(run.round_s.median),
                 number(run.wall_clock_s),
                 data(run.bytes.sent),
@@ -59,6 +61,9 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
         )
     if all(run.algorithm is not None and run.algorithm in run.run_id for run in runs):  # the name says it already
         columns, rows = columns[:1] + columns[2:], [row[:1] + row[2:] for row in rows]
+    if all(run.health == "valid" for run in runs):  # else it is never left out
+        place = columns.index("health")
+        columns, rows = columns[:place] + columns[place + 1 :], [row[:place] + row[place + 1 :] for row in rows]
     notes = _notes(rows, f"{EMULATED}: until the end of the last round", "round s: the median round", _OVER_NODES)
     if target is not None:
         notes += _how_often(runs)
@@ -89,6 +94,9 @@ def group_table(groups: Sequence[Group], runs: Sequence[RunSummary]) -> Shown:
         ]
         rows = [row + each for row, each in zip(rows, reached, strict=True)]
     notes = _notes(rows, "means over runs, one for each seed", "±: half of the 95 % interval of the mean (Student's t)")
+    not_valid = [run for group in groups for run in group.not_valid]
+    if not_valid:
+        notes += (f"times of these cannot be trusted: {named(not_valid)}",)
     if target is not None:
         notes += _how_often(runs)
     return Shown(columns, rows, ("loss", "out", "topology", "algo", EMULATED, "acc"), notes, ("group",))
@@ -140,6 +148,13 @@ def round_table(rounds: Sequence[RoundRow]) -> Shown:
     head = f"{EMULATED}: when the last node finished the round"
     least = ("loss", "out", "round s", "nodes", "train loss")
     return Shown(columns, rows, least, _notes(rows, head, "round s: the median node's", _OVER_NODES))
+
+
+def _rounds(run: RunSummary) -> str:
+    """Of all learners; the fewest and the most where they differ."""
+    if run.rounds_least is None or run.rounds_least == run.rounds:
+        return _text(run.rounds)
+    return f"{run.rounds_least} to {_text(run.rounds)}"
 
 
 def number(value: float | None) -> str:

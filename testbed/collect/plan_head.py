@@ -16,7 +16,7 @@ import msgspec
 from testbed.collect.problems import Problem
 
 LARGEST_PLAN = 256 << 20
-FAULTS = (msgspec.MsgspecError, ValueError, RecursionError)
+FAULTS = (OSError, msgspec.MsgspecError, ValueError, RecursionError)
 
 _Value = TypeVar("_Value")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from testbed.collect.control import ControlLog, Death, read_control_log
+from testbed.collect.control import REGULAR, ControlLog, Death, read_control_log
 from testbed.collect.journal import JournalResult, read_journal
 from testbed.collect.plan_head import PlanHead, PlannedNode, read_plan_head
 from testbed.collect.problems import Problem, counted, named, shortened, with_others
@@ -41,6 +41,8 @@ class Node:
     journal: JournalResult | None
     death: Death | None
     """What control saw of its end since it last came back."""
+    failure: str | None = None
+    """Why control counts it as failed, whatever its own last word is."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,9 @@ def collect_run(run: RunDirectory) -> RunResult:
             shown = f"nodes/{each.name}/journal.jsonl"
             journal, found = read_journal(run.node(each.name).journal, shown)
             journals.add(shown, found)
-        nodes.append(_node(each, journal, log.deaths.get(each.name, ()), plan.nodes is not None))
+        nodes.append(_node(each, journal, log, plan.nodes is not None))
     nodes.sort(key=lambda node: (node.rank is None, node.rank or 0, node.name))
-    problems += [*journals.problems(), *_ends(nodes)]
+    problems += [*journals.problems(), *_over(log), *_ends(nodes)]
     name = run.path.name or run.path.resolve().name
     return RunResult(run, plan.run_id or name, plan, tuple(nodes), log, tuple(problems))
 
@@ -129,13 +131,16 @@ def _first(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} (and {counted(len(names) - 1, 'other')})"
 
 
-def _node(planned: PlannedNode, journal: JournalResult | None, deaths: tuple[Death, ...], has_plan: bool) -> Node:
+def _node(planned: PlannedNode, journal: JournalResult | None, log: ControlLog, has_plan: bool) -> Node:
     learner, rank = planned.learner is not None if has_plan else True, planned.rank
     if journal is not None:
         learner = learner if journal.learner is None else journal.learner
         rank = journal.rank if rank is None else rank
     since = journal.starts_s[-1] if journal is not None and journal.starts_s else 0.0
+    deaths, failed = log.deaths.get(planned.name, ()), log.failed.get(planned.name)
     death = deaths[-1] if deaths and deaths[-1].t >= since else None
+    if failed is not None:  # a run ends with its first failure: the node has not come back since
+        return Node(planned.name, rank, learner, State.FAILED, journal, death, shortened(failed.why))
     return Node(planned.name, rank, learner, _state(journal, death), journal, death)
 
 
@@ -153,6 +158,16 @@ def _state(journal: JournalResult | None, last: Death | None) -> State:
     return State.MISSING
 
 
+def _over(log: ControlLog) -> list[Problem]:
+    """What control says of the whole run, when it did not go as it should."""
+    problems = [Problem(f"broken: {shortened(words)}") for words in log.broken]
+    if log.over is not None and log.over.reason not in REGULAR:
+        problems.append(Problem(f"the run ended at {log.over.t:.1f} s: {log.over.reason}"))
+    elif log.over is not None and log.over.failed > len(log.failed):
+        problems.append(Problem(f"control counted {counted(log.over.failed, 'node')} that failed"))
+    return problems
+
+
 def _ends(nodes: list[Node]) -> list[Problem]:
     """Who is missing and who failed, in a few sentences however many they are."""
     problems = []
@@ -163,14 +178,27 @@ def _ends(nodes: list[Node]) -> list[Problem]:
     if silent:
         problems.append(Problem(f"{counted(len(silent), 'node')} did not come to an end: {named(silent)}"))
     failures: dict[tuple[str, str], list[str]] = {}
+    because: dict[str, str] = {}
     for node in nodes:
         if node.state is State.FAILED:
-            journal = node.journal
-            reason = "died" if journal is None or journal.end is None else journal.end
-            why = (journal.failure if journal is not None else None) or ""
-            failures.setdefault((reason, why), []).append(node.name)
-    for (reason, why), names in failures.items():
+            reason, why = _failure(node)
+            if why is None and node.failure:  # others' words differ, in whom they waited for
+                because.setdefault(reason, node.failure)
+            failures.setdefault((reason, why or ""), []).append(node.name)
+    for (reason, own), names in failures.items():
+        why = own or because.get(reason, "")
         words = f"{counted(len(names), 'node')} {reason}: "
         words += f"{with_others(names)} ({shortened(why)})" if why else named(names)
         problems.append(Problem(words))
     return problems
+
+
+def _failure(node: Node) -> tuple[str, str | None]:
+    """How it failed, in a word, and its own words for why."""
+    journal = node.journal
+    said = None if journal is None else journal.end
+    if said is None:
+        return "died" if node.death is not None or node.failure is None else "failed", None
+    if node.failure is not None and said in _AS_PLANNED:
+        return "failed", None
+    return said, journal.failure if journal is not None else None

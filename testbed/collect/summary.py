@@ -12,8 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from testbed.collect.averages import representative
-from testbed.collect.health import read_health
+from testbed.collect.averages import STAYED, representative
+from testbed.collect.by_hand import done_by_hand
+from testbed.collect.health import Judged, read_judged
 from testbed.collect.journal import JournalResult
 from testbed.collect.notes import notes
 from testbed.collect.run import RunResult, State
@@ -99,6 +100,9 @@ class RunSummary:
     """Emulated, until the last node's end."""
     round_s: Quantiles
     rounds: int | None
+    """The most that any learner finished."""
+    rounds_least: int | None
+    """The least that any learner finished that stayed until its end, or the run's."""
     bytes: Bytes
     bytes_per_node: BytesPerNode
     accuracy: Spread
@@ -112,6 +116,8 @@ class RunSummary:
     bytes_to_target: int | None
     consensus_distance: float | None
     health: str
+    by_hand: tuple[str, ...]
+    """What people did to it while it went on."""
     complete: bool
     problems: tuple[str, ...]
 
@@ -124,6 +130,10 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
     curves = _curves(looked)
     time_to_target = None if target is None else time_to(target, mean_curve(curves))
     average = representative(result)
+    is_virtual = plan.runtime == "sim"
+    judged = Judged("valid") if is_virtual else read_judged(result.directory.path)
+    by_hand = () if is_virtual else done_by_hand(result.directory, result.log.done)
+    stayed = [journal for journal in learners if journal.end in STAYED] or learners
     return RunSummary(
         run_id=result.run_id,
         algorithm=plan.algorithm,
@@ -136,6 +146,7 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         drained_s=max((journal.last_t for journal in result.journals), default=None),
         round_s=quantiles(durations(learners)),
         rounds=max((journal.round_count for journal in learners), default=None),
+        rounds_least=min((journal.round_count for journal in stayed), default=None),
         bytes=_bytes(result.journals),
         bytes_per_node=BytesPerNode(
             spread(journal.sent.bytes for journal in result.journals),
@@ -150,9 +161,10 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         target_between_s=None if time_to_target is None else (looked_before(time_to_target, curves), time_to_target),
         bytes_to_target=None if time_to_target is None else bytes_until(time_to_target, result.journals),
         consensus_distance=average.consensus_distance if average else None,
-        health="valid" if plan.runtime == "sim" else read_health(result.directory.path),
+        health=judged.health,
+        by_hand=by_hand,
         complete=result.complete,
-        problems=tuple(problem.text for problem in (*result.problems, *notes(result))),
+        problems=tuple(problem.text for problem in (*result.problems, *notes(result, judged, by_hand))),
     )
 
 

@@ -68,6 +68,7 @@ class Evaluation(Wanted, frozen=True, gc=False):
 
 class Event(Wanted, frozen=True, gc=False):
     what: str
+    detail: str = ""
     node: str | None = None
     planned_t: Seconds | None = None
 
@@ -95,6 +96,7 @@ class Average(Wanted, frozen=True, gc=False):
 
 class Over(Wanted, frozen=True, gc=False):
     reason: str
+    failed: Whole = 0
 
 
 JournalRecord = Start | Round | Evaluation | Event | End

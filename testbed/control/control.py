@@ -28,6 +28,7 @@ from testbed.plan.model import RunPlan
 from testbed.protocol import (
     FROM_NODE,
     Discard,
+    Finished,
     Go,
     Halt,
     Hello,
@@ -41,6 +42,7 @@ from testbed.protocol import (
     Quiet,
     Ready,
     Recorded,
+    Stood,
     Unable,
 )
 from testbed.records import AnyRecord, End, Evaluation, Event, Failure, Over, Start
@@ -52,6 +54,7 @@ _LEAD_S = 0.3
 _JUDGING_S = 20.0
 """How long the run's end may wait for averages of models that are still to be tried."""
 _LEFT = "left"
+_DONE = "finished"
 _INTERRUPTED = "interrupted"
 _IN_GOOD_ORDER = ("time", "accuracy")
 _MOST_MISUNDERSTOOD = 100
@@ -106,8 +109,14 @@ class Control:
         self._refusal: PreflightRefused | None = None
         self._unwritten: CannotWrite | None = None
         self._finished: set[int] = set()
+        self._doomed: set[int] = set()
+        """Those that something broken has ended: they cannot have finished."""
+        self._gone: set[int] = set()
+        """Nodes that had done their work, and whose processes are over."""
+        self._is_gone_told = True
         self.silence = Silence()
-        self._overruns: dict[int, Overrun] = {}
+        self._overruns: dict[tuple[int, int], Overrun] = {}
+        """What each node has said last in each of its lives: rank and process id."""
         self._reason = "finished"
         self._stopped_at: float | None = None
         self._is_hurried = False
@@ -125,15 +134,25 @@ class Control:
         """A node will be started: the run is not over before it has lived."""
         self._coming.add(rank)
         self._finished.discard(rank)
+        self._averages.lives_again(rank)
 
     def started(self, rank: int, pid: int) -> None:
         """A node's process was made: it will say hello, or has."""
         self._coming.discard(rank)
+        if rank in self._gone:
+            self._gone.discard(rank)
+            self._tell_who_is_gone()
         member = self._members[rank] = _Member(pid)
         self._note(Event(self.now(), "joined", node=self._names[rank]))
         member.is_wanted_dead = self.is_ending
         if (connection := self._strangers.take(pid)) is not None:
             self._listen_to(rank, member, connection)
+
+    def expect_nobody(self) -> None:
+        """Whoever has not come by now never will."""
+        if self._coming:
+            self._coming.clear()
+            self._changed.set()
 
     async def all_ready(self, ranks: Collection[int]) -> bool:
         """Wait until these nodes are; False when the run is over before."""
@@ -172,6 +191,11 @@ class Control:
         if rank in self._members:
             self._send(self._members[rank], Halt(reason))
 
+    def stood(self, rank: int, since_s: float) -> None:
+        """A node that was stopped on purpose since then, by CLOCK_MONOTONIC, is about to go on: it must know why."""
+        if rank in self._members:
+            self._send(self._members[rank], Stood(since_s, time.monotonic()))
+
     def stop(self, reason: str, as_: str) -> None:
         """Everybody ends; the first reason stays, unless somebody does not want to wait for the last of the work."""
         if not self.is_ending or (reason == _INTERRUPTED and self._reason in _IN_GOOD_ORDER):
@@ -199,8 +223,10 @@ class Control:
 
     def break_down(self, words: str) -> None:
         """A process that all nodes need is gone: the run cannot go on."""
-        for member in self._members.values():
+        for rank, member in self._members.items():
             member.is_wanted_dead = True
+            if member.end is None:
+                self._doomed.add(rank)
         self._coming.clear()
         self.stop("failed", "stopped")
         self._averages.give_up()
@@ -223,12 +249,25 @@ class Control:
             if member.why is not None:
                 self._cannot(rank, member.why)
             elif member.is_wanted_dead:
-                self._finished.add(rank)
+                if not self._is_hurried:  # else it is the end of the run that wants it dead
+                    self._finished.add(rank)
             else:
                 self._note(Event(self.now(), "died", words, node=self._names[rank]))
                 self._fail(rank, Failure(f"its process was over before its work: {words}"))
+        elif member.end.reason == _DONE:
+            self._gone.add(rank)
+            if self._is_gone_told:  # many end at once
+                self._is_gone_told = False
+                asyncio.get_running_loop().call_soon(self._tell_who_is_gone)
         del self._members[rank]
         self._look_around()
+
+    def _tell_who_is_gone(self) -> None:
+        """Else those that still send to them would wait for as long as a peer may be silent."""
+        self._is_gone_told = True
+        for member in self._members.values():
+            if member.end is None:
+                self._send(member, Finished(tuple(sorted(self._gone))))
 
     def _hurry(self) -> None:
         """From now on nobody has long for the last of the work."""
@@ -249,11 +288,12 @@ class Control:
         failures = tuple(sorted(self._failures, key=lambda each: each.node))
         if self._unwritten is not None:
             raise self._unwritten
-        self._log.write(Over(over_t, self._reason, len(self._finished), len(failures)))
+        finished = len(self._finished - self._doomed)
+        self._log.write(Over(over_t, self._reason, finished, len(failures)))
         return Outcome(
             self._reason,
             over_t,
-            len(self._finished),
+            finished,
             failures,
             self._watch.look(over_t) if self._begun_at is not None else None,
             broken=tuple(self._broken),
@@ -280,8 +320,11 @@ class Control:
 
     @property
     def overruns(self) -> Mapping[str, Overrun]:
-        """What every node that could still say it said, by name."""
-        return {self._names[rank]: told for rank, told in sorted(self._overruns.items())}
+        """What every node said of all its lives; of one that was killed, what it had said before. By name."""
+        found: dict[str, Overrun] = {}
+        for (rank, _), told in sorted(self._overruns.items()):
+            found[self._names[rank]] = _both(found.get(self._names[rank]), told)
+        return found
 
     def judged(self, news: Judged) -> None:
         """What came of an average."""
@@ -360,6 +403,7 @@ class Control:
             case Ready():
                 member.is_ready = True
                 if self._begun_at is not None:
+                    self._send(member, Finished(tuple(sorted(self._gone))))
                     self._send(member, Go(self._begun_at))
             case Recorded(text):
                 self._record(rank, member, text)
@@ -367,10 +411,10 @@ class Control:
                 member.is_idle = True
                 self._look_around()
             case Left() if rank in self._plan.learners:
-                working = [each for each in self._plan.learners if self._is_working(each)]
-                self._averages.left(rank, message, working)
+                there = [each for each in self._plan.learners if self._is_working(each) or each in self._stayed]
+                self._averages.left(rank, message, there)
             case Overrun():
-                self._overruns[rank] = _both(self._overruns.get(rank), message)
+                self._overruns[rank, member.pid] = message
             case Unable():
                 member.why = message
         self._changed.set()
@@ -404,7 +448,7 @@ class Control:
             member.end = record
             if record.failure is not None:
                 self._fail(rank, record.failure)
-            elif not any(each.node == self._names[rank] for each in self._failures):
+            elif record.reason != _INTERRUPTED and not any(each.node == self._names[rank] for each in self._failures):
                 self._finished.add(rank)
                 if record.reason != _LEFT and rank in self._plan.learners:
                     self._stayed.add(rank)

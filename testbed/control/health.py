@@ -30,7 +30,7 @@ _MOST_NAMED = 3
 
 
 class Computing(msgspec.Struct, frozen=True):
-    """All nodes together; one that was killed could not say."""
+    """All nodes together; of one that was killed, up to what it said last, at most a second before."""
 
     works: int
     late: int
@@ -43,7 +43,7 @@ class Summary(msgspec.Struct, frozen=True):
     schema: int
     run_id: str
     health: str
-    """`valid` or `overloaded`."""
+    """`valid`, `overloaded` or `broken`."""
     why: tuple[str, ...]
     """Of being overloaded."""
     remarks: tuple[str, ...]
@@ -90,6 +90,13 @@ def why_overloaded(engine: Sequence[str], overruns: Mapping[str, Overrun], ms_pe
     return tuple(why)
 
 
+def health_of(outcome: Outcome) -> str:
+    """`broken`: it never began, or what its nodes need was gone before its end; nobody can say more of its numbers."""
+    if outcome.broken or outcome.last is None:
+        return "broken"
+    return "overloaded" if outcome.overloaded else "valid"
+
+
 def emulated(lateness: Lateness, time_scale: float) -> Lateness:
     """What was counted in real time, as those in the emulated network would see it."""
     return Lateness(
@@ -111,7 +118,7 @@ def summary_of(
     return Summary(
         schema=SCHEMA,
         run_id=run_id,
-        health="overloaded" if outcome.overloaded else "valid",
+        health=health_of(outcome),
         why=outcome.overloaded,
         remarks=outcome.remarks,
         reason=outcome.reason,

@@ -98,6 +98,8 @@ class Node:
         self.mailbox.on_full = self._no_room
         self._silent_since: dict[int, float] = {}
         """Peers that a wait was given up for, and when."""
+        self._finished: frozenset[int] = frozenset()
+        """Peers that need nothing any more."""
         self._tab = _Tab(clock.now(), Count(), Count(), 0)
 
     # -- what it is ------------------------------------------------------------------------------------------------
@@ -236,7 +238,14 @@ class Node:
                 self.mailbox.put(rank, message, counted=False)
             else:
                 tickets.append(self.outbox.post(rank, message))
+        if self._finished:
+            self.outbox.cut(self._finished.intersection(recipients))
         return tickets
+
+    def others_finished(self, ranks: Iterable[int]) -> None:
+        """All that have done their work and are gone: nothing can be sent to them any more."""
+        self._finished = frozenset(ranks)
+        self.outbox.cut(self._finished)
 
     async def finish_sending(self) -> None:
         """Wait until all has left; what does not leave for as long as a peer may be silent is given up."""

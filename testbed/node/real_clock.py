@@ -22,7 +22,11 @@ class RealClock:
         self._loop = asyncio.get_running_loop()
 
     def now(self) -> float:
-        return (time.monotonic() - self.t0) / self.time_scale
+        return self.at(time.monotonic())
+
+    def at(self, monotonic_s: float) -> float:
+        """Emulated seconds at a time of `time.monotonic`."""
+        return (monotonic_s - self.t0) / self.time_scale
 
     def call_at(self, t: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Call when it is that time, or at once when it has been; never earlier."""

@@ -1,7 +1,8 @@
 """A node's computing where time really passes.
 
 Takes models, gives losses and scores; has a thread that computes. `paced`, a local step takes the emulated time that
-the plan says: who is done earlier waits, and who is later is counted. `measured`, it takes as long as it takes.
+the plan says: who is done earlier waits, and who is later, or wakes up later, is counted. `measured`, it takes as long
+as it takes.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _Result = TypeVar("_Result")
 
 _TOLERANCE_S = 0.002
 """Of real time: what a timer may be late by anyway is no overrun."""
+_WAKING_S = 0.01
+"""Of real time, as the fabric may take to read a packet: where many nodes share a machine, some wait for their turn."""
 
 
 @dataclass
@@ -77,6 +80,12 @@ class RealCompute:
         momentum = plan.experiment.training.momentum > 0
         self._velocity = np.zeros(own.trainer.parameters, np.float32) if momentum else None
         self.overruns = Overruns()
+        self._stood: list[tuple[float, float]] = []
+        """When this node was stopped on purpose, in emulated time."""
+
+    def stood(self, since_s: float, until_s: float) -> None:
+        """It was stopped on purpose from then until then, by CLOCK_MONOTONIC: that makes nothing late."""
+        self._stood.append((self._clock.at(since_s), self._clock.at(until_s)))
 
     @property
     def note(self) -> str | None:
@@ -175,7 +184,7 @@ class RealCompute:
         begin_s = self._clock.now()
         result = await self._thread.do(lambda: self._in_a_slot(work))
         if self._paced:
-            await self._until(end_of_work(begin_s, nominal_s, self._pace))
+            await self._until(begin_s, end_of_work(begin_s, nominal_s, self._pace))
         return result
 
     def _in_a_slot(self, work: Callable[[], _Result]) -> _Result:
@@ -183,15 +192,23 @@ class RealCompute:
         with slot:
             return work()
 
-    async def _until(self, t: float) -> None:
+    async def _until(self, begin_s: float, t: float) -> None:
+        """It is that time; work that was not done by then, or a node that was not awake then, is late."""
         self.overruns.works += 1
-        late_s = self._clock.now() - t
-        if late_s * self._clock.time_scale > _TOLERANCE_S:
+        tolerance_s = _TOLERANCE_S / self._clock.time_scale
+        if self._clock.now() < t:
+            tolerance_s = _WAKING_S / self._clock.time_scale
+            await self._alarm(t)
+        end_s = self._clock.now()
+        if end_s - t > tolerance_s:
+            await asyncio.sleep(0)  # if it was stopped on purpose, control has said so: that is heard first
+            end_s -= sum(max(0.0, min(end_s, until) - max(begin_s, since)) for since, until in self._stood)
+        if end_s - t > tolerance_s:
             self.overruns.late += 1
-            self.overruns.worst_s = max(self.overruns.worst_s, late_s)
-            self.overruns.total_s += late_s
-        if late_s >= 0:
-            return
+            self.overruns.worst_s = max(self.overruns.worst_s, end_s - t)
+            self.overruns.total_s += end_s - t
+
+    async def _alarm(self, t: float) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done() -> None:

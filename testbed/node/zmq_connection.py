@@ -19,6 +19,8 @@ _RETRY_MS, _RETRY_MS_MAX = 100, 400
 """Between attempts that are refused; nobody answers at all where there is no node."""
 _ATTEMPT_MS = 2000
 """The kernel asks once more after one second, and then ever more rarely: begin anew."""
+HANDSHAKE_MS = 30_000
+"""How long ZeroMQ's own opening of a connection may take, at both ends; it needs about two round trips."""
 
 
 class Connection:
@@ -46,6 +48,7 @@ class Connection:
         self._socket.setsockopt(zmq.RECONNECT_IVL, _RETRY_MS)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RETRY_MS_MAX)
         self._socket.setsockopt(zmq.CONNECT_TIMEOUT, round(_ATTEMPT_MS * time_scale))
+        self._socket.setsockopt(zmq.HANDSHAKE_IVL, round(HANDSHAKE_MS * time_scale))
         self._monitor = Monitor(self._socket, zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED, self._hear)
         self._socket.connect(f"tcp://{source}:0;{peer[0]}:{peer[1]}")
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 import zmq
 
 from testbed.node.messages import MalformedMessage, Message, from_frames
+from testbed.node.zmq_connection import HANDSHAKE_MS
 from testbed.node.zmq_envelope import frame_bytes, opened
 from testbed.node.zmq_guard import Guard
 from testbed.node.zmq_monitor import Monitor, descriptor
@@ -71,6 +72,7 @@ class Inbox:
         largest: int,
         receive: Receive,
         on_refusal: OnRefusal | None = None,
+        time_scale: float = 1.0,
     ) -> None:
         """`on_refusal` is called when the number of one kind and sender is a power of two: a flood makes few words."""
         self.refused: Counter[Refusal] = Counter()
@@ -82,11 +84,11 @@ class Inbox:
         self._numbers: dict[int, OrderedDict[int, int]] = {}
         """By sender and its life: the number of the last message."""
         self._loop = asyncio.get_running_loop()
-        self._guard = Guard(largest, self._ranks, self._cut)
+        self._guard = Guard(largest, _WAITING_MESSAGES, self._ranks, self._cut)
         self._socket = context.socket(zmq.PULL)
         self._again: asyncio.Handle | None = None
         try:
-            self._listen(f"tcp://{addresses[own_rank]}:{port}")
+            self._listen(f"tcp://{addresses[own_rank]}:{port}", time_scale)
         except BaseException:
             self._socket.close(linger=0)
             raise
@@ -96,15 +98,16 @@ class Inbox:
         self._monitor = Monitor(self._socket, wanted, self._hear)
         self._read()
 
-    def _listen(self, endpoint: str) -> None:
+    def _listen(self, endpoint: str, time_scale: float) -> None:
         options = {
             zmq.LINGER: 0,
             zmq.RCVHWM: _WAITING_MESSAGES,
             # What is somewhat too large is read and counted; the rest never gets any memory.
             zmq.MAXMSGSIZE: 2 * self._largest,
+            zmq.HANDSHAKE_IVL: round(HANDSHAKE_MS * time_scale),
             zmq.TCP_KEEPALIVE: 1,
-            zmq.TCP_KEEPALIVE_IDLE: _KEEPALIVE_S,
-            zmq.TCP_KEEPALIVE_INTVL: _KEEPALIVE_AGAIN_S,
+            zmq.TCP_KEEPALIVE_IDLE: round(_KEEPALIVE_S * time_scale),
+            zmq.TCP_KEEPALIVE_INTVL: round(_KEEPALIVE_AGAIN_S * time_scale),
             zmq.TCP_KEEPALIVE_CNT: _KEEPALIVE_TIMES,
         }
         for option, value in options.items():
@@ -130,6 +133,8 @@ class Inbox:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
+            # Which connection a number stands for is told by what happened before its message came.
+            self._monitor.read()
             refusal = self._judge(frames)
             if refusal is not None:
                 self._refuse(refusal, str(frames[0].get("Peer-Address")))
@@ -139,7 +144,7 @@ class Inbox:
 
     def _judge(self, frames: Sequence[zmq.Frame]) -> Refusal | None:
         address = str(frames[0].get("Peer-Address"))
-        self._guard.brought(address, sum(frame_bytes(len(frame)) for frame in frames))
+        self._guard.brought(frames[0].get(zmq.SRCFD), sum(frame_bytes(len(frame)) for frame in frames))
         rank = self._ranks.get(address)
         if rank is None:
             return Refusal.STRANGER

@@ -9,6 +9,8 @@ import ctypes
 import os
 import socket
 import struct
+from fcntl import ioctl
+from termios import FIONREAD
 from typing import NamedTuple
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -21,6 +23,7 @@ _UNSENT = struct.Struct("=I")
 _UNSENT_AT = 144
 _RATE = struct.Struct("=Q")
 _RATE_AT = 160
+_UNREAD = struct.Struct("=i")
 _SENT = struct.Struct("=QQ")
 _SENT_AT = 200
 _INFO_BYTES = _SENT_AT + _SENT.size
@@ -82,10 +85,12 @@ def progress(connection: socket.socket) -> Progress:
     return Progress(sent - again, unsent, acknowledged, _RATE.unpack_from(info, _RATE_AT)[0])
 
 
-def received(connection: socket.socket) -> int:
-    """How many bytes have come."""
+def taken(connection: socket.socket) -> int:
+    """How many bytes have come and been read; what the kernel still holds is nobody's burden."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    return int(_RECEIVED.unpack_from(info, _RECEIVED_AT)[0])
+    # In this order: what comes or is read in between makes it less, never more.
+    (unread,) = _UNREAD.unpack(ioctl(connection, FIONREAD, bytes(_UNREAD.size)))
+    return int(_RECEIVED.unpack_from(info, _RECEIVED_AT)[0]) - int(unread)
 
 
 def keep_little_unsent(connection: socket.socket) -> None:

@@ -29,8 +29,11 @@ _PATIENCE_S = 1.0
 """A peer that has acknowledged nothing for so long may be dead, or have come back since."""
 _RATHER_LET_GO = 4 << 10
 """So few bytes are not worth a connection: they leave."""
-_REMEMBERED = 64
-"""Messages that have left, but may have to be sent again."""
+_UNDERWAY = 4096
+"""Messages that have left, but may have to be sent again; the next one waits until they are fewer. Only tiny ones are
+so many: of others the kernel's buffer is full before."""
+_ROOM_S = 0.01
+"""Between two looks at whether there are fewer."""
 
 
 class Link:
@@ -46,7 +49,7 @@ class Link:
         self._waiting: deque[Parcel] = deque()
         self._leaving: Parcel | None = None
         """In ZeroMQ's hands, or the kernel's."""
-        self._gone: deque[Parcel] = deque(maxlen=_REMEMBERED)
+        self._gone: deque[Parcel] = deque()
         """Left, but not acknowledged."""
         self._connection: Connection | None = None
         self._rival: Connection | None = None
@@ -152,6 +155,8 @@ class Link:
         connection = self._connection
         if connection is None or not connection.is_up or self._leaving is not None or not self._waiting:
             return
+        if len(self._gone) >= _UNDERWAY:
+            return  # there is a look to come: not all has arrived
         parcel = self._waiting.popleft()
         if self.is_idle:
             self._heard_s = self._loop.time()
@@ -180,9 +185,15 @@ class Link:
         if self.is_idle:
             self._tell_if_idle()
             return
-        self._look_after(_ARRIVAL_S if self._leaving is None else self._until_left(self._leaving, now))
+        self._look_after(self._until_news(now))
         if self._loop.time() - self._heard_s >= self._patience_s and self._rival is None:
             self._rival = self._connect(self._up, self._over)
+
+    def _until_news(self, now: Progress) -> float:
+        """Until something is worth a look."""
+        if self._leaving is not None:
+            return self._until_left(self._leaving, now)
+        return _ROOM_S if self._waiting else _ARRIVAL_S
 
     def _until_left(self, parcel: Parcel, now: Progress) -> float:
         """Most of the time that it still needs, at the rate of late."""
@@ -206,11 +217,10 @@ class Link:
             self._gone.append(parcel)
         while self._gone and self._gone[0].end <= now.acknowledged:
             self._gone.popleft()
-        if parcel is not None and has_left:
-            if not parcel.left:
-                parcel.left = True
-                parcel.on_left()
-            self._hand_over_next()
+        if parcel is not None and has_left and not parcel.left:
+            parcel.left = True
+            parcel.on_left()
+        self._hand_over_next()
 
     def _tell_if_idle(self) -> None:
         if self.is_idle:

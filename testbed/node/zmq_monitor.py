@@ -31,8 +31,8 @@ class Monitor:
         self._socket = of.get_monitor_socket(wanted)
         self._descriptor = descriptor(self._socket)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._descriptor, self._read)
-        self._loop.call_soon(self._read)
+        self._loop.add_reader(self._descriptor, self.read)
+        self._loop.call_soon(self.read)
         self._closed = False
 
     def close(self) -> None:
@@ -43,7 +43,8 @@ class Monitor:
             self._of.disable_monitor()
             self._socket.close(linger=0)
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Hear of all that has happened so far; it comes by itself, but perhaps later."""
         while not self._closed and is_readable(self._socket):
             event = parse_monitor_message(self._socket.recv_multipart(zmq.NOBLOCK))
             self._hear(int(event["event"]), int(event["value"]))

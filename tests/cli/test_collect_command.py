@@ -312,3 +312,21 @@ def test_usage(results: Path, tmp_path: Path) -> None:
     assert "-o FILE" in run(results, "--format", "parquet", expect=ExitCode.USAGE).stderr
     assert "--by run only" in run(results, "--group", "--by", "node", expect=ExitCode.USAGE).stderr
     run(results, "--target", "1.5", expect=ExitCode.USAGE)
+
+
+def test_a_run_by_its_name(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(results.parent)
+    assert json.loads(run("two", "--format", "json").stdout)["runs"][0]["run_id"] == "two"
+    results.rename("elsewhere")
+    assert "two" in run("two", "--results", "elsewhere").stdout
+    assert "did you mean `two`?" in run("twoo", "--results", "elsewhere", expect=ExitCode.USAGE).stderr
+
+
+def test_a_failed_run_is_incomplete_and_says_why(results: Path) -> None:
+    failed = '{"type":"event","t":4.0,"what":"failed","detail":"waits in vain","node":"n.1"}\n'
+    over = '{"type":"over","t":5.0,"reason":"failed","finished":0,"failed":1}\n'
+    (results / "one" / "events.jsonl").write_text(failed + over)
+    printed = run(results / "one", "--format", "json", expect=ExitCode.INCOMPLETE)
+    (found,) = json.loads(printed.stdout)["runs"]
+    assert (found["nodes"]["finished"], found["nodes"]["failed"], found["complete"]) == (1, 1, False)
+    assert "n.1 (waits in vain)" in printed.stderr

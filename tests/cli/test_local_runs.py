@@ -120,7 +120,7 @@ def test_a_run_that_goes_on_by_itself() -> None:
     assert command("destroy", "--all").exit_code == 0
     assert_nothing_is_left(record)
     (row,) = json.loads(command("status", "long", "--format", "json").stdout)
-    assert row["state"] == "over"
+    assert row["state"] == "interrupted"
     assert command("fault", "pause", "long", "a.1").exit_code == 2
 
 

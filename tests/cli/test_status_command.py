@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -16,8 +19,10 @@ from testbed.cli.main import main
 from testbed.cli.status import COLUMNS
 from testbed.engines.fabric.accounts import LinkLine, Second
 from testbed.plan.files import write_plan
+from testbed.records import Count
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.local.places import ProcessRecord, Recorded, record_of
+from testbed.runtimes.local.places import Places, ProcessRecord, Recorded, process_record, record_of
+from tests.collect.runs import end, evaluation, round_, start, text
 from tests.plan.test_make import nodes, plan_of
 
 
@@ -50,11 +55,55 @@ def test_what_became_of_a_run(run: RunDirectory) -> None:
     run.events.write_text(event)
     assert state() == ("unfinished", 3.0)
     run.events.write_text(event + '{"type":"over","t":4.0,"reason":"time","finished":2,"failed":0}\n')
-    assert state() == ("over", 4.0)
+    assert state() == ("finished", 4.0)
     record_of(run).parent.mkdir()
     dead = ProcessRecord("control", 2**22 - 1, 1)
     record_of(run).write_bytes(msgspec.json.encode(Recorded("/nowhere", [dead])))
     assert state() == ("left behind", 4.0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "failed", "expected"),
+    [
+        ("finished", 0, "finished"),
+        ("accuracy", 0, "finished"),
+        ("failed", 1, "failed"),
+        ("time", 1, "failed"),
+        ("interrupted", 0, "interrupted"),
+    ],
+)
+def test_how_it_ended(run: RunDirectory, reason: str, failed: int, expected: str) -> None:
+    why = '{"type":"event","t":3.0,"what":"failed","detail":"waits in vain","node":"a.1","planned_t":null}\n'
+    over = f'{{"type":"over","t":4.0,"reason":"{reason}","finished":0,"failed":{failed}}}\n'
+    run.events.write_text((why if failed else "") + over)
+    sent = Count(100, 2, 0, 1)
+    for rank in range(2):
+        run.node(f"a.{rank}").path.mkdir(exist_ok=True)
+        records = [start(rank), round_(1.0, 0, 100), evaluation(1.0, 0, 0.5, 2.0), end(4.0, "stopped", sent=sent)]
+        run.node(f"a.{rank}").journal.write_bytes(text(records))
+    (row,) = json.loads(told("status", "one", "--format", "json").stdout)
+    assert row["state"] == expected
+    assert (row["rounds"], row["nodes"], row["done"], row["accuracy"], row["loss"]) == (1, 2, 2 - failed, 0.5, 2.0)
+    assert row["bytes_sent"] == 204
+    assert ("a.1 (waits in vain)" in (row["why"] or "")) == bool(failed)
+    assert ("a.1 (waits in vain)" in told("status").stdout) == bool(failed)
+
+
+def test_the_record_of_a_copied_run_ends_nobody(run: RunDirectory) -> None:
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        record_of(run).parent.mkdir()
+        Places(run, Path("testbed-none")).write_record([process_record("node a.0", sleeper.pid)])
+        copied = Path("results/copied")
+        shutil.copytree(run.path, copied)
+        assert "left alone" in told("destroy", "copied").stderr
+        assert sleeper.poll() is None
+        run.path.rename("results/moved")
+        assert "ended 1 node" in told("destroy", "moved").stderr
+        assert sleeper.wait(10) == -9
+    finally:
+        sleeper.kill()
+        sleeper.wait()
 
 
 def test_all_runs_and_other_forms(run: RunDirectory) -> None:  # noqa: ARG001

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from testbed.collect.health import read_health
-from testbed.control.health import MOST_LATE_SHARE, Summary, emulated, summary_of, why_overloaded, write_summary
+from testbed.control.health import (
+    MOST_LATE_SHARE,
+    Summary,
+    emulated,
+    health_of,
+    summary_of,
+    why_overloaded,
+    write_summary,
+)
 from testbed.control.outcome import NodeFailure, Outcome
+from testbed.control.progress import Progress
 from testbed.protocol import Lateness, Overrun
 from testbed.records import Failure
 
@@ -50,7 +60,8 @@ def test_lateness_is_told_in_emulated_time() -> None:
 @pytest.mark.parametrize("why", [(), ("late packets",)])
 def test_the_summary_is_what_collect_reads(why: tuple[str, ...], tmp_path: Path) -> None:
     assert read_health(tmp_path) == "unknown"
-    outcome = Outcome("failed", 3.0, 3, (NodeFailure("a.1", Failure("no")),), overloaded=why)
+    last = Progress(3.0, 5, 10, None, 2, 2, None, None, 100)
+    outcome = Outcome("failed", 3.0, 3, (NodeFailure("a.1", Failure("no")),), last, overloaded=why)
     told = summary_of("r", outcome, {"a": Overrun(5, 1, 0.5, 2)}, ready_s=1.0, real_s=9.0, lateness=None)
     write_summary(tmp_path, told)
     assert read_health(tmp_path) == ("overloaded" if why else "valid")
@@ -60,3 +71,17 @@ def test_the_summary_is_what_collect_reads(why: tuple[str, ...], tmp_path: Path)
     assert read_health(tmp_path) == "unknown"
     (tmp_path / "summary.json").write_text("{")
     assert read_health(tmp_path) == "unknown"
+
+
+def test_a_run_that_broke_or_never_began_is_not_valid(tmp_path: Path) -> None:
+    last = Progress(3.0, 5, 10, None, 2, 2, None, None, 100)
+    whole = Outcome("finished", 3.0, 3, (), last)
+    assert health_of(whole) == "valid"
+    for broken in (
+        replace(whole, broken=("the fabric is gone",)),
+        replace(whole, broken=("the fabric is gone",), overloaded=("late packets",)),
+        replace(whole, last=None),
+    ):
+        assert health_of(broken) == "broken"
+        write_summary(tmp_path, summary_of("r", broken, {}, ready_s=None, real_s=9.0, lateness=None))
+        assert read_health(tmp_path) == "broken"

@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,48 @@ def test_work_that_comes_late_is_counted_with_its_lateness() -> None:
         overruns = compute.overruns
         assert (overruns.works, overruns.late) == (2, 2)
         assert 0 < overruns.worst_s < overruns.total_s < 2 * overruns.worst_s + 1e-9
+        compute.close()
+
+    asyncio.run(test())
+
+
+STILL_S = 0.3
+"""Far longer than the work takes that waits meanwhile for its time."""
+
+
+@pytest.mark.parametrize("time_scale", [1.0, 4.0])
+@pytest.mark.parametrize("on_purpose", [False, True])
+def test_whoever_stands_still_until_after_its_time_is_late_unless_it_was_stopped_on_purpose(
+    time_scale: float, *, on_purpose: bool
+) -> None:
+    """The work itself was done in time."""
+    made = Made(plan_of(), time_scale=time_scale)
+
+    async def test() -> None:
+        compute = made.compute()
+        await compute.train(compute.initial(), 0, 1)  # all is warm
+        before = replace(compute.overruns)
+        told: list[tuple[float, float]] = []
+
+        def stand_still() -> None:
+            begun = time.monotonic()
+            time.sleep(STILL_S)
+            told.append((begun, time.monotonic()))
+            # As from a socket that is looked at only after the alarm has gone off.
+            loop = asyncio.get_running_loop()
+            if on_purpose:
+                loop.call_soon(lambda: loop.call_soon(lambda: loop.call_soon(lambda: compute.stood(*told[0]))))
+
+        asyncio.get_running_loop().call_later(0.02 * time_scale, stand_still)
+        await compute.train(compute.initial(), 1, 1)
+        overruns = compute.overruns
+        assert overruns.works - before.works == 1
+        late_s = overruns.total_s - before.total_s
+        if on_purpose:
+            assert late_s < STILL_S / 2 / time_scale  # on a busy machine it may have been late
+        else:
+            assert overruns.late - before.late == 1
+            assert STILL_S / 2 / time_scale < late_s == overruns.worst_s
         compute.close()
 
     asyncio.run(test())

@@ -127,6 +127,41 @@ def test_what_had_not_arrived_goes_again_in_its_order(left: float, acknowledged:
     asyncio.run(asyncio.wait_for(body(), 20))
 
 
+def test_no_more_leave_than_can_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the connection would take: what has left stays here until it has arrived."""
+    monkeypatch.setattr("testbed.node.zmq_link._UNDERWAY", 4)
+
+    async def body() -> None:
+        peer, gone = Peer(), list[int]()
+        for number in range(1, 11):
+            peer.link.send(parcel(number, gone))
+        (first,) = peer.connections
+        first.comes_up()
+        await leave(first)
+        assert first.numbers == [1, 2, 3, 4]
+        first.acknowledged = 2 * SIZE
+        await leave(first)
+        assert first.numbers == gone == [1, 2, 3, 4, 5, 6]
+        first.is_lost()
+        second = peer.connections[1]
+        second.comes_up()
+        while not peer.link.is_idle:
+            second.left = second.acknowledged = second.written
+            await asyncio.sleep(0.005)
+        assert second.numbers == [3, 4, 5, 6, 7, 8, 9, 10]
+        assert gone == [*range(1, 11)]
+        peer.link.close(forget=True)
+
+    asyncio.run(asyncio.wait_for(body(), 20))
+
+
+async def leave(connection: ByHand) -> None:
+    """All that is handed over leaves."""
+    for _ in range(60):
+        connection.left = connection.written
+        await asyncio.sleep(0.005)
+
+
 def test_a_connection_that_is_made_beforehand_is_the_one_that_is_used() -> None:
     async def body() -> None:
         peer = Peer()

@@ -21,6 +21,7 @@ import zmq
 from testbed.node.messages import Message
 from testbed.node.zmq_envelope import Envelope, frame_bytes, opened
 from testbed.node.zmq_inbox import Refusal
+from testbed.node.zmq_kernel import handle_of
 from testbed.node.zmq_parcel import Wrapping
 from testbed.node.zmq_transport import ZmqTransport
 
@@ -468,6 +469,90 @@ def _send_for_ever(connection: socket.socket, frame: bytes) -> int:
     return sent
 
 
+SLOW_S = 0.5
+"""What the other end takes to open a connection, where it has 0.1 s of emulated time."""
+
+
+@pytest.mark.parametrize(("time_scale", "connections"), [(20, 1), (1, 2)])
+def test_whoever_is_connected_to_has_longer_to_answer_the_longer_all_takes(
+    port: int, monkeypatch: pytest.MonkeyPatch, time_scale: int, connections: int
+) -> None:
+    monkeypatch.setattr("testbed.node.zmq_connection.HANDSHAKE_MS", 100)
+
+    def answers_slowly(listener: socket.socket, kept: contextlib.ExitStack) -> int:
+        """How many connections are made, up to two."""
+        listener.settimeout(3 * SLOW_S)
+        for count in range(2):
+            try:
+                connection = kept.enter_context(listener.accept()[0])
+            except TimeoutError:
+                return count
+            time.sleep(SLOW_S)
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(GREETING)
+        return 2
+
+    async def test() -> None:
+        with socket.create_server((addresses()[1], port)) as listener, contextlib.ExitStack() as kept:
+            async with ends(port, 0, time_scale=time_scale) as (a,):
+                counting = asyncio.ensure_future(asyncio.to_thread(answers_slowly, listener, kept))
+                missing = await a.transport.connect([1], 4 * SLOW_S)
+                assert await counting == connections
+                assert missing == (() if connections == 1 else (1,))
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(("time_scale", "arrive"), [(20, True), (1, False)])
+def test_whoever_connects_has_longer_to_say_who_it_is_the_longer_all_takes(
+    port: int, monkeypatch: pytest.MonkeyPatch, time_scale: int, arrive: bool
+) -> None:
+    monkeypatch.setattr("testbed.node.zmq_inbox.HANDSHAKE_MS", 100)
+    envelope = Envelope(2, 1, 1).packed()
+
+    def connects_slowly() -> bool:
+        """Whether it was not cut off."""
+        with socket.create_connection((addresses()[0], port), 5, source_address=(addresses()[2], 0)) as raw:
+            time.sleep(SLOW_S)
+            with contextlib.suppress(ConnectionError):
+                raw.sendall(greeting(b"PUSH"))
+                raw.sendall(b"\x01" + bytes([len(envelope)]) + envelope + b"\x00" + bytes([len(GOOD)]) + GOOD)
+                raw.settimeout(0.3)
+                try:
+                    while raw.recv(1 << 16):
+                        pass
+                except TimeoutError:
+                    return True
+            return False
+
+    async def test() -> None:
+        async with ends(port, 0, time_scale=time_scale) as (a,):
+            assert await asyncio.to_thread(connects_slowly) == arrive
+            assert len(a.got) == arrive
+
+    asyncio.run(test())
+
+
+def test_a_silent_sender_is_asked_after_the_later_the_longer_all_takes(port: int) -> None:
+    async def test() -> None:
+        async with ends(port, 0, time_scale=7) as (a,), ends(port, 1) as (b,):
+            await b.sends(0, model(1))
+            await a.has(1)
+            assert set(_kept_alive(port)) == {(7 * 30, 7 * 10, 3)}
+
+    asyncio.run(test())
+
+
+def _kept_alive(port: int) -> Iterator[tuple[int, ...]]:
+    """Seconds of silence, seconds between questions, and how many: of connections that were made to this port."""
+    options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    for name in os.listdir("/proc/self/fd"):
+        if (found := handle_of(int(name))) is not None:
+            with found[0] as connection:
+                if connection.family == socket.AF_INET and connection.getsockname()[1] == port:
+                    yield tuple(connection.getsockopt(socket.IPPROTO_TCP, option) for option in options)
+
+
 def test_another_protocol_is_counted(port: int) -> None:
     async def test() -> None:
         async with ends(port, 0) as (a,):
@@ -534,6 +619,47 @@ def test_a_stopped_peer_gets_everything_once_when_it_goes_on(port: int) -> None:
             await asyncio.to_thread(os.waitpid, pid, 0)
 
     asyncio.run(test())
+
+
+def test_a_peer_that_stood_still_does_not_take_what_waited_for_greed(port: int) -> None:
+    """When it goes on the kernel has far more for it than any message has bytes."""
+    count = 30
+
+    async def test() -> None:
+        ready, tell = os.pipe()
+        pid = os.fork()
+        if not pid:
+            asyncio.run(_stands_still(port, tell, count))
+            os._exit(0)
+        os.close(tell)
+        await asyncio.to_thread(os.read, ready, 1)
+        async with ends(port, 0, largest=LARGEST) as (a,):
+            for round_ in range(count):
+                if round_ == count // 3:
+                    os.kill(pid, signal.SIGSTOP)
+                a.transport.ship(1, model(round_, LARGEST // 4 - 100), lambda: None)
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(1)
+            os.kill(pid, signal.SIGCONT)
+            assert await a.transport.all_arrived(10)
+            told = await asyncio.to_thread(os.read, ready, 1000)
+            os.close(ready)
+            await asyncio.to_thread(os.waitpid, pid, 0)
+            assert told.decode() == f"{[*range(count)]} 0"
+
+    asyncio.run(test())
+
+
+LARGEST = 340_000
+
+
+async def _stands_still(port: int, tell: int, count: int) -> None:
+    async with ends(port, 1, largest=LARGEST) as (b,):
+        os.write(tell, b"r")
+        with contextlib.suppress(TimeoutError):
+            await b.has(count)
+        rounds = [message.round for _, message in b.got]
+        os.write(tell, f"{rounds} {b.transport.refused.get(Refusal.GREEDY, 0)}".encode())
 
 
 async def _be_peer(port: int, tell: int) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from testbed.errors import InvalidInput
+from testbed.errors import InvalidInput, PreflightRefused
 from testbed.experiment.language import Experiment
 from testbed.plan.estimate import HEADER_BYTES, estimate
 from testbed.plan.files import read_node_plan, read_plan, write_plan
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
 from testbed.plan.rehearse import RARE, WINDOW_S, Busiest
-from testbed.plan.time_scale import MARGIN, SCALES, late_for_tcp, smallest_scale
+from testbed.plan.time_scale import MARGIN, SCALES, late_for_tcp, refuse_too_late_for_tcp, smallest_scale
 from testbed.rundir import create_run
 from tests.plan.test_make import nodes
 
@@ -22,10 +22,17 @@ PARAMETERS = 250_000
 MODEL = 4 * PARAMETERS + HEADER_BYTES
 
 
-def plan_of(time_scale: float = 1.0, count: int = 4, runtime: str = "local", **sections: object) -> RunPlan:
+def plan_of(
+    time_scale: float = 1.0, count: int = 4, runtime: str = "local", latency: str = "1ms", **sections: object
+) -> RunPlan:
     experiment = Experiment.model_validate({"topology": "t", **sections})
     return make_plan(
-        experiment, nodes(count), run_id="r", runtime=runtime, parameters=PARAMETERS, time_scale=time_scale
+        experiment,
+        nodes(count, latency=latency),
+        run_id="r",
+        runtime=runtime,
+        parameters=PARAMETERS,
+        time_scale=time_scale,
     )
 
 
@@ -86,6 +93,19 @@ def test_long_ways_are_told_of() -> None:
     (told,) = late_for_tcp(plan_of(500.0))
     assert "up to 2.0 s of real time" in told
     assert "up to --time-scale 250" in told
+
+
+def test_where_no_connection_would_come_up_nothing_starts() -> None:
+    """A round trip is four times a link's latency."""
+    refuse_too_late_for_tcp(plan_of(1000.0))
+    refuse_too_late_for_tcp(plan_of(600.0, latency="25ms"))
+    refuse_too_late_for_tcp(plan_of(1.0, latency="20s"))  # it is so in the network that was asked for
+    with pytest.raises(PreflightRefused, match=r"up to 61 s of real time") as refused:
+        refuse_too_late_for_tcp(plan_of(610.0, latency="25ms"))
+    assert refused.value.hint == "take --time-scale 600 at most"
+    with pytest.raises(PreflightRefused) as refused:
+        refuse_too_late_for_tcp(plan_of(2.0, latency="20s"))
+    assert refused.value.hint == "take --time-scale 1, or shorter ways"
 
 
 class TestThePeak:

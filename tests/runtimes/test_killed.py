@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -57,6 +58,12 @@ def test_a_killed_process_ends_the_run_with_a_clear_word(victim: str, phase: str
     over = records(corner.run, None)[-1]
     assert isinstance(over, Over)
     assert over.reason == ("time" if phase == "ending" else "failed")
+    summary = json.loads((corner.run.path / "summary.json").read_text())
+    assert summary["health"] != "valid" or victim == "node 2"
+    if victim != "node 2":
+        assert summary["health"] == "broken"
+    if phase == "training":
+        assert summary["finished"] == over.finished == (2 if victim == "node 2" else 0)
 
 
 @pytest.mark.parametrize("phase", ["first", *PHASES])
@@ -96,7 +103,7 @@ def test_a_run_that_goes_on_by_itself_ends_with_its_processes(victim: str, corne
         assert corner.testbed("destroy", "--all").exit_code == 0
     else:
         assert WORDS[victim] in (corner.run.path / "runtime" / "control.log").read_text()
-        assert "over" in corner.testbed("status", "long").output
+        assert "failed" in corner.testbed("status", "long").output
     corner.assert_nothing_is_left(namespaces)
 
 

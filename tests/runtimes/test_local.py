@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import resource
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from testbed.runtimes.local.loopback import LoopbackBlock
 from testbed.runtimes.local.needs import Need, needs_of
 from testbed.runtimes.local.node_process import on_loopback
 from testbed.runtimes.local.places import Places, make_places, process_record, read_record, start_ticks
+from testbed.runtimes.local.run import LocalRun
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -186,6 +188,18 @@ def test_a_node_may_have_all_its_files_open(tmp_path: Path) -> None:
     assert outcome.finished == 2
     told = [each.detail for each in records(directory, "node.1") if isinstance(each, Event) and each.what == "files"]
     assert told == [str((hard, hard))]
+
+
+def test_a_log_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    (tmp_path / "run" / "events.jsonl").mkdir(parents=True)
+    plan = locally(plan_of(star(2)))
+    with pytest.raises(CannotWrite, match=r"events\.jsonl"):
+        LocalRun(plan, RunDirectory(tmp_path / "run")).run()
+    assert read_record(RunDirectory(tmp_path / "run")) is None
+    assert list(temporary.iterdir()) == []
 
 
 @needs_network

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from testbed.protocol import SLOTS, Discard, Judge, Judged, Left
 from testbed.records import AnyRecord, Average, Event
 from testbed.rundir import RunDirectory
 from testbed.runtimes.averaging import judge
+from testbed.runtimes.local.judge import Judges
 from testbed.runtimes.local.shelf import Shelf
 from tests.runtimes import local_runs, sim_runs
 from tests.runtimes.sim_runs import plan_of, records, star
@@ -52,6 +54,96 @@ def test_a_model_that_cannot_be_tried_costs_the_average_only(tmp_path: Path) -> 
     assert (outcome.reason, outcome.failures) == ("finished", ())
     assert averages(directory)[-1].round == 29
     assert averages(directory)[-1].nodes == 3
+
+
+FREE: dict[str, Any] = {
+    "algorithm": {"name": "epidemic", "mode": "local", "round_end": "timeout", "timeout": "5ms", "fanout": 2},
+    "compute": {"factors": [{"nodes": "node.3", "factor": 2}]},
+    "missing": {"after": "1s"},
+    "stop": {"rounds": 24},
+    "evaluation": {"every": 1, "samples": 100},
+}
+
+
+@local_runs.needs_network
+def test_nodes_that_run_freely_have_the_same_kind_of_averages_as_in_virtual_time(tmp_path: Path) -> None:
+    """There is not room for all that the fast are ahead, but nothing is lost silently, and the last round is there."""
+    (tmp_path / "sim").mkdir()
+    (tmp_path / "local").mkdir()
+    virtual, _ = sim_runs.run(plan_of(star(4), **FREE), tmp_path / "sim")
+    real, outcome = local_runs.run(plan_of(star(4), **FREE), tmp_path / "local")
+    assert not outcome.failures
+    assert [(each.round, each.nodes) for each in averages(virtual)] == [(number, 4) for number in range(24)]
+    found = averages(real)
+    assert {each.nodes for each in found} == {4}
+    assert sorted([each.round for each in found] + lost(real)) == list(range(24))
+    assert found[-1].round == 23
+    assert len(found) >= 8
+
+
+def lost(directory: RunDirectory) -> list[int]:
+    """Rounds without an average, as they were told."""
+    told = [each for each in records(directory, None) if isinstance(each, Event) and each.what == "average-lost"]
+    return [int(each.detail.split()[1].rstrip(":")) for each in told]
+
+
+LEAKS = """
+import pathlib, sys
+from testbed.node.algorithms.dpsgd import DPSGD
+from testbed.runtimes.local.shelf import Shelf
+class Mine(DPSGD): pass
+put = Shelf.put
+def leak(shelf, rank, vector, *, is_last):
+    if rank == 2 and not MARK.exists():
+        while put(shelf, rank, vector, is_last=True) is not None:
+            pass
+        MARK.touch()
+    return put(shelf, rank, vector, is_last=is_last)
+MARK = pathlib.Path("{mark}")
+if "zygote" in sys.argv[0]:
+    Shelf.put = leak
+"""
+
+
+@local_runs.needs_network
+def test_what_a_life_did_not_tell_does_not_take_room_from_the_next(tmp_path: Path) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text(LEAKS.format(mark=tmp_path / "leaked"))
+    what = "  - {at: 0.4s, node: node.2, do: crash}\n  - {at: 0.5s, node: node.2, do: join}\n"
+    settings = {
+        **RING,
+        "algorithm": {"name": f"{source}:Mine"},
+        "missing": {"then": "skip", "after": "0.2s"},
+        "stop": {"rounds": 30},
+    }
+    directory, outcome = local_runs.run(plan_of(star(3, what), **settings), tmp_path)
+    assert (outcome.reason, outcome.failures) == ("finished", ())
+    assert (tmp_path / "leaked").exists()
+    assert [(each.round, each.nodes) for each in averages(directory)][-3:] == [(25, 3), (27, 3), (29, 3)]
+
+
+EARLY = """
+from testbed.node.algorithm import Algorithm
+class Mine(Algorithm):
+    async def run(self, node):
+        async for number in node.rounds():
+            await node.train()
+            if node.rank == 1 and number == 3:
+                break
+"""
+
+
+@local_runs.needs_network
+def test_no_average_is_of_fewer_than_stayed(tmp_path: Path) -> None:
+    """One node is done before the others, and there is nothing of it to be averaged with what they do then."""
+    source = tmp_path / "mine.py"
+    source.write_text(EARLY)
+    settings = {**RING, "algorithm": {"name": f"{source}:Mine"}, "stop": {"rounds": 12}}
+    settings["evaluation"] = {"every": 1, "samples": 100}
+    directory, outcome = local_runs.run(plan_of(star(3), **settings), tmp_path, "none")
+    assert (outcome.reason, outcome.finished) == ("finished", 3)
+    assert [(each.round, each.nodes) for each in averages(directory)] == [(0, 3), (1, 3), (2, 3)]
+    assert sorted(lost(directory)) == list(range(3, 12))
 
 
 class Told:
@@ -101,13 +193,109 @@ def test_a_round_that_never_will_be_complete_is_forgotten(told: Told) -> None:
     assert (lost.what, lost.detail) == ("average-lost", "round 0: not every learner left its model")
 
 
+def test_a_round_that_somebody_had_no_room_for_is_over_at_once_for_everybody(told: Told) -> None:
+    async def scene() -> None:
+        each = Averages(told.log, told.orders.append)
+        each.left(0, Left(3, 1, 1.0), [0, 1, 2])
+        each.left(1, Left(3, None, 2.0), [0, 1, 2])
+        assert told.orders == [Discard((0,), (1,))]
+        each.left(2, Left(3, 0, 3.0), [0, 1, 2])
+        assert told.orders[1:] == [Discard((2,), (0,))]
+        each.left(2, Left(3, None, 4.0), [0, 1, 2])
+        await each.settle([0, 1, 2], 0.0)
+
+    asyncio.run(scene())
+    assert told.orders[2:] == []
+    assert told.records() == [Event(2.0, "average-lost", "round 3: somebody had no room for it")]
+
+
+def test_what_is_replaced_or_comes_too_late_does_not_stay_on_the_shelf(told: Told) -> None:
+    async def scene() -> None:
+        each = Averages(told.log, told.orders.append)
+        each.left(0, Left(1, 0, 1.0), [0, 1])
+        each.left(0, Left(1, 2, 2.0), [0, 1])
+        assert told.orders == [Discard((0,), (0,))]
+        each.left(1, Left(1, 3, 3.0), [0, 1])
+        assert told.orders[1:] == [Judge(1, (0, 1), (2, 3))]
+        each.left(2, Left(1, 1, 3.5), [0, 1, 2])  # it has joined meanwhile
+        each.left(2, Left(0, 2, 3.5), [0, 1, 2])
+        assert told.orders[2:] == [Discard((2,), (1,)), Discard((2,), (2,))]
+        each.judged(Judged(1, 0.5, 1.0, 0.0))
+
+    asyncio.run(scene())
+    assert told.records() == [Average(3.0, 1, 2, 0.5, 1.0, 0.0)]
+
+
+def test_a_new_life_has_nothing_on_the_shelf(told: Told) -> None:
+    """Or an average would be of a model that lies there now, and of another round."""
+
+    async def scene() -> None:
+        each = Averages(told.log, told.orders.append)
+        each.left(0, Left(1, 0, 1.0), [0, 1])
+        each.left(0, Left(2, 1, 2.0), [0, 1])
+        each.lives_again(0)
+        each.left(1, Left(1, 2, 3.0), [0, 1])
+        assert told.orders == []
+        each.left(0, Left(1, 3, 4.0), [0, 1])
+        assert told.orders == [Judge(1, (0, 1), (3, 2))]
+        each.give_up()
+        await each.settle([0, 1], 0.0)
+
+    asyncio.run(scene())
+    assert told.records() == []
+
+
+class Runners:
+    """Nodes of different speed that wait for nobody, leave their models on a real shelf, and are judged at once."""
+
+    def __init__(self, told: Told, rounds: int, step_s: list[float]) -> None:
+        self._shelf = Shelf(len(step_s), 1)
+        self._rounds = rounds
+        self._averages = Averages(told.log, self._obey)
+        self._moments = [
+            (step_s[rank] * (number + 1), rank, number) for rank in range(len(step_s)) for number in range(rounds)
+        ]
+
+    def _obey(self, order: Judge | Discard) -> None:
+        if isinstance(order, Judge):
+            vectors = self._shelf.vectors(order.ranks, order.slots)
+            assert [float(each[0]) for each in vectors] == [order.round] * len(vectors)
+            asyncio.get_running_loop().call_soon(self._averages.judged, Judged(order.round, 0.5, 1.0, 0.0))
+        self._shelf.clear(order.ranks, order.slots)
+
+    async def run(self, everybody: list[int]) -> None:
+        heapq.heapify(self._moments)
+        while self._moments:
+            t, rank, number = heapq.heappop(self._moments)
+            vector = np.full(1, number, np.float32)
+            slot = self._shelf.put(rank, vector, is_last=number + 1 == self._rounds)
+            self._averages.left(rank, Left(number, slot, t), everybody)
+            await asyncio.sleep(0)
+        await self._averages.settle(everybody, 1.0)
+
+
+@pytest.mark.parametrize("step_s", [[1.0, 1.3], [1.3, 1.0], [1.0, 1.01, 2.0, 0.99]])
+def test_nodes_that_run_freely_are_averaged_until_the_end(step_s: list[float], told: Told) -> None:
+    """Nobody's slots are taken for ever by rounds that another one had no room for."""
+    asyncio.run(Runners(told, 307, step_s).run(list(range(len(step_s)))))
+    written = told.records()
+    found = [each for each in written if isinstance(each, Average)]
+    lost = [int(each.detail.split()[1].rstrip(":")) for each in written if isinstance(each, Event)]
+    assert sorted([each.round for each in found] + lost) == list(range(307))
+    assert {each.nodes for each in found} == {len(step_s)}
+    assert [each.round for each in found[:2]] == [0, 1]
+    assert found[-1].round == 306
+    assert len(found) >= 25
+    assert max(np.diff([each.round for each in found])) <= 60  # about as far as the fast are ahead, with so few slots
+
+
 def test_the_end_of_a_run_waits_for_averages_but_not_for_ever(told: Told) -> None:
     async def scene() -> None:
         each = Averages(told.log, told.orders.append)
         each.left(0, Left(4, 0, 1.0), [0, 1])
-        each.left(1, Left(5, 0, 2.0), [0, 1])
+        each.left(1, Left(5, 1, 2.0), [0, 1])
         await each.settle([0], 0.0)  # the other has failed
-        assert told.orders == [Judge(4, (0,), (0,))]
+        assert told.orders == [Judge(4, (0,), (0,)), Discard((1,), (1,))]
         late = Averages(told.log, told.orders.append)
         late.left(0, Left(7, 0, 3.0), [0])
         waiting = asyncio.ensure_future(late.settle([0], 60.0))
@@ -117,6 +305,7 @@ def test_the_end_of_a_run_waits_for_averages_but_not_for_ever(told: Told) -> Non
 
     asyncio.run(scene())
     assert [each.detail for each in told.records() if isinstance(each, Event)] == [
+        "round 5: not every learner came that far",
         "round 4: there was no time left to try it",
         "round 7: it is bad",
     ]
@@ -130,19 +319,39 @@ def test_a_flood_of_rounds_is_bounded(told: Told) -> None:
         each.left(1, Left(4000, 0, 1.0), [0, 1])
 
     asyncio.run(scene())
-    assert told.orders == []
+    assert told.orders == [Discard((0,), (0,))] * 4000 + [Discard((1,), (0,))]  # of 1000 rounds it is believed
 
 
 def test_the_shelf_keeps_copies_until_they_are_cleared() -> None:
     shelf = Shelf(3, 5)
     model = np.arange(5, dtype=np.float32)
-    slots = [shelf.put(1, model + number) for number in range(SLOTS)]
-    assert slots == list(range(SLOTS))
-    assert shelf.put(1, model) is None
-    assert shelf.put(2, -model) == 0
+    slots = [shelf.put(1, model + number, is_last=False) for number in range(SLOTS - 1)]
+    assert slots == list(range(SLOTS - 1))
+    assert shelf.put(1, model, is_last=False) is None
+    assert shelf.put(1, model, is_last=True) == SLOTS - 1
+    assert shelf.put(1, model, is_last=True) is None
+    assert shelf.put(2, -model, is_last=True) == 0
     np.testing.assert_array_equal(shelf.vectors([1, 2], [2, 0]), [model + 2, -model])
     shelf.clear([1], [2])
-    assert shelf.put(1, model) == 2
+    assert shelf.put(1, model, is_last=False) == 2
+
+
+def test_before_a_new_life_only_what_is_to_be_judged_stays() -> None:
+    """A node may have been killed before it could tell what it had left."""
+    shelf = Shelf(2, 1)
+    model = np.zeros(1, np.float32)
+    for rank in (0, 0, 0, 0, 0, 1, 1, 1, 1, 1):
+        assert shelf.put(rank, model, is_last=True) is not None
+    judges = Judges(shelf, _never, _never, _never)  # type: ignore[arg-type]
+    judges.ask(Judge(7, (0, 1), (3, 1)))
+    judges.ask(Judge(8, (0, 1), (0, 4)))
+    judges.clear_before_life(0)
+    assert [shelf.put(0, model, is_last=True) for _ in range(4)] == [1, 2, 4, None]
+    assert shelf.put(1, model, is_last=True) is None
+
+
+def _never() -> None:
+    raise AssertionError
 
 
 def test_a_large_shelf_is_in_pieces_that_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +359,7 @@ def test_a_large_shelf_is_in_pieces_that_do_not_overlap(monkeypatch: pytest.Monk
     shelf = Shelf(5, 3)
     for rank in range(5):
         for slot in range(SLOTS):
-            assert shelf.put(rank, np.full(3, 10 * rank + slot, np.float32)) == slot
+            assert shelf.put(rank, np.full(3, 10 * rank + slot, np.float32), is_last=True) == slot
     found = shelf.vectors([rank for rank in range(5) for _ in range(SLOTS)], list(range(SLOTS)) * 5)
     assert [float(each[0]) for each in found] == [10.0 * rank + slot for rank in range(5) for slot in range(SLOTS)]
 

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from testbed.control import control as control_module
 from testbed.control.control import Control
 from testbed.errors import ExitCode
-from testbed.records import Over
+from testbed.records import End, Failure, Over
 from testbed.rundir import create_run
 from testbed.runtimes.local import run as local
 from testbed.runtimes.local.engine import FabricEngine
 from testbed.runtimes.local.leftovers import is_alive
+from testbed.runtimes.local.nursery import Nursery
 from testbed.runtimes.local.places import Places, make_places, process_record
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
@@ -91,7 +93,9 @@ def test_a_fabric_that_dies_after_the_last_node_fails_the_run(tmp_path: Path, mo
     (told,) = outcome.broken
     assert "the fabric, which carries the packets, is gone (killed by SIGKILL)" in told
     assert isinstance(records(directory, None)[-1], Over)
-    assert json.loads((directory.path / "summary.json").read_text())["broken"] == [told]
+    summary = json.loads((directory.path / "summary.json").read_text())
+    assert (summary["broken"], summary["health"]) == ([told], "broken")
+    assert summary["finished"] == 3  # they were done before
 
 
 BROKEN = "broken on purpose"
@@ -130,3 +134,35 @@ def test_nobody_waits_long_for_a_node_that_hangs_at_the_end(
     assert 1.4 < time.monotonic() - begun[0] < 30.0
     assert (outcome.exit_code, outcome.reason, outcome.failures) == (exit_code, reason, ())
     assert outcome.broken == ((BROKEN,) if exit_code is ExitCode.NODE_FAILED else ())
+
+
+@needs_network
+def test_nobody_waits_for_ever_for_one_that_should_tell_of_deaths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes are forked from one process: it hangs while they work, and they end well."""
+    monkeypatch.setattr(local, "_GRACE_S", 1.0)
+    monkeypatch.setattr(local, "_LAST_WORK_S", 1.0)
+    monkeypatch.setattr(local, "_LAST_WORK_EACH_S", 0.0)
+    monkeypatch.setattr(control_module, "_JUDGING_S", 0.5)
+    parents: list[int] = []
+    is_warm, begin = Nursery.is_warm, Control.begin
+
+    async def and_note(self: Nursery) -> Failure | None:
+        parents.append(self.pid)
+        return await is_warm(self)
+
+    def and_hang(self: Control) -> float:
+        os.kill(parents[0], signal.SIGSTOP)
+        return begin(self)
+
+    monkeypatch.setattr(Nursery, "is_warm", and_note)
+    monkeypatch.setattr(Control, "begin", and_hang)
+    begun_s = time.monotonic()
+    directory, outcome = run(plan_of(star(2)), tmp_path)
+    assert time.monotonic() - begun_s < 45.0
+    assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 2, ())
+    for name in ("node.0", "node.1"):
+        last = records(directory, name)[-1]
+        assert isinstance(last, End)
+        assert last.reason == "finished"

@@ -12,7 +12,7 @@ from testbed.control.silence import Silence
 from testbed.network.timeline import PartitionChange
 from testbed.records import Count, End, Event, Phases, Round, Start
 from testbed.runtimes.local import stall
-from testbed.runtimes.local.stall import _Coming
+from testbed.runtimes.local.stall import Carried, _Coming
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -79,6 +79,31 @@ def test_what_comes_for_ever_does_not_help_for_ever() -> None:
     assert coming.to_come(9.5, 0.0)
     assert not coming.to_come(10.5, 0.0)
     assert coming.to_come(11.5, 11.2)  # somebody has said something meanwhile
+
+
+KEEPALIVE = (2, 104)
+"""Packets and bytes of a connection that is kept alive: an empty segment with timestamps, and its acknowledgement."""
+
+
+@pytest.mark.parametrize("connections", [1, 50, 80, 65280])
+def test_connections_that_are_kept_alive_carry_nothing(connections: int) -> None:
+    carried = Carried(1.0)
+    assert carried.is_more(1000, 1_000_000)
+    packets, size = 1000, 1_000_000
+    for _ in range(10):
+        packets, size = packets + connections * KEEPALIVE[0], size + connections * KEEPALIVE[1]
+        assert not carried.is_more(packets, size)
+
+
+@pytest.mark.parametrize(("time_scale", "segments", "is_more"), [(1.0, 3, True), (1.0, 2, False), (4.0, 1, True)])
+def test_a_slow_message_is_carried_among_connections_that_are_kept_alive(
+    time_scale: float, segments: int, *, is_more: bool
+) -> None:
+    """A model comes in full segments; slowed down, in fewer of them."""
+    carried = Carried(time_scale)
+    assert carried.is_more(segments, segments * 1500) == is_more
+    signs = 2 * 65280
+    assert carried.is_more(2 * segments + signs, 2 * segments * 1500 + signs * 52) == is_more
 
 
 @pytest.fixture

@@ -30,23 +30,29 @@ class PacketFile:
         self._file = path.open("wb")
         self._file.write(struct.pack("=IHHiIII", _MAGIC_NANOSECONDS, 2, 4, 0, 0, _LONGEST, _LINKTYPE_RAW))
         self._left = MOST_BYTES
+        self.ended: str | None = None
+        """Why nothing is written any more, though it goes on."""
 
     def add(self, packet: bytes) -> None:
         """A packet that the node sends or receives now. A full disk ends the capture, and nothing else."""
         self._left -= len(packet) + _RECORD.size
-        if self._left < 0:
+        if self.ended is None and self._left < 0:
+            self.ended = f"it has {MOST_BYTES} bytes, the most that one may have"
+        if self.ended is not None:
             return
         seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
         try:
             self._file.write(_RECORD.pack(seconds, nanoseconds, len(packet), len(packet)))
             self._file.write(packet)
-        except OSError:
-            self._left = 0
+        except OSError as problem:
+            self._fails(problem)
 
     def flush(self) -> None:
         """What was added so far can be read."""
-        with suppress(OSError):
+        try:
             self._file.flush()
+        except OSError as problem:
+            self._fails(problem)
 
     def is_at(self, path: Path) -> bool:
         """Whether it is that very file, by whatever name."""
@@ -55,8 +61,13 @@ class PacketFile:
         return False
 
     def close(self) -> None:
-        with suppress(OSError):
+        try:
             self._file.close()
+        except OSError as problem:
+            self._fails(problem)
+
+    def _fails(self, problem: OSError) -> None:
+        self.ended = self.ended or problem.strerror or str(problem)
 
 
 class Captures:
@@ -81,10 +92,13 @@ class Captures:
         self._askers[rank] = asker
 
     def end(self, rank: int, asker: int) -> None:
-        """Raises UsageProblem for somebody else's."""
+        """Raises UsageProblem for somebody else's, and, when it is closed, for one that does not have all packets."""
         if self._askers.get(rank, asker) != asker:
             raise UsageProblem("somebody else captures the node's packets")
+        file = self.files.get(rank)
         self._close(rank)
+        if file is not None and file.ended is not None:
+            raise UsageProblem(f"{file.path} does not have all packets: {file.ended}", "those before are in it")
 
     def forget(self, asker: int) -> None:
         """Whoever it was is gone."""

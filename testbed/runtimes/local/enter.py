@@ -1,7 +1,8 @@
 """Into the network of a node. Takes its process id, gives nothing; touches the calling process, of one thread.
 
-`python -m testbed.runtimes.local.enter PID COMMAND...` is that command there: a process of its own, since the kernel lets
-only one that has a single thread into another user namespace, and libraries for arithmetic start more when imported.
+`python -m testbed.runtimes.local.enter PID COMMAND...` is that command there: a process of its own, since the kernel
+lets only one that has a single thread into another user namespace, and libraries for arithmetic start more of them
+when they are imported.
 """
 
 from __future__ import annotations

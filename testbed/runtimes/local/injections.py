@@ -171,7 +171,11 @@ class Injections:
         if name not in self._partitions:
             return  # somebody was faster
         self._partitions.remove(name)
-        since_s = await self._engine.change(lambda number: Heal(number, name))
+        try:
+            since_s = await self._engine.change(lambda number: Heal(number, name))
+        except TestbedError:
+            self._partitions.append(name)  # it is there still: somebody may try again
+            raise
         self._told("heal", name, since_s, planned_t)
 
     def _groups_in_words(self, groups: tuple[tuple[int, ...], ...]) -> str:

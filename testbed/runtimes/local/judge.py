@@ -20,7 +20,7 @@ from testbed.node.evaluation import Turn
 from testbed.node.life import TOLD, failure_of
 from testbed.node.training_process import fork_worker
 from testbed.node.world import Score, Vector
-from testbed.protocol import Judge, Judged, encode
+from testbed.protocol import SLOTS, Judge, Judged, encode
 from testbed.runtimes.averaging import judge
 from testbed.runtimes.local.shelf import Shelf
 
@@ -51,6 +51,13 @@ class Judges:
 
     def ask(self, order: Judge) -> None:
         self._orders.append(order)
+
+    def clear_before_life(self, rank: int) -> None:
+        """Of what a node has left only what is to be judged stays: it may have been killed before it told of a slot."""
+        orders = [*self._orders, *([] if self._current is None else [self._current])]
+        judged = {slot for order in orders for each, slot in zip(order.ranks, order.slots, strict=True) if each == rank}
+        slots = [slot for slot in range(SLOTS) if slot not in judged]
+        self._shelf.clear([rank] * len(slots), slots)
 
     def begin(self, in_child: Callable[[], None]) -> int | None:
         """The process id of one that works on the next order; None when there is none, or one is at work.

@@ -33,6 +33,8 @@ class Removed:
     files: bool = False
     lasting: tuple[str, ...] = ()
     """Processes that could not be ended."""
+    is_copy: bool = False
+    """What is recorded is another run's, which was copied: it was left alone."""
 
 
 def is_alive(process: ProcessRecord) -> bool:
@@ -64,7 +66,7 @@ def destroy(run: RunDirectory) -> Removed:
     """Nothing of the run is left but its results; a run that goes on ends in good order first. May be repeated."""
     record = read_record(run)
     if record is None:
-        return Removed()
+        return Removed(is_copy=record_of(run).exists())
     there = [each for each in record.processes if is_alive(each)]
     if foreign := [each.name for each in there if not _is_ours(each)]:
         return Removed(lasting=tuple(foreign))  # and there is nobody to wait for

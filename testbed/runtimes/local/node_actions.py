@@ -26,8 +26,8 @@ from testbed.runtimes.local.engine import Engine
 from testbed.topologies.model import NodeAction
 
 KILL = "kill"
-_ATTEMPT_S, _MOST_ATTEMPTS = 0.003, 1000
-"""To pause a node at a moment when it does not compute."""
+_ATTEMPT_S, _ATTEMPTS_S = 0.003, 3.0
+"""To pause nodes at a moment when they do not compute: one try, and all of them."""
 Fork = Callable[[int, str | None, int], None]
 _NO_CRASH = "without an engine nobody can be cut off before: as kill"
 
@@ -51,7 +51,8 @@ class NodeActions:
         """Alive, but about to end because something here wants it."""
         self._returning: set[int] = set()
         """They join as soon as they are gone."""
-        self.paused: set[int] = set()
+        self.paused: dict[int, float] = {}
+        """Since when, by CLOCK_MONOTONIC."""
 
     def start(self, rank: int) -> None:
         """A node of the beginning."""
@@ -69,7 +70,7 @@ class NodeActions:
 
     def died(self, rank: int) -> Coroutine[Any, Any, None]:
         """A node's process is over; what is still to be done: nothing is kept open for it, and it may come back."""
-        self.paused.discard(rank)
+        self.paused.pop(rank, None)
         self._going.discard(rank)
         returns = rank in self._returning and not self._control.is_ending
         self._returning.discard(rank)
@@ -124,8 +125,7 @@ class NodeActions:
             case NodeAction.CRASH:
                 return await self._crash(ranks)
             case NodeAction.PAUSE:
-                for rank in ranks:
-                    await self._pause(rank)
+                await self._pause([rank for rank in ranks if self._control.pid_of(rank) is not None])
             case NodeAction.RESUME:
                 for rank in ranks:
                     self._resume(rank)
@@ -178,23 +178,31 @@ class NodeActions:
         if self._control.pid_of(rank) is not None:
             self._going.add(rank)
 
-    async def _pause(self, rank: int) -> None:
-        if self._control.pid_of(rank) is None:
-            return
-        self.paused.add(rank)
-        self.signal(rank, signal.SIGSTOP)
-        for _ in range(_MOST_ATTEMPTS):
-            # Whoever is stopped while it computes in a slot keeps it, and others would never get their turn.
-            if self._control.pid_of(rank) not in holders(self._slots) or rank not in self.paused:
-                return
-            self.signal(rank, signal.SIGCONT)
+    async def _pause(self, ranks: Collection[int]) -> None:
+        """All at once, and none while it computes in a slot: it would keep that, and others never get their turn."""
+        for rank in ranks:
+            self.paused[rank] = time.monotonic()
+            self.signal(rank, signal.SIGSTOP)
+        until_s = time.monotonic() + _ATTEMPTS_S
+        while (computing := self._stopped_in_a_slot(ranks)) and time.monotonic() < until_s:
+            for rank in computing:
+                self.signal(rank, signal.SIGCONT)
             await asyncio.sleep(_ATTEMPT_S)
-            if rank in self.paused:
-                self.signal(rank, signal.SIGSTOP)
+            for rank in computing:
+                if rank in self.paused:
+                    self.signal(rank, signal.SIGSTOP)
+        for rank in computing:
+            name = self._plan.nodes[rank].name
+            self._log.write(Event(self._control.now(), "slot-kept", "it was paused while it computed", node=name))
+
+    def _stopped_in_a_slot(self, ranks: Collection[int]) -> list[int]:
+        pids = holders(self._slots)
+        return [rank for rank in ranks if rank in self.paused and self._control.pid_of(rank) in pids]
 
     def _resume(self, rank: int) -> None:
-        if rank in self.paused:
-            self.paused.discard(rank)
+        since_s = self.paused.pop(rank, None)
+        if since_s is not None:
+            self._control.stood(rank, since_s)
             self.signal(rank, signal.SIGCONT)
 
     def signal(self, rank: int, number: signal.Signals) -> None:

@@ -39,7 +39,22 @@ from testbed.node.zmq_inbox import Refusal
 from testbed.node.zmq_transport import ZmqTransport
 from testbed.plan.files import read_node_plan
 from testbed.plan.model import NodePlan
-from testbed.protocol import TO_NODE, Go, Halt, Hello, Idle, Left, Overrun, Quiet, Ready, Recorded, Unable, encode
+from testbed.protocol import (
+    TO_NODE,
+    Finished,
+    Go,
+    Halt,
+    Hello,
+    Idle,
+    Left,
+    Overrun,
+    Quiet,
+    Ready,
+    Recorded,
+    Stood,
+    Unable,
+    encode,
+)
 from testbed.records import AnyRecord, Build, line
 from testbed.rundir import NodeDirectory
 from testbed.runtimes.local.places import PORT, Places
@@ -47,6 +62,8 @@ from testbed.runtimes.local.shelf import Shelf
 
 CORES = os.cpu_count() or 1
 _LAST_WORDS_S = 5.0
+_TELL_EVERY_S = 1.0
+"""How it fared: whoever is killed loses no more of that."""
 _CONNECTED_S = 20.0
 """How long, in emulated time, a node waits before the start for peers that do not answer."""
 _ARRIVAL_S = 10.0
@@ -133,7 +150,10 @@ class _Process:
         self._quiet: asyncio.Event
         self._released: asyncio.Event
         """Nobody waits for what this node has sent."""
+        self._finished: tuple[int, ...] = ()
+        """Peers that were done and gone before the node was there."""
         self._link: PacketLink
+        self._compute: RealCompute | None = None
 
     async def run(self) -> None:
         """From the first word to control until the last record."""
@@ -171,13 +191,18 @@ class _Process:
             build = await self._warm()
             clock = RealClock(time.monotonic(), self._plan.time_scale)
             slots = ComputeSlots(self._birth.places.slots, CORES, self._birth.rank % CORES)
-            compute = RealCompute(self._birth.own, self._plan, clock, slots)
+            compute = self._compute = RealCompute(self._birth.own, self._plan, clock, slots)
             await self._connect(transport)
             self._link.send(Ready())
             clock.t0 = await self._go
-            reason = await self._live(clock, compute, transport, build)
-            if reason in (Reason.FINISHED, Reason.LEFT):
-                await self._until_arrived(transport)
+            telling = asyncio.ensure_future(self._tell_how_it_fares(compute))
+            try:
+                reason = await self._live(clock, compute, transport, build)
+                if reason in (Reason.FINISHED, Reason.LEFT):
+                    await self._until_arrived(transport)
+            finally:
+                telling.cancel()
+                self._link.send(self._overrun(compute))
         finally:
             transport.close()
 
@@ -231,6 +256,7 @@ class _Process:
         self._life = Life(node, build, self._birth.rejoin)
         if self._ends_at_once is not None:
             self._life.end_early(self._ends_at_once)
+        node.others_finished(self._finished)
         for sender, message in self._early:
             node.mailbox.put(sender, message)
         await asyncio.sleep(max(0.0, clock.t0 - time.monotonic()))
@@ -238,11 +264,22 @@ class _Process:
         try:
             return await self._life.live(self._until_quiet)
         finally:
-            over = compute.overruns
-            lost = 0 if self._birth.loopback else device_counters().tx_dropped
-            self._link.send(Overrun(over.works, over.late, over.worst_s, lost))
             compute.close()
             journal.close()
+
+    async def _tell_how_it_fares(self, compute: RealCompute) -> None:
+        """As often as is worth it, when there is anything new."""
+        told = None
+        while True:
+            await asyncio.sleep(_TELL_EVERY_S)
+            if (now := self._overrun(compute)) != told:
+                self._link.send(now)
+                told = now
+
+    def _overrun(self, compute: RealCompute) -> Overrun:
+        over = compute.overruns
+        lost = 0 if self._birth.loopback else device_counters().tx_dropped
+        return Overrun(over.works, over.late, over.worst_s, lost)
 
     def _first_model(self) -> Vector | None:
         if self._birth.rejoin != "last":
@@ -290,6 +327,12 @@ class _Process:
                     self._life.end_early(Reason(reason))
             case Quiet():
                 self._quiet.set()
+            case Finished(ranks=ranks):
+                self._finished = ranks
+                if self._life is not None:
+                    self._life.node.others_finished(ranks)
+            case Stood(since_s=since_s, until_s=until_s) if self._compute is not None:
+                self._compute.stood(since_s, until_s)
 
     def _lost(self) -> None:
         """Without control nobody would end it."""
@@ -302,9 +345,8 @@ class _Process:
         self._link.send(Recorded(line(record)))
 
     def model(self, rank: int, round_: int, vector: Vector) -> None:
-        """A copy goes to the shelf; a server's, or one that there is no room for, is not averaged."""
-        if self._plan.node.learner is None:
+        """A copy goes to the shelf, if there is room; a server's is not averaged."""
+        if self._plan.node.learner is None or self._life is None:
             return
-        slot = self._birth.shelf.put(rank, vector)
-        if slot is not None and self._life is not None:
-            self._link.send(Left(round_, slot, self._life.node.now()))
+        slot = self._birth.shelf.put(rank, vector, is_last=round_ + 1 == self._plan.experiment.stop.rounds)
+        self._link.send(Left(round_, slot, self._life.node.now()))

@@ -40,6 +40,8 @@ class Recorded(msgspec.Struct, frozen=True):
 
     sockets: str
     processes: list[ProcessRecord]
+    folder: tuple[int, int] | None = None
+    """Which run directory it is of, by device and inode: it may be renamed, and a copy of it is another."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Places:
         """Replace the record: a reader sees the old or the new one."""
         part = self.record.with_suffix(".part")
         try:
-            part.write_bytes(msgspec.json.encode(Recorded(str(self.sockets), list(processes))))
+            part.write_bytes(msgspec.json.encode(Recorded(str(self.sockets), list(processes), _identity(self.run))))
             os.replace(part, self.record)
         except OSError as problem:
             with suppress(OSError):
@@ -133,11 +135,17 @@ def record_of(run: RunDirectory) -> Path:
 
 
 def read_record(run: RunDirectory) -> Recorded | None:
-    """None for a run that has left nothing behind."""
+    """None for a run that has left nothing behind, and where the record came with a copy of another run's directory."""
     try:
-        return msgspec.json.decode(record_of(run).read_bytes(), type=Recorded)
+        record = msgspec.json.decode(record_of(run).read_bytes(), type=Recorded)
+        return record if record.folder in (None, _identity(run)) else None
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def _identity(run: RunDirectory) -> tuple[int, int]:
+    info = run.path.stat()
+    return info.st_dev, info.st_ino
 
 
 def start_ticks(pid: int) -> int:

@@ -42,7 +42,7 @@ from testbed.records import Event
 from testbed.rundir import RunDirectory
 from testbed.runtimes.local.engine import NONE, UNSHAPED, Engine, start_engine
 from testbed.runtimes.local.injections import Injections
-from testbed.runtimes.local.leftovers import end_all
+from testbed.runtimes.local.leftovers import end_all, is_alive
 from testbed.runtimes.local.loopback import LoopbackBlock
 from testbed.runtimes.local.node_actions import NodeActions, not_done
 from testbed.runtimes.local.nursery import Nursery
@@ -122,7 +122,11 @@ class LocalRun:
         allow_most_files()  # one for every node
         self._places = make_places(self._directory)
         self._processes["control"] = process_record("control", os.getpid())
-        self._log = ControlLog(self._directory.events)
+        try:
+            self._log = ControlLog(self._directory.events)
+        except BaseException:
+            self._places.remove()
+            raise
         self._control = Control(self._plan, self._log, tell=self._tell, judge=self._judge)
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(lambda _, context: self._cannot_control(context.get("exception")))
@@ -229,6 +233,15 @@ class LocalRun:
                 if self._control.is_hurried:
                     self._control.wants_dead(rank)
                 actions.signal(rank, signal.SIGKILL)
+                self._accept_death(rank)
+            if self._control.is_ending:
+                self._control.expect_nobody()
+
+    def _accept_death(self, rank: int) -> None:
+        """Who buries nodes, and tells of it, may hang; a moment later the death is known without."""
+        process = self._processes.get(f"node {rank}")
+        if process is not None and process.pid == self._control.pid_of(rank) and not is_alive(process):
+            self._died(Died(rank, process.pid, signal.SIGKILL))
 
     def _patience_s(self) -> float:
         if self._control.is_hurried:

@@ -31,9 +31,9 @@ class Shelf:
             for size in [min(nodes, self._per_piece) * SLOTS * parameters] * pieces
         ]
 
-    def put(self, rank: int, vector: Vector) -> int | None:
-        """The slot that has a copy of it now; None when all of the node's are taken."""
-        free = np.flatnonzero(self._flags[rank] == _FREE)
+    def put(self, rank: int, vector: Vector, *, is_last: bool) -> int | None:
+        """The slot that has a copy of it now; None when all of the node's are taken, but for that of its last round."""
+        free = np.flatnonzero(self._flags[rank, : SLOTS if is_last else SLOTS - 1] == _FREE)
         if not len(free):
             return None
         slot = int(free[0])

@@ -25,7 +25,9 @@ _EVERY_S = 5.0
 _BUSY_S = 0.25
 """Of a processor's time between two looks: a node that only waits takes far less."""
 _CARRIED_BYTES = 4096
-"""Between two looks: nodes that only wait send hardly anything that arrives."""
+"""Between two looks at time scale 1: nodes that only wait send hardly anything that arrives."""
+_HEADERS_BYTES = 52
+"""Of every packet, of IP and of TCP with timestamps: what kernels tell each other of idle connections has no more."""
 _MOST_EVENTS = 10
 """So many changes that nobody has answered with a record: the next one will not help either."""
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -43,7 +45,7 @@ class StallWatch:
         self._actions = actions
         self._injections = injections
         self._busy_s: dict[int, float] = {}
-        self._bytes = 0
+        self._carried = Carried(plan.time_scale)
         self._round_s: float | None = None
         self._events = _Coming(timeline(plan.load_topology(), plan.seed))
 
@@ -76,16 +78,27 @@ class StallWatch:
     async def _carries(self) -> bool:
         """Whether the engine has brought anything to anybody since the last look."""
         status = await self._engine.look()
-        if status is None:
-            return False
-        before, self._bytes = self._bytes, status.bytes
-        return status.bytes - before > _CARRIED_BYTES
+        return status is not None and self._carried.is_more(status.packets, status.bytes)
 
     async def _planned_round_s(self) -> float:
         """How long a round takes as far as the plan tells; worked out only where it is asked for."""
         if self._round_s is None:
             self._round_s = (await asyncio.to_thread(estimate, self._plan)).round_s or 0.0
         return self._round_s
+
+
+class Carried:
+    """What has arrived of messages; every connection's signs of life are of the kernel, and in real time."""
+
+    def __init__(self, time_scale: float) -> None:
+        self._least_bytes = _CARRIED_BYTES / time_scale
+        self._before = 0
+
+    def is_more(self, packets: int, bytes_: int) -> bool:
+        """Whether it is more than at the last look, to speak of; both are counted from the beginning."""
+        content = bytes_ - packets * _HEADERS_BYTES
+        before, self._before = self._before, content
+        return content - before > self._least_bytes
 
 
 class _Coming:

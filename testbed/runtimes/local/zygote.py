@@ -185,6 +185,7 @@ class Zygote:
 
     def _fork(self, order: Fork) -> None:
         rank = order.rank
+        self._judges.clear_before_life(rank)
         birth = Birth(
             places=self._places,
             rank=rank,

@@ -1,0 +1,126 @@
+"""What control says of a run counts, whatever its nodes' own last words are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from testbed.collect.by_hand import done_by_hand
+from testbed.collect.grouping import asked, group_runs
+from testbed.collect.people import group_table, run_table
+from testbed.collect.run import collect_run
+from testbed.collect.summary import NodeCounts, RunSummary, summarise
+from testbed.collect.wanted import Event as SeenEvent
+from testbed.plan.files import write_plan
+from testbed.records import Event, Over, Record
+from testbed.rundir import RunDirectory
+from tests.collect.runs import end, plan, round_, start, text, two_nodes, write
+from tests.plan.test_make import nodes, plan_of
+
+
+def told(tmp_path: Path, reason: str, control: Sequence[Record]) -> RunSummary:
+    journals = {f"n.{rank}": text([start(rank), round_(1.0, 0), end(9.0, reason)]) for rank in range(2)}
+    return summarise(collect_run(write(tmp_path, journals, plan(2), control)))
+
+
+def test_a_run_that_the_watchdog_ended_has_failed(tmp_path: Path) -> None:
+    control = [
+        Event(8.0, "failed", "waits for n.1, in vain", node="n.0"),
+        Event(8.0, "failed", "waits for n.0, in vain", node="n.1"),
+        Over(9.0, "failed", 0, 2),
+    ]
+    summary = told(tmp_path, "stopped", control)
+    assert summary.nodes == NodeCounts(2, 0, 2, 0)
+    assert not summary.complete
+    assert summary.problems == (
+        "the run ended at 9.0 s: failed",
+        "2 nodes failed: n.0 and 1 other (waits for n.1, in vain)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("control", "complete", "says"),
+    [
+        ([Over(9.0, "finished", 2, 0)], True, ()),
+        ([Over(9.0, "time", 2, 0)], True, ()),
+        ([Over(9.0, "interrupted", 0, 0)], False, ("the run ended at 9.0 s: interrupted",)),
+        ([Over(9.0, "finished", 1, 1)], False, ("control counted 1 node that failed",)),
+        ([Event(3.0, "broken", "the fabric is gone")], False, ("broken: the fabric is gone",)),
+    ],
+)
+def test_how_it_ended(tmp_path: Path, control: list[Record], complete: bool, says: tuple[str, ...]) -> None:
+    summary = told(tmp_path, "stopped", control)
+    assert (summary.complete, summary.problems) == (complete, says)
+    assert summary.nodes == NodeCounts(2, 2, 0, 0)
+
+
+def test_a_node_without_a_journal_that_failed_is_not_missing(tmp_path: Path) -> None:
+    control = [Event(0.0, "failed", "no memory", node="n.1"), Over(0.0, "failed", 0, 1)]
+    summary = summarise(collect_run(write(tmp_path, {"n.0": text([start(0), end(1.0)])}, plan(2), control)))
+    assert summary.nodes == NodeCounts(2, 1, 1, 0)
+    assert "1 node failed: n.1 (no memory)" in summary.problems
+
+
+def judged(run: RunDirectory, health: str) -> RunSummary:
+    why = ["the fabric was late"] if health == "overloaded" else []
+    (run.path / "summary.json").write_text(json.dumps({"schema": 1, "health": health, "why": why}))
+    return summarise(collect_run(run), target=0.8)
+
+
+def test_what_is_not_valid_is_said_wherever_its_numbers_are(tmp_path: Path) -> None:
+    good, bad = (judged(two_nodes(tmp_path, name, runtime="local"), name) for name in ("valid", "overloaded"))
+    assert (good.health, good.problems) == ("valid", ())
+    assert bad.complete
+    assert bad.problems == ("overloaded, so no time of it can be trusted: the fabric was late",)
+    assert "health" not in run_table([good]).columns
+    shown = run_table([good, bad])
+    place = shown.columns.index("health")
+    assert [row[place] for row in shown.rows] == ["valid", "overloaded"]
+    assert "health" not in shown.least
+    (group,) = group_runs([(asked(RunDirectory(tmp_path / each.run_id)), each) for each in (bad,)])
+    assert group.not_valid == ("overloaded (overloaded)",)
+    assert "times of these cannot be trusted: overloaded (overloaded)" in group_table([group], [bad]).notes
+
+
+def test_a_run_that_was_touched_repeats_no_other(tmp_path: Path) -> None:
+    runs = [two_nodes(tmp_path, name, seed=seed, runtime="local") for seed, name in enumerate("abc")]
+    touched = b'{"type":"event","t":1.0,"what":"link-set","detail":"","node":null,"planned_t":0.9}\n'
+    runs[1].events.write_bytes(touched)
+    summaries = [summarise(collect_run(run)) for run in runs]
+    assert [each.by_hand for each in summaries] == [(), ("link-set",), ()]
+    assert "by hand (link-set)" in summaries[1].problems[0]
+    pairs = [(asked(run, each.by_hand), each) for run, each in zip(runs, summaries, strict=True)]
+    assert [group.runs for group in group_runs(pairs)] == [("a", "c"), ("b",)]
+    assert group_runs(pairs)[1].differs == {"by_hand": "link-set (b)"}
+
+
+def test_time_scales_are_not_repetitions(tmp_path: Path) -> None:
+    one, other = (two_nodes(tmp_path, name, time_scale=scale) for name, scale in (("a", 1.0), ("b", 4.0)))
+    assert asked(one) != asked(other)
+
+
+def test_only_the_time_tells_a_planned_action_from_one_by_hand(tmp_path: Path) -> None:
+    run = write(tmp_path, {})
+    write_plan(run, plan_of(nodes(2, "events: [{at: 2s, node: a.0, do: pause, for: 3s}]")))
+
+    def seen(what: str, planned_t: float) -> SeenEvent:
+        return SeenEvent(planned_t, what, "", "a.0", planned_t)
+
+    assert done_by_hand(run, [seen("pause", 2.0), seen("resume", 5.0), seen("network-changed", 1.0)]) == ()
+    assert done_by_hand(run, [seen("pause", 2.0), seen("resume", 4.0), seen("kill", 2.0)]) == ("resume", "kill")
+    assert done_by_hand(RunDirectory(tmp_path / "none"), [seen("pause", 2.0)]) == ()
+
+
+def test_the_fewest_rounds_are_of_those_that_stayed(tmp_path: Path) -> None:
+    journals = {
+        "n.0": text([start(0), round_(1.0, 0), round_(2.0, 1), round_(3.0, 2), end(3.0)]),
+        "n.1": text([start(1), round_(1.0, 0), round_(2.0, 1), end(3.0)]),
+        "n.2": text([start(2), round_(1.0, 0), end(2.0, "left")]),
+    }
+    summary = summarise(collect_run(write(tmp_path, journals, plan(3))))
+    assert (summary.rounds, summary.rounds_least) == (3, 2)
+    shown = run_table([summary])
+    assert shown.rows[0][shown.columns.index("rounds")] == "2 to 3"

@@ -1,0 +1,89 @@
+"""Nobody waits for a peer that has done its work and is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+from testbed.control.control import Control
+from testbed.control.log import ControlLog
+from testbed.protocol import TO_NODE, Finished, Recorded, encode
+from testbed.records import Count, End, Event, line
+from tests.runtimes.local_runs import needs_network, run
+from tests.runtimes.sim_runs import plan_of, records, star
+
+NOBODY = Count()
+EARLY = """
+from testbed.node.algorithm import Algorithm
+
+
+class Early(Algorithm):
+    async def run(self, node):
+        async for round_ in node.rounds():
+            if node.rank:
+                await node.sleep(SLEEPS)
+                await node.send(0, self.sharing.encode(node.model, round_))
+"""
+PATIENCE_S = 20.0
+
+
+@needs_network
+def test_what_is_for_a_peer_that_is_done_is_not_waited_for(tmp_path: Path) -> None:
+    """Node 0 is done at once; the others send to it long after, and would wait for as long as it may be silent."""
+    source = tmp_path / "early.py"
+    source.write_text(EARLY.replace("SLEEPS", "2.0"))
+    settings = {
+        "algorithm": {"name": f"{source}:Early"},
+        "missing": {"after": f"{PATIENCE_S:g}s", "then": "wait"},
+        "stop": {"rounds": 1},
+    }
+    directory, outcome = run(plan_of(star(3), **settings), tmp_path)
+    assert (outcome.reason, outcome.finished) == ("finished", 3)
+    for name in ("node.1", "node.2"):
+        found = records(directory, name)
+        assert isinstance(found[-1], End)
+        assert 2.0 <= found[-1].t < PATIENCE_S / 2
+        assert found[-1].sent.payload == 0  # nothing of it has left
+        assert not any(isinstance(each, Event) and each.what == "sends-given-up" for each in found)
+
+
+def test_control_tells_of_those_that_are_done_and_dead_until_they_are_back(tmp_path: Path) -> None:
+    log = ControlLog(tmp_path / "events.jsonl")
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(4)]
+
+    def heard() -> list[Finished]:
+        mine = pairs[3][1]
+        mine.setblocking(False)
+        found = []
+        while True:
+            try:
+                message = TO_NODE.read(mine.recv(65536))
+            except BlockingIOError:
+                return found
+            if isinstance(message, Finished):
+                found.append(message)
+
+    async def body() -> None:
+        control = Control(plan_of(star(4)), log)
+        for rank, (theirs, mine) in enumerate(pairs):
+            control.started(rank, rank + 1)
+            control._listen_to(rank, control._members[rank], theirs)
+            if rank < 3:
+                reason = ("finished", "left", "finished")[rank]
+                mine.send(encode(Recorded(line(End(1.0, reason, 1, 1, NOBODY, NOBODY)))))
+        await asyncio.sleep(0.05)
+        assert heard() == []  # their processes live: what is sent to them arrives
+        for rank in (0, 1, 2):
+            control.died(rank, rank + 1, "exit status 0")
+        await asyncio.sleep(0.01)
+        assert heard() == [Finished((0, 2))]
+        control.started(2, os.getpid())
+        assert heard() == [Finished((0,))]
+        control.close()
+
+    asyncio.run(body())
+    log.close()
+    for _, mine in pairs:
+        mine.close()
