@@ -56,7 +56,7 @@ def test_control_tells_of_those_that_are_done_and_dead_until_they_are_back(tmp_p
     def heard() -> list[Finished]:
         mine = pairs[3][1]
         mine.setblocking(False)
-        found = []
+        found: list[Finished] = []
         while True:
             try:
                 message = TO_NODE.read(mine.recv(65536))
