@@ -151,7 +151,9 @@ class RuntimeContract:
             sent += last.sent.payload
             received += last.received.payload
             rounds = [each.round for each in between if isinstance(each, Round)]
-            assert first.learner is None or rounds[:3] == [0, 1, 2]
+            # Where nobody waits for anybody, who gets the processor less often does less of what is to be done in all.
+            least = 3 if name in LOCKSTEP else 1
+            assert first.learner is None or (len(rounds) >= least and rounds == list(range(len(rounds))))
         assert 0 < received <= sent
         over = records(directory, None)[-1]
         assert isinstance(over, Over)
