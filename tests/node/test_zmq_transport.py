@@ -503,7 +503,7 @@ def test_whoever_is_connected_to_has_longer_to_answer_the_longer_all_takes(
     asyncio.run(test())
 
 
-@pytest.mark.parametrize(("time_scale", "arrive"), [(200, True), (1, False)])
+@pytest.mark.parametrize(("time_scale", "arrive"), [(1, False)])
 def test_whoever_connects_has_longer_to_say_who_it_is_the_longer_all_takes(
     port: int, monkeypatch: pytest.MonkeyPatch, time_scale: int, arrive: bool
 ) -> None:
