@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 import sysconfig
 import traceback
@@ -34,6 +35,8 @@ class CodeProblem(Exception):
         return f"{place_words(self.file, self.line)}{self.message}"
 
 
+FOLDERS = "TESTBED_CODE"
+"""The environment variable with folders of files that are elsewhere than where the plan was made."""
 _HERE = Path(__file__).resolve().parent
 _LIBRARIES = tuple(
     {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -70,8 +73,10 @@ def load_object(name: str) -> object:
     if not where or not what.isidentifier():
         raise CodeProblem(f"`{name}` does not name code: write module:Name or path/to/file.py:Name")
     path = file_of(name)
-    if path is not None and not path.is_file():
-        raise CodeProblem(f"there is no file {path}")
+    if path is not None:
+        path = _where_it_is(path)
+        if not path.is_file():
+            raise CodeProblem(f"there is no file {path}")
     module = _load(where if path is None else str(path.resolve()))
     try:
         return getattr(module, what)
@@ -79,6 +84,14 @@ def load_object(name: str) -> object:
         known = [each for each in vars(module) if not each.startswith("_")]
         hint = did_you_mean(what, known)
         raise CodeProblem(f"there is no `{what}` in {where}" + (f"; {hint}" if hint else "")) from None
+
+
+def _where_it_is(path: Path) -> Path:
+    """The file itself; where there is none, the one of its name in a folder of `TESTBED_CODE`, as in an image."""
+    if path.is_file():
+        return path
+    folders = [Path(each) for each in os.environ.get(FOLDERS, "").split(os.pathsep) if each]
+    return next((folder / path.name for folder in folders if (folder / path.name).is_file()), path)
 
 
 def call(name: str, function: Callable[..., object], *arguments: object, **options: object) -> object:

@@ -7,6 +7,7 @@ Takes nothing, gives types, touches nothing.
     ├── InvalidInput            3  a topology with errors; carries its findings
     ├── PreflightRefused        4  this machine, as it is now, cannot do what was asked
     ├── CouldNotStart           5  a process that the run needs could not be started
+    ├── RunBroken               6  a run that had begun could not go on
     └── IncompleteResults       8  a run left less than its plan promised; what there is was printed
 """
 
@@ -15,7 +16,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
     NOT_STARTED = 5
     """A process of the run could not be started, or was gone before any node began."""
     NODE_FAILED = 6
-    """A node could not go on, and nobody had planned that."""
+    """A node, or the whole run, could not go on, and nobody had planned that."""
     NOT_AS_ASKED = 7
     """The network was not the one asked for, or this machine could not sustain the run."""
     INCOMPLETE = 8
@@ -136,12 +136,18 @@ def has_errors(findings: Iterable[Finding]) -> bool:
     return any(finding.severity is Severity.ERROR for finding in findings)
 
 
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that comes closest, if any does."""
+    from difflib import get_close_matches  # which processes that are to start at once can do without
+
+    return next(iter(get_close_matches(word, sorted(set(known))[:2000], n=1, cutoff=0.6)), None)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint that names the closest known word, or all of them when none is close and they are few."""
     choices = sorted(set(known))
-    close = get_close_matches(word, choices[:2000], n=1, cutoff=0.6)
-    if close:
-        return f"did you mean `{close[0]}`?"
+    if close := closest(word, choices):
+        return f"did you mean `{close}`?"
     if choices and len(choices) <= 12:
         return "known here: " + ", ".join(choices)
     return ""
@@ -193,3 +199,9 @@ class CouldNotStart(TestbedError):
     """The kernel gave no process, descriptor or folder that the run needs, or such a process ended at once."""
 
     exit_code = ExitCode.NOT_STARTED
+
+
+class RunBroken(TestbedError):
+    """A run that had begun could not go on, or could not say how it ended."""
+
+    exit_code = ExitCode.NODE_FAILED

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from testbed.errors import UsageProblem
+from testbed.errors import CouldNotStart
 from testbed.records import AnyRecord, line
 
 
-class CannotWrite(UsageProblem):
-    """The run directory cannot be written: nothing that happens from now on would be known."""
+class CannotWrite(CouldNotStart):
+    """The run directory cannot be written: nothing that happens from now on would be known.
+
+    A run that has begun ends for it, broken, with an outcome that says so.
+    """
 
 
 class Journal:

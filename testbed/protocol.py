@@ -9,11 +9,16 @@ host's CLOCK_MONOTONIC, which everybody on a host shares.
 
 from __future__ import annotations
 
+import errno
+from functools import cached_property
 from typing import Annotated, Generic, TypeVar, Union
 
 import msgspec
 
-MAX_MESSAGE_BYTES = 64 * 1024
+from testbed.first_words import MAX_MESSAGE_BYTES as MAX_MESSAGE_BYTES  # it is known by this name here
+
+OUT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Why nobody can be let in: whoever waits stays there, and would be announced again and again."""
 SLOTS = 5
 """Models that a node may have left to be averaged, before the first of them is; one is for its last round only."""
 
@@ -34,7 +39,12 @@ class Reader(Generic[_Kind]):
     """Reads one direction of a conversation."""
 
     def __init__(self, kind: object) -> None:
-        self._decoder: msgspec.msgpack.Decoder[_Kind] = msgspec.msgpack.Decoder(kind)
+        self._kind = kind
+
+    @cached_property
+    def _decoder(self) -> msgspec.msgpack.Decoder[_Kind]:
+        """Made when it is needed first: no process is in all conversations."""
+        return msgspec.msgpack.Decoder(self._kind)
 
     def read(self, data: bytes) -> _Kind:
         """Raises ProtocolError for whatever is not a message of this direction."""
@@ -119,6 +129,22 @@ class ResetLink(Request, frozen=True):
     both: bool = True
 
 
+class HoldDown(Request, frozen=True):
+    """Links are down until they are let go; `SetLink` of whether they are up, and `ResetLink`, end it before."""
+
+    origin: str
+    dest: str
+    both: bool = True
+
+
+class LetGo(Request, frozen=True):
+    """Links are again what they would be had nobody held them down."""
+
+    origin: str
+    dest: str
+    both: bool = True
+
+
 class ShowLink(Request, frozen=True):
     """What links are like now."""
 
@@ -181,7 +207,21 @@ class Quit(Request, frozen=True):
 
 
 ToFabric = Union[  # noqa: UP007 - msgspec reads it at run time
-    Begin, SetLink, ResetLink, ShowLink, Cut, Uncut, Detach, Partition, Heal, Capture, Watch, GetStatus, Quit
+    Begin,
+    SetLink,
+    ResetLink,
+    HoldDown,
+    LetGo,
+    ShowLink,
+    Cut,
+    Uncut,
+    Detach,
+    Partition,
+    Heal,
+    Capture,
+    Watch,
+    GetStatus,
+    Quit,
 ]
 TO_FABRIC: Reader[ToFabric] = Reader(ToFabric)
 
@@ -276,12 +316,25 @@ class NodeAttached(Message, frozen=True):
 
 
 class NodeDetached(Message, frozen=True):
+    """Its device is closed here."""
+
     rank: int
     why: str
+    was_lost: bool = False
+    """Nobody has asked for it, nor given another one."""
+
+
+class NodeRefused(Message, frozen=True):
+    """What a node handed over was no device, or what it said no message; told the first time."""
+
+    rank: int
+    why: str
+    t: float
+    """Emulated seconds; 0 before the start."""
 
 
 FromFabric = Union[  # noqa: UP007 - msgspec reads it at run time
-    Done, Denied, Links, FabricStatus, Applied, NodeAttached, NodeDetached
+    Done, Denied, Links, FabricStatus, Applied, NodeAttached, NodeDetached, NodeRefused
 ]
 FROM_FABRIC: Reader[FromFabric] = Reader(FromFabric)
 
@@ -386,6 +439,8 @@ class Fork(Message, frozen=True):
     rank: int
     rejoin: str | None = None
     first_round: int = 0
+    absent: tuple[int, ...] = ()
+    """Ranks of those that join later: nobody waits for them."""
 
 
 class Judge(Message, frozen=True):

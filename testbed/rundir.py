@@ -5,8 +5,12 @@ Takes the path of a run, gives the paths of its parts; creates folders when told
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from testbed.errors import UsageProblem
@@ -82,9 +86,21 @@ def create_run(results: Path, run_id: str) -> RunDirectory:
     return run
 
 
+def open_plain(path: Path) -> FileIO:
+    """A file that a node has written, to be read; raises OSError for anything else that may be in its place.
+
+    A link could lead to any file of whoever reads it, and at a pipe they would wait.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return FileIO(descriptor, "rb")
+
+
 def find_runs(path: Path) -> Iterator[RunDirectory]:
     """The run at a path, or all runs in a folder of runs, by name."""
-    if (path / PLAN).exists() or (path / "nodes").is_dir():
+    if _is_run(path):
         yield RunDirectory(path)
         return
     try:
@@ -92,5 +108,13 @@ def find_runs(path: Path) -> Iterator[RunDirectory]:
     except OSError as problem:
         raise UsageProblem(f"cannot read {path}: {problem.strerror or problem}") from None
     for entry in entries:
-        if (entry / PLAN).exists() or (entry / "nodes").is_dir():
+        if _is_run(entry):
             yield RunDirectory(entry)
+
+
+def _is_run(path: Path) -> bool:
+    """As far as one may look: other people's folders may lie between the runs."""
+    try:
+        return (path / PLAN).exists() or (path / "nodes").is_dir()
+    except PermissionError:
+        return False

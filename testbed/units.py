@@ -135,17 +135,26 @@ def parse_background_bps(text: str) -> float:
 @lru_cache(maxsize=4096)
 def parse_loss(text: str) -> float:
     """`1%` or `0.01` → a fraction between 0 and 1."""
-    hint = "write a percentage such as 1%, or a fraction between 0 and 1 such as 0.01"
+    return _share(text, "a loss", "1%", "0.01")
+
+
+def parse_accuracy(text: str) -> float:
+    """`70%` or `0.7` → a fraction between 0 and 1."""
+    return _share(text, "an accuracy", "70%", "0.7")
+
+
+def _share(text: str, what: str, percentage: str, same: str) -> float:
+    hint = f"write a percentage such as {percentage}, or a fraction between 0 and 1 such as {same}"
     if _SIGNED.match(text):
-        raise UnitError(f"a loss must not be negative: {shown(text)}", hint)
+        raise UnitError(f"{what} must not be negative: {shown(text)}", hint)
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if match is None or match[2] not in ("", "%"):
         spaced = re.fullmatch(r"([0-9.]+)\s+%", text)
-        raise UnitError(f"{shown(text)} is not a loss", f"leave out the blank: `{spaced[1]}%`" if spaced else hint)
+        raise UnitError(f"{shown(text)} is not {what}", f"leave out the blank: `{spaced[1]}%`" if spaced else hint)
     fraction = Decimal(match[1]) / (100 if match[2] else 1)
     if fraction > 1:
         better = hint if match[2] else f"did you mean {match[1]}%? " + hint
-        raise UnitError(f"a loss lies between 0 and 1 (0% and 100%): {shown(text)}", better)
+        raise UnitError(f"{what} lies between 0 and 1 (0% and 100%): {shown(text)}", better)
     return float(round(fraction, _DECIMALS))
 
 

@@ -116,3 +116,23 @@ def test_without_any_place_of_theirs_the_file_is_named() -> None:
     Path("code.py").write_text("value = 1\n")
     told = problem_in("code.py:value", ValueError("no"))
     assert (told.file, told.line, str(told)) == ("code.py", None, "code.py: no (ValueError)")
+
+
+def test_a_file_that_is_elsewhere_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, value in (("first", 1), ("second", 2), ("own", 3)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "code.py").write_text(f"value = {value}\n")
+    (tmp_path / "second" / "other.py").write_text("value = 4\n")
+    monkeypatch.setenv("TESTBED_CODE", f"{tmp_path / 'none'}:{tmp_path / 'first'}::{tmp_path / 'second'}")
+    assert load_object("/home/somebody/code.py:value") == 1
+    assert load_object("far/away/other.py:value") == 4
+    assert load_object("own/code.py:value") == 3, "the file itself comes first"
+    assert problem_of("far/away/nowhere.py:value").message == "there is no file far/away/nowhere.py"
+    monkeypatch.delenv("TESTBED_CODE")
+    assert problem_of("far/away/other.py:value").message == "there is no file far/away/other.py"
+
+
+def test_without_folders_the_working_one_is_not_looked_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("code.py").write_text("value = 1\n")
+    monkeypatch.setenv("TESTBED_CODE", "")
+    assert problem_of("elsewhere/code.py:value").message == "there is no file elsewhere/code.py"

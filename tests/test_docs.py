@@ -98,7 +98,7 @@ def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 SHOWN = [
     (page.name, line)
-    for page in (ROOT / "README.md", ROOT / "docs" / "local.md")
+    for page in (ROOT / "README.md", ROOT / "docs" / "local.md", ROOT / "docs" / "image.md")
     for _kind, _remark, text in blocks(page, "sh")
     for line in text.splitlines()
     if line.startswith("testbed ")
@@ -144,7 +144,9 @@ def test_every_code_of_a_target_is_told_and_exists() -> None:
     told = set(
         re.findall(r"`((?:kollaps|swarm|kubernetes|docker)-[a-z-]+)`", (ROOT / "docs" / "targets.md").read_text())
     )
-    modules = [*(ROOT / "testbed" / "targets").glob("*.py"), *(ROOT / "testbed" / "topologies").glob("*xml*.py")]
+    rooms = [ROOT / "testbed" / room for room in ("targets", "manifests")]
+    modules = [path for room in rooms for path in room.rglob("*.py")]
+    modules += (ROOT / "testbed" / "topologies").glob("*xml*.py")
     sources = "\n".join(path.read_text() for path in modules)
     written = set(re.findall(r'"((?:kollaps|swarm|kubernetes|docker)-[a-z-]+)"', sources))
     assert written <= told, "these codes are not in docs/targets.md"

@@ -11,16 +11,35 @@ import pytest
 import testbed
 
 PACKAGE = Path(testbed.__file__).parent
-LEAVES = {"code", "errors", "journal", "protocol", "records", "rundir", "seeds", "units"}
+LEAVES = {
+    "code",
+    "cores",
+    "doors",
+    "errors",
+    "first_words",
+    "journal",
+    "parent",
+    "protocol",
+    "records",
+    "rundir",
+    "seeds",
+    "socket_paths",
+    "units",
+}
 PURE = LEAVES | {"topologies", "network"}
 MAY_IMPORT = {
     "code": {"errors"},
+    "cores": set[str](),
+    "doors": {"socket_paths"},
     "errors": set[str](),
+    "first_words": set[str](),
     "journal": {"errors", "records"},
-    "protocol": set[str](),
+    "parent": set[str](),
+    "protocol": {"first_words"},
     "records": set[str](),
     "rundir": {"errors"},
     "seeds": set[str](),
+    "socket_paths": set[str](),
     "units": set[str](),
     "topologies": LEAVES,
     "network": LEAVES | {"topologies"},
@@ -41,6 +60,10 @@ MAY_IMPORT = {
 }
 ONLY_IN_CLI = {"click", "rich"}
 NEVER = {"pickle", "shelve", "marshal", "multiprocessing", "concurrent"}
+THREADS = "concurrent.futures.thread"
+"""Which share memory: only what goes to other processes is pickled."""
+ONLY_FOR_DOCKER = {"docker", "requests"}
+DOCKER = PACKAGE / "runtimes" / "docker"
 TRAINS = {"node", "runtimes"}
 """The rooms that may import torch; the command line must start fast."""
 
@@ -73,8 +96,9 @@ def test_a_room_imports_only_what_it_may(path: Path) -> None:
         parts = name.split(".")
         if parts[0] == "testbed" and len(parts) > 1 and parts[1] != "__version__":
             assert parts[1] in allowed, f"{room} may not import {name}"
-        assert parts[0] not in NEVER, f"{name} has no business here"
+        assert parts[0] not in NEVER or name.startswith(THREADS), f"{name} has no business here"
         assert parts[0] != "torch" or room in TRAINS, f"{room} may not import {name}"
+        assert parts[0] not in ONLY_FOR_DOCKER or path.is_relative_to(DOCKER), f"only runtimes/docker imports {name}"
         if room != "cli":
             assert parts[0] not in ONLY_IN_CLI, f"{room} may not import {name}"
 

@@ -31,6 +31,17 @@ def test_the_bundled_files_are_in_the_wheel(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "docs/", "scripts/"))]
 
 
+def test_all_that_is_no_code_is_in_the_wheel_too(wheel: Path) -> None:
+    """Templates, above all: nothing imports them, so nothing but their absence tells."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    package = ROOT / "testbed"
+    data = {str(path.relative_to(ROOT)) for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    templates = {str(path.relative_to(ROOT)) for path in (package / "manifests" / "templates").glob("*.j2")}
+    assert len(templates) >= 3
+    assert templates <= names
+    assert data <= names, data - names
+
+
 def test_the_installed_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, capture_output=True)
@@ -58,3 +69,6 @@ def test_the_installed_wheel_works_without_the_checkout(wheel: Path, tmp_path: P
     assert '"ok": true' in run("validate", "topologies/wan256.xml", "--format", "json")
     run("generate", "regions", "--nodes", "12", "-o", "mine.yaml")
     run("validate", "mine.yaml")
+    rendered = run("render", "topologies/lan4.xml", "--target", "kollaps", "-o", "rendered", "--quiet")
+    assert (tmp_path / "rendered" / "topology.xml").is_file()
+    assert len(rendered.splitlines()) == 4

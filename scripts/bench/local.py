@@ -3,9 +3,10 @@
 
 loopback: D-PSGD, Fashion-MNIST, GN-LeNet for 28×28, batch 8, one local step a round, 5-regular overlay, plain loopback
           (engine `none`), evaluation off, as fast as it goes (`measured`); for every number of --nodes.
-wan:      the default experiment on --topology (wan256) over the fabric, few rounds.
+wan:      the default experiment on --topology (wan256) over the fabric, few rounds; --runtime docker: in containers.
 
-Of both: seconds from the command to the start barrier; rounds of all nodes a second, from the moment when the slowest
+Of both: seconds from the command to the start barrier; how long after the moment that this barrier sets the nodes have
+begun, the median and the last one; rounds of all nodes a second, from the moment when the slowest
 has done its first round; memory of a node (PSS); processor time of a node's process a round. Of `wan` also how late
 packets were, the time scale, and the run's health. A figure means something on an otherwise idle machine only.
 """
@@ -19,15 +20,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
 
 from testbed.node.data.fetch import ensure
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.places import read_record
+from testbed.runtimes.docker.live import pids_of_nodes
+from testbed.runtimes.real.places import read_record
 
 NODES = (8, 16, 32, 64, 128, 256)
 LOOPBACK_ROUNDS = 100
@@ -44,16 +47,16 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 Row = dict[str, Any]
 
 
-def measure(topology: str, arguments: Sequence[str], rounds: int, folder: Path) -> Row:
+def measure(topology: str, runtime: str, arguments: Sequence[str], rounds: int, folder: Path) -> Row:
     """One run of the command, watched from outside."""
     words = [
-        *(sys.executable, "-m", "testbed", "deploy", topology, "--runtime", "local", "--rounds", str(rounds)),
+        *(sys.executable, "-m", "testbed", "deploy", topology, "--runtime", runtime, "--rounds", str(rounds)),
         *("--run-id", "bench", "--results", str(folder), "--quiet", "--format", "json", *arguments),
     ]
     run = RunDirectory(folder / "bench")
     began_s = time.monotonic()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        watched = Watched(run, rounds)
+        watched = Watched(run, rounds, in_containers=runtime == "docker")
         while process.poll() is None:
             watched.look()
             time.sleep(0.1)
@@ -63,11 +66,14 @@ def measure(topology: str, arguments: Sequence[str], rounds: int, folder: Path) 
         raise SystemExit(f"the run ended with {process.returncode}")
     summary = json.loads(text)
     nodes = summary["finished"]
+    begun_ms = [round(1000 * summary["time_scale"] * records[0]["t"], 1) for records in journals(run)]
     return {
         "nodes": nodes,
         "rounds": rounds,
         # What the command needs before and after the run proper belongs to it too.
         "ready_s": round(wall_s - summary["real_s"] + summary["ready_s"], 2),
+        "begun_p50_ms": round(median(begun_ms), 1),
+        "begun_max_ms": max(begun_ms),
         "node_rounds_per_s": round(nodes * (rounds - 1) / _between(run, summary["time_scale"]), 1),
         "pss_mib": watched.pss_mib,
         "cpu_ms_per_node_round": watched.cpu_ms_per_node_round,
@@ -82,8 +88,9 @@ def measure(topology: str, arguments: Sequence[str], rounds: int, folder: Path) 
 class Watched:
     """Looks at the nodes' processes twice: early, and late in the run, when their memory is looked at too."""
 
-    def __init__(self, run: RunDirectory, rounds: int) -> None:
+    def __init__(self, run: RunDirectory, rounds: int, *, in_containers: bool) -> None:
         self._run = run
+        self._in_containers = in_containers
         self._early, self._late = max(1, rounds // 4), max(2, rounds * 3 // 4)
         self._first: tuple[int, float] | None = None
         self.pss_mib: float | None = None
@@ -110,6 +117,8 @@ class Watched:
         return (self._run.path / "nodes").is_dir() and any(self._run.node_names())
 
     def _pids(self) -> list[int]:
+        if self._in_containers:  # below their first processes
+            return [each for first in pids_of_nodes(self._run).values() for each in children_of(first)]
         record = read_record(self._run)
         return [] if record is None else [each.pid for each in record.processes if each.name.startswith("node ")]
 
@@ -117,6 +126,13 @@ class Watched:
         """Rounds and processor seconds of all nodes."""
         rounds = sum(rounds_of(self._run.node(name).journal) for name in self._run.node_names())
         return rounds, sum(map(cpu_s_of, pids))
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def rounds_of(journal: Path) -> int:
@@ -129,11 +145,16 @@ def rounds_of(journal: Path) -> int:
 def _between(run: RunDirectory, time_scale: float) -> float:
     """Real seconds from the end of the slowest node's first round to that of the slowest one's last."""
     first, last = 0.0, 0.0
-    for name in run.node_names():
-        records = [msgspec.json.decode(line) for line in run.node(name).journal.read_bytes().splitlines()]
+    for records in journals(run):
         ends = [each["t"] for each in records if each["type"] == "round"]
         first, last = max(first, ends[0]), max(last, ends[-1])
     return (last - first) * time_scale
+
+
+def journals(run: RunDirectory) -> Iterator[list[dict[str, Any]]]:
+    """Of every node, all its records."""
+    for name in run.node_names():
+        yield [msgspec.json.decode(line) for line in run.node(name).journal.read_bytes().splitlines()]
 
 
 def pss_kib(pid: int) -> float | None:
@@ -167,12 +188,15 @@ def loopback(nodes: int, rounds: int) -> Row:
         topology = Path(folder) / "loopback.yaml"
         topology.write_text(LOOPBACK.format(nodes=nodes))
         chosen = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        return {"what": "loopback", **measure(str(topology), ["--engine", "none", *chosen], rounds, Path(folder))}
+        return {
+            "what": "loopback",
+            **measure(str(topology), "local", ["--engine", "none", *chosen], rounds, Path(folder)),
+        }
 
 
-def wan(topology: str, rounds: int) -> Row:
+def wan(topology: str, runtime: str, rounds: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
-        return {"what": topology, **measure(topology, ["--engine", "fabric"], rounds, Path(folder))}
+        return {"what": topology, **measure(topology, runtime, [], rounds, Path(folder))}
 
 
 def print_rows(rows: Sequence[Row]) -> None:
@@ -188,6 +212,7 @@ def main() -> None:
     parser.add_argument("which", nargs="*", choices=["loopback", "wan", []], help="default: both")
     parser.add_argument("--nodes", type=int, nargs="+", default=NODES, help="of `loopback`")
     parser.add_argument("--topology", default="topologies/wan256.xml", help="of `wan`")
+    parser.add_argument("--runtime", choices=["local", "docker"], default="local", help="of `wan`")
     parser.add_argument("--rounds", type=int, help="other than the figures are defined for")
     parser.add_argument("--format", choices=["table", "json"], default="table")
     arguments = parser.parse_args()
@@ -200,7 +225,7 @@ def main() -> None:
             rows.append(loopback(nodes, arguments.rounds or LOOPBACK_ROUNDS))
     if "wan" in which:
         print(f"wan, {arguments.topology}", file=sys.stderr)
-        rows.append(wan(arguments.topology, arguments.rounds or WAN_ROUNDS))
+        rows.append(wan(arguments.topology, arguments.runtime, arguments.rounds or WAN_ROUNDS))
     if arguments.format == "json":
         print(json.dumps(rows, indent=2))
     else:

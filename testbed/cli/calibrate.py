@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
 
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.code import CodeProblem
+from testbed.cores import usable_cores
 from testbed.node.data.catalogue import ENTRIES
 from testbed.node.models.catalogue import BUILT_IN
 from testbed.node.models.problems import ModelProblem
@@ -62,7 +62,7 @@ def command(model: str, data: str, batch: int, steps: int, output_format: Format
         trainer = Trainer(model, {}, random_data(data), Settings(lr=0.001, batch=batch), seed=1)
         _try_once(trainer)
         nominal_ms = nominal_ms_per_step(trainer, batch)
-        speeds = [_measure(trainer, processes, steps) for processes in sorted({1, os.cpu_count() or 1})]
+        speeds = [_measure(trainer, processes, steps) for processes in sorted({1, usable_cores()})]
     except (CodeProblem, TrainingFailed) as problem:
         raise ModelProblem(f"cannot measure {model}: {problem}") from problem
     measured: list[tuple[Cell, ...]] = [
@@ -91,8 +91,8 @@ def command(model: str, data: str, batch: int, steps: int, output_format: Format
         print_table(_SUSTAINED_COLUMNS, sustained)
         click.echo(f"{model}: {trainer.parameters} parameters; nominal {nominal_ms:g} ms per step", err=True)
         click.echo(
-            f"deploy takes the nominal figure (compute.ms_per_step: auto); --set compute.ms_per_step={measured[0][1]} "
-            "makes learners as fast as this machine",
+            "compute.ms_per_step: auto is the nominal figure in virtual time, and what this machine can keep up with "
+            f"for real nodes; --set compute.ms_per_step={measured[0][1]} makes learners as fast as this machine",
             err=True,
         )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import select
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -13,10 +15,12 @@ import click
 
 from testbed.cli.live_fabric import ask, live_fabric
 from testbed.cli.quantity import Quantity
-from testbed.cli.run_target import find_run, plan_of, ranks_of, results_option
-from testbed.engines.fabric.start import FabricConversation, FabricLost
+from testbed.cli.run_target import find_run, is_of_containers, node_of, plan_of, results_option
+from testbed.engines.fabric.requests import FabricLost
+from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import UsageProblem
 from testbed.protocol import Capture, Watch
+from testbed.rundir import RunDirectory
 from testbed.units import parse_duration_s
 
 
@@ -39,16 +43,24 @@ def command(run: str, node: str, output: Path | None, duration_s: float | None, 
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in good order, too
     directory = find_run(run, results)
-    rank = _one(node, ranks_of(plan_of(directory), [node]))
-    path = (output or Path(f"{node}.pcap")).absolute()
+    target = node_of(plan_of(directory), node)
+    path = (output or Path(f"{target.name}.pcap")).absolute()
+    written, seen = _places(directory, path)
+    if path.exists() and not path.is_file():
+        raise UsageProblem(f"cannot write {path}: it is no file", "give another one with -o")
     with live_fabric(directory) as fabric:
-        ask(fabric, partial(Capture, rank=rank, path=str(path)))
-        click.echo(f"capturing {node}" + ("; Ctrl-C ends it" if duration_s is None else ""), err=True)
+        if written != path:
+            _check_place(path)
+        ask(fabric, partial(Capture, rank=target.rank, path=str(seen)))
+        click.echo(f"capturing {target.name}" + ("; Ctrl-C ends it" if duration_s is None else ""), err=True)
         try:
             _wait(fabric, duration_s)
         finally:
-            with suppress(FabricLost):  # then it has closed the file already
-                ask(fabric, partial(Capture, rank=rank))
+            incomplete = _end(fabric, target.rank)
+    if written != path:
+        _bring(written, path)
+    if incomplete is not None:
+        raise UsageProblem(incomplete.message.replace(str(seen), str(path)), incomplete.hint)
     try:
         size = path.stat().st_size
     except OSError as problem:
@@ -56,10 +68,42 @@ def command(run: str, node: str, output: Path | None, duration_s: float | None, 
     click.echo(f"{size} bytes in {path}", err=True)
 
 
-def _one(node: str, ranks: tuple[int, ...]) -> int:
-    if len(ranks) != 1:
-        raise UsageProblem(f"{node} is {len(ranks)} nodes", f"take one, such as {node}.0")
-    return ranks[0]
+def _end(fabric: FabricConversation, rank: int) -> UsageProblem | None:
+    """The file is closed; what is wrong with it, if it does not have everything."""
+    try:
+        ask(fabric, partial(Capture, rank=rank))
+    except FabricLost:
+        return None  # then it has closed the file already
+    except UsageProblem as problem:
+        return problem
+    return None
+
+
+def _places(run: RunDirectory, path: Path) -> tuple[Path, Path]:
+    """Where the fabric's file is for us, and where for the fabric: in a container, it writes to its own folder."""
+    if not is_of_containers(run):
+        return path, path
+    from testbed.runtimes.container.inside import Inside
+
+    engine = Path("engine", f".{path.name}.{os.getpid()}.tmp")
+    return run.path / engine, Inside().run.path / engine
+
+
+def _check_place(path: Path) -> None:
+    """Whether we could write there: the fabric, which writes elsewhere, cannot say so."""
+    target = path if path.exists() else path.parent
+    if not target.exists():
+        raise UsageProblem(f"cannot write {path}: there is no folder {target}")
+    if not os.access(target, os.W_OK):
+        raise UsageProblem(f"cannot write {path}: permission denied")
+
+
+def _bring(written: Path, path: Path) -> None:
+    """The file is where it was asked for; where that cannot be any more, it stays and is told of."""
+    try:
+        shutil.move(written, path.resolve())  # what a link names is written, not the link
+    except OSError as problem:
+        raise UsageProblem(f"cannot write {path}: {problem.strerror}", f"the packets are in {written}") from None
 
 
 def _wait(fabric: FabricConversation, duration_s: float | None) -> None:

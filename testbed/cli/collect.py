@@ -14,10 +14,12 @@ import click
 
 from testbed.cli.output import print_csv, print_json, print_table, printable
 from testbed.cli.output_file import write_atomically
+from testbed.cli.quantity import Quantity
 from testbed.cli.run_target import find_run, results_option
 from testbed.collect.problems import named
 from testbed.errors import IncompleteResults, UsageProblem
 from testbed.rundir import find_runs
+from testbed.units import parse_accuracy
 
 if TYPE_CHECKING:
     from testbed.collect.details import NodeRow, RoundRow
@@ -74,7 +76,9 @@ class _Collected:
     help="One line for each run, node or round.",
 )
 @click.option(
-    "--target", type=click.FloatRange(0, 1), help="An accuracy: when was it reached, and after how many bytes?"
+    "--target",
+    type=Quantity("accuracy", parse_accuracy),
+    help="Such as 0.7 or 70%: when was it reached, and after how many bytes?",
 )
 @click.option("--group", is_flag=True, help="Put runs together that differ only in their seed: means, 95 % intervals.")
 @results_option

@@ -51,7 +51,12 @@ def command() -> None:
 @command.command("list")
 @format_option
 def list_(output_format: Format) -> None:
-    """List the data sets that are known by name."""
+    """List the data sets that are known by name.
+
+    \b
+    Example:
+      testbed data list
+    """
     rows = [list_row(entry) for entry in ENTRIES.values()]
     if output_format is Format.JSON:
         print_json([dict(zip(LIST_COLUMNS, row, strict=True)) for row in rows])
@@ -61,6 +66,8 @@ def list_(output_format: Format) -> None:
         print_table(
             [column.replace("_mb", " MB") for column in LIST_COLUMNS],
             [[_in_words(cell) if isinstance(cell, bool) else cell for cell in row] for row in rows],
+            least=("shape", "kind", "test", "train", "download MB"),
+            wrapped=("summary",),
         )
 
 
@@ -70,6 +77,10 @@ def fetch(names: tuple[str, ...]) -> None:
     """Fetch data sets into the cache; what is there already is checked, byte for byte.
 
     Prints the folder of each. Nothing is installed, and nobody has to be root.
+
+    \b
+    Example:
+      testbed data fetch fashion-mnist cifar10
     """
     for entry in [_known(name) for name in names]:
         if not entry.needs_download:

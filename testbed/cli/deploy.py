@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
-from functools import partial
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.experiment_options import Resolved, experiment_options, resolve
-from testbed.cli.findings import print_findings
+from testbed.cli.experiment_options import experiment_options, resolve
 from testbed.cli.output import Format, format_option
-from testbed.cli.run_choice import ENGINES, LOCAL, SIM, check_engine, check_runtime, choose_runtime
+from testbed.cli.run_choice import (
+    DOCKER,
+    ENGINES,
+    LOCAL,
+    SIM,
+    check_engine,
+    check_image,
+    check_runtime,
+    check_sockets,
+    choose_runtime,
+)
 from testbed.cli.run_ending import print_summary, tell_ending
-from testbed.cli.run_fitting import AUTO, TimeScaleType, check_time_scale, fitted
+from testbed.cli.run_fitting import AUTO, TimeScaleType, check_time_scale
+from testbed.cli.run_planning import fetch_data_of, free_run_id, planned
 from testbed.cli.run_signals import RunSignals
 from testbed.code import CodeProblem
-from testbed.errors import Severity, UsageProblem
+from testbed.errors import RunBroken, UsageProblem
 from testbed.rundir import RunDirectory, create_run
+from testbed.runtimes.docker.image_facts import DEFAULT_TAG
+from testbed.runtimes.docker.socket_places import Sockets
 
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
     from testbed.experiment.origin import Setting
     from testbed.plan.model import RunPlan
 
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
 
 @click.command("deploy")
 @experiment_options
-@click.option("--runtime", help="What starts the nodes: local (real processes), sim (virtual time).  [default: local]")
+@click.option(
+    "--runtime",
+    help="What starts the nodes: docker (containers), local (real processes), sim (virtual time).  "
+    "[default: docker where an Engine has the image, or all packages for it, else local]",
+)
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
@@ -44,8 +56,17 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 @click.option(
     "--time-scale",
     type=TimeScaleType(),
-    help="How many times longer everything takes in real time, with `local`; "
+    help="How many times longer everything takes in real time, with `local` and `docker`; "
     f"{AUTO}: as little as lets this machine carry the traffic.  [default: {AUTO} with fabric, else 1]",
+)
+@click.option(
+    "--image", metavar="NAME", help=f"What containers run; stands for --runtime {DOCKER}.  [default: {DEFAULT_TAG}]"
+)
+@click.option(
+    "--sockets",
+    type=click.Choice([each.value for each in Sockets]),
+    help=f"Where those of containers lie, with `{DOCKER}`: in the run's folder, on volumes of the Engine, or auto: in "
+    "the folder, unless they do not reach over from there (Docker Desktop).  [default: auto]",
 )
 @click.option("--detach", "-d", is_flag=True, help="Return as soon as the nodes have begun; the run goes on.")
 @click.option("--force", is_flag=True, help="Start even if this machine seems too small.")
@@ -69,6 +90,8 @@ def command(
     plan_file: Path | None,
     engine: str | None,
     time_scale: float | None,
+    image: str | None,
+    sockets: str | None,
     *,
     detach: bool,
     force: bool,
@@ -95,6 +118,8 @@ def command(
 
     say = _keep_quiet if quiet else _say
     began = monotonic()
+    if not dry_run:
+        _check_place(results)
     if plan_file is not None:
         if file is not None or settings or engine is not None or time_scale is not None:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
@@ -102,18 +127,30 @@ def command(
         if runtime not in (None, plan.runtime):
             raise UsageProblem(f"a plan is complete: this one is for {plan.runtime}", "leave out --runtime")
         check_runtime(plan.runtime)
-        name = _run_id(results, run_id, plan.topology_name, plan.experiment.algorithm.name)
+        _check_detach(plan.runtime, detach=detach)
+        name = free_run_id(results, run_id, plan.topology_name, plan.experiment.algorithm.name)
         for changed in changed_inputs(plan):
             say(f"warning: {changed} is not what it was when the plan was made: the run will be another one")
         plan = plan.model_copy(update={"run_id": name})
+        check_image(plan.runtime, image)
+        check_sockets(plan.runtime, sockets)
+        if plan.runtime == DOCKER and not dry_run:
+            _have_image(image, say)
     else:
-        chosen = choose_runtime(runtime, engine, say)
-        check_engine(chosen, engine)
-        check_time_scale(chosen, time_scale)
+        asked = DOCKER if runtime is None and image is not None else runtime
+        chosen = choose_runtime(asked, engine, _why_no_containers)
+        check_image(chosen.name, image)
+        check_sockets(chosen.name, sockets)
+        check_engine(chosen.name, engine)
+        check_time_scale(chosen.name, time_scale)
+        _check_detach(chosen.name, detach=detach)
         resolved = resolve(file, settings, quiet=quiet)
-        plan = _make_plan(resolved, chosen, engine, time_scale, results, run_id, say=say, dry_run=dry_run)
-    if detach and plan.runtime == SIM:
-        raise UsageProblem("virtual time does not go on by itself", f"--detach is for --runtime {LOCAL}")
+        name = free_run_id(results, run_id, resolved.topology.name, resolved.experiment.algorithm.name)
+        if chosen.name == DOCKER and not dry_run:
+            _have_image(image, say)  # before anything is measured
+        plan = planned(
+            resolved, chosen, engine, time_scale, name, beside=results, say=say, quiet=quiet, fetch=not dry_run
+        )
     if dry_run:
         from testbed.cli.plan_view import print_plan
 
@@ -121,93 +158,50 @@ def command(
         return
     with RunSignals(quiet=quiet) as signals:
         if plan_file is not None:
-            _fetch_data(plan, say)
+            fetch_data_of(plan, say)
         if plan.runtime == LOCAL:
             from testbed.cli.run_preflight import check_machine
 
             check_machine(plan, say, force=force, is_fitted=plan_file is None and time_scale is None)
+        elif plan.runtime == DOCKER:
+            from testbed.cli.run_preflight import check_containers
+
+            is_fitted = plan_file is None and time_scale is None
+            plan = check_containers(plan, image or DEFAULT_TAG, say, force=force, is_fitted=is_fitted)
         directory = create_run(results, plan.run_id)
         write_plan(directory, plan)
         say(f"run {plan.run_id} in {directory.path}")
-        if detach:
+        if detach and plan.runtime == LOCAL:
             from testbed.cli.run_detached import detached
 
             detached(directory, say, output_format)
             return
         began = monotonic() if plan.runtime == SIM else began
-        run = _run_sim if plan.runtime == SIM else _run_local
-        outcome = run(plan, directory, signals, quiet=quiet, workers=workers)
+        how = _How(quiet=quiet, workers=workers, detach=detach, sockets=Sockets(sockets or Sockets.AUTO))
+        outcome = _RUNS[plan.runtime](plan, directory, signals, how)
+    if outcome is None:
+        from testbed.cli.run_detached import tell_of_run
+
+        say(f"next: testbed status {directory.path}; testbed destroy {directory.path} removes its containers")
+        tell_of_run(directory, output_format)
+        return
     real_s = monotonic() - began
     print_summary(outcome, directory.path, real_s, output_format)
     tell_ending(outcome, directory.path, real_s, say)
 
 
-def _run_id(results: Path, given: str | None, topology: str, algorithm: str) -> str:
-    """A name that no run has yet, as far as can be known before its directory is made."""
-    if given is None:
-        made = f"{topology}-{algorithm.rpartition(':')[2]}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-        name = re.sub(r"[^A-Za-z0-9._-]", "-", made).lstrip("-.")[:95]
-        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-        return next(each for each in names if not (results / each).exists())
-    if not _RUN_ID.fullmatch(given):
-        raise UsageProblem(f"`{given}` cannot be a run's name", "use letters, digits and . _ -, at most 100")
-    if (results / given).exists():
-        raise UsageProblem(f"{results / given} exists already", "give another --run-id, or remove it")
-    return given
+def _check_place(results: Path) -> None:
+    """Before anything is fetched or measured for a run that would have no place."""
+    there = next(each for each in (results.absolute(), *results.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UsageProblem(f"cannot make {results}/: {there} is no folder", "give another one with --results")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageProblem(f"cannot make anything in {there}: permission denied", "give another one with --results")
 
 
-def _make_plan(
-    resolved: Resolved,
-    runtime: str,
-    engine: str | None,
-    time_scale: float | None,
-    results: Path,
-    run_id: str | None,
-    *,
-    say: Callable[[str], None],
-    dry_run: bool,
-) -> RunPlan:
-    from testbed.plan.cautions import cautions
-    from testbed.plan.estimate import estimate
-    from testbed.plan.late_events import events_too_late
-    from testbed.plan.make import make_plan
-
-    experiment = resolved.experiment
-    if experiment.compute.mode == "measured" and runtime == SIM:
-        raise UsageProblem("virtual time cannot be measured", "take `compute: {mode: paced}` with this runtime")
-    plan = partial(
-        make_plan,
-        experiment,
-        resolved.topology,
-        run_id=_run_id(results, run_id, resolved.topology.name, experiment.algorithm.name),
-        runtime=runtime,
-        engine=engine,
-        source=resolved.origin,
-        inputs=resolved.inputs,
-    )
-    first = plan()
-    learners = len(first.learners)  # and all that does not fit together is known before anything is fetched
-    if say is not _keep_quiet:
-        for name, findings in resolved.findings:
-            print_findings(name, [each for each in findings if each.severity is Severity.WARNING])
-        print_findings(experiment.topology, cautions(experiment, resolved.topology))
-    say(f"preparing {experiment.data.name} and {experiment.model.name} for {learners} learners")
-
-    from testbed.runtimes.sim.describe import describe, versions
-
-    described = describe(experiment, learners, fetch=not dry_run, tell=say)
-    if dry_run and described.problem is not None:
-        say(f"warning: the run would fail at once: {described.problem}")
-    step_ms = described.nominal_ms_per_step
-    plan = partial(plan, parameters=described.parameters, samples=described.samples, versions=versions())
-    if runtime == LOCAL:
-        made = fitted(plan, first, described.parameters, step_ms, time_scale, say)
-    else:
-        made = plan(nominal_ms_per_step=step_ms)
-    if say is not _keep_quiet:
-        late = events_too_late(made, resolved.topology, lambda: estimate(made))
-        print_findings(experiment.topology, late)
-    return made
+def _check_detach(runtime: str, *, detach: bool) -> None:
+    if detach and runtime == SIM:
+        raise UsageProblem("virtual time does not go on by itself", f"--detach is for --runtime {LOCAL}")
 
 
 def _keep_quiet(_text: str) -> None:
@@ -218,37 +212,37 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _fetch_data(plan: RunPlan, say: Callable[[str], None]) -> None:
-    """Before there is a run directory: without its data nothing can be started."""
-    say(f"preparing {plan.experiment.data.name} and {plan.experiment.model.name} for {len(plan.learners)} learners")
+@dataclass(frozen=True)
+class _How:
+    """What is not in the plan. But for `quiet`, only some runtimes care for it; the others were not given it."""
 
-    from testbed.runtimes.sim.describe import fetch_data
+    quiet: bool
+    workers: int | None
+    detach: bool
+    sockets: Sockets
 
-    fetch_data(plan.experiment, say)
 
-
-def _run_local(
-    plan: RunPlan,
-    directory: RunDirectory,
-    signals: RunSignals,
-    *,
-    quiet: bool,
-    workers: int | None,  # noqa: ARG001 - real nodes have a process each
-) -> Outcome:
+def _run_local(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how: _How) -> Outcome:
     from testbed.cli.progress_view import progress_view
-    from testbed.runtimes.local.run import LocalRun
+    from testbed.runtimes.local.local_ground import LocalGround
+    from testbed.runtimes.real.run import RealRun
 
-    say = _keep_quiet if quiet else _say
-    with progress_view(quiet=quiet) as tell:
-        whole = LocalRun(plan, directory, tell=tell, begun=lambda seconds: say(f"all nodes began after {seconds:.1f}s"))
+    say = _keep_quiet if how.quiet else _say
+    with progress_view(quiet=how.quiet) as view:
+        whole = RealRun(
+            plan,
+            directory,
+            LocalGround(),
+            tell=view.tell,
+            begun=lambda seconds: say(f"all nodes began after {seconds:.1f}s"),
+        )
         signals.end_with(whole.interrupt)
         return whole.run()
 
 
-def _run_sim(
-    plan: RunPlan, directory: RunDirectory, signals: RunSignals, *, quiet: bool, workers: int | None
-) -> Outcome:
+def _run_sim(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how: _How) -> Outcome:
     from testbed.cli.progress_view import progress_view
+    from testbed.journal import CannotWrite
     from testbed.node.data.problems import Impossible
     from testbed.node.models.problems import ModelProblem
     from testbed.records import Failure
@@ -258,12 +252,42 @@ def _run_sim(
 
     with ExitStack() as stack:
         try:
-            shared = stack.enter_context(prepared(plan, workers=workers))
+            shared = stack.enter_context(prepared(plan, workers=how.workers))
         except CodeProblem as problem:
             return stillborn(plan, directory, Failure(problem.message, problem.file, problem.line))
         except (ModelProblem, Impossible) as problem:
             return stillborn(plan, directory, Failure(problem.message))
-        tell = stack.enter_context(progress_view(quiet=quiet))
-        whole = SimRun(plan, directory, shared, tell=tell)
+        view = stack.enter_context(progress_view(quiet=how.quiet))
+        whole = SimRun(plan, directory, shared, tell=view.tell)
         signals.end_with(whole.interrupt)
-        return whole.run()
+        try:
+            return whole.run()
+        except CannotWrite as problem:
+            raise RunBroken(problem.message) from None
+
+
+def _run_docker(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how: _How) -> Outcome | None:
+    from testbed.cli.run_docker import run_containers
+
+    say = _keep_quiet if how.quiet else _say
+    return run_containers(plan, directory, signals, quiet=how.quiet, say=say, sockets=how.sockets, leave=how.detach)
+
+
+def _why_no_containers() -> str | None:
+    from testbed.runtimes.docker.preflight import why_no_containers
+
+    return why_no_containers(DEFAULT_TAG)
+
+
+def _have_image(image: str | None, say: Callable[[str], None]) -> None:
+    """One that somebody has named is there, or is a mistake; the usual one is made where that takes seconds."""
+    from testbed.runtimes.docker.image_at_hand import have_image
+    from testbed.runtimes.docker.image_facts import image_id
+
+    if image is None:
+        have_image(DEFAULT_TAG, say)
+    else:
+        image_id(image)
+
+
+_RUNS = {SIM: _run_sim, LOCAL: _run_local, DOCKER: _run_docker}

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from testbed.cores import usable_cores
 from testbed.engines.abilities import what_is_denied
-from testbed.engines.denied import NetworkDenied, Step
+from testbed.engines.denied import NetworkDenied
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
 from testbed.engines.namespace import TcpSettings
+from testbed.engines.steps import Step
 from testbed.experiment.language import NetworkModel
 from testbed.runtimes.local.needs import available_bytes, in_gib
 
@@ -49,7 +51,7 @@ def checks() -> Iterator[Check]:
     yield from _how_many_namespaces()
     yield _tun()
     yield from _congestion_controls()
-    yield Check("cores", True, f"{len(os.sched_getaffinity(0))}; as many learners train at once")
+    yield Check("cores", True, f"{usable_cores()}; as many learners train at once")
     memory = available_bytes()
     enough = memory >= _LITTLE_BYTES
     yield Check("memory", enough, f"{in_gib(memory)} available", "" if enough else _FREE)
@@ -59,6 +61,7 @@ def checks() -> Iterator[Check]:
     yield _idle()
     yield _clock()
     yield _sockets()
+    yield _containers()
 
 
 def _network() -> Check:
@@ -66,6 +69,16 @@ def _network() -> Check:
     if denied is None:
         return Check("emulated network", True, "every node can have its own (namespace, TUN device, cubic)", "", True)
     return Check("emulated network", False, denied.message, denied.hint, True)
+
+
+def _containers() -> Check:
+    from testbed.runtimes.docker.image_facts import DEFAULT_TAG
+    from testbed.runtimes.docker.preflight import why_no_containers
+
+    reason = why_no_containers(DEFAULT_TAG)
+    if reason is None:
+        return Check("containers", True, f"an Engine has {DEFAULT_TAG}, or all packages for it")
+    return Check("containers", False, reason, "only runs of containers need an Engine and `testbed build`")
 
 
 def _namespaces() -> Check:

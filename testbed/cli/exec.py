@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.run_target import find_run, live_record, plan_of, ranks_of, results_option
+from testbed.cli.live_nodes import pids_of_nodes
+from testbed.cli.run_target import find_run, is_of_containers, live_record, node_of, plan_of, results_option
 from testbed.errors import PreflightRefused, UsageProblem
-from testbed.runtimes.local.engine import NONE
-from testbed.runtimes.local.enter import command_there
-from testbed.runtimes.local.leftovers import is_alive
+from testbed.runtimes.reach import UNSEEN
+from testbed.runtimes.real.engine import NONE
+from testbed.runtimes.real.enter import command_there, has_network
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -19,7 +20,8 @@ from testbed.runtimes.local.leftovers import is_alive
 @click.argument("node")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @results_option
-def command(run: str, node: str, words: tuple[str, ...], results: Path) -> None:
+@click.pass_context
+def command(context: click.Context, run: str, node: str, words: tuple[str, ...], results: Path) -> None:
     """Run a command where a node is in the network: ping and iperf3 see what it sees.
 
     \b
@@ -27,27 +29,34 @@ def command(run: str, node: str, words: tuple[str, ...], results: Path) -> None:
       testbed exec wan16-dpsgd-1 ireland.0 -- ping -c 3 198.18.0.2
       testbed exec wan16-dpsgd-1 ireland.0 -- ss -ti
 
-    Its exit code is the command's.
+    Its exit code is the command's. It is a program of this machine; where nodes are containers, whose networks only
+    root can enter, others run what is in their image. So does root where the containers' processes cannot be seen.
     """
     directory = find_run(run, results)
     record = live_record(directory)
     plan = plan_of(directory)
-    ranks = ranks_of(plan, [node])
-    if len(ranks) != 1:
-        raise UsageProblem(f"{node} is {len(ranks)} nodes", f"take one, such as {plan.nodes[ranks[0]].name}")
-    process = next((each for each in record.processes if each.name == f"node {ranks[0]}" and is_alive(each)), None)
-    if process is None:
-        raise UsageProblem(f"{plan.nodes[ranks[0]].name} does not live now")
+    target = node_of(plan, node)
+    pid = pids_of_nodes(directory, record, target.rank).get(target.rank)
+    if pid is None:
+        raise UsageProblem(f"{target.name} does not live now")
     if words[0] == "--":
         words = words[1:]
     if not words:
         raise UsageProblem("which command?", "testbed exec RUN NODE -- COMMAND")
-    if _network_of(process.pid) == _network_of(os.getpid()):
-        has_none = f"{plan.nodes[ranks[0]].name} has no network of its own"
+    if is_of_containers(directory):
+        is_seen = pid != UNSEEN
+        if is_seen and not has_network(pid):
+            raise UsageProblem(f"{target.name} is not in the network now", "it has not begun yet, or is over")
+        if os.geteuid() != 0 or not is_seen:
+            from testbed.runtimes.docker.command_inside import run_inside
+
+            context.exit(run_inside(directory, target.rank, words))
+    elif _network_of(pid) == _network_of(os.getpid()):
+        has_none = f"{target.name} has no network of its own"
         if plan.engine == NONE:
             raise PreflightRefused(f"{has_none}: its engine is `none`")
         raise UsageProblem(f"{has_none}: it is only just starting")
-    there = command_there(process.pid, words)
+    there = command_there(pid, words)
     os.execv(there[0], there)  # noqa: S606 - exactly what the user has typed, without a shell
 
 

@@ -10,10 +10,13 @@ import click
 
 from testbed.cli.link_hint import neighbours_told
 from testbed.cli.quantity import Quantity
-from testbed.cli.run_target import door_of, find_run, plan_of, ranks_of, results_option
+from testbed.cli.run_target import door_of, find_run, is_of_containers, plan_of, ranks_of, results_option
 from testbed.cli.verb_group import VerbGroup
 from testbed.control.commands import Command, Conversation, Divide, Done, Flap, Inject, Reunite, conversation
-from testbed.errors import UsageProblem
+from testbed.doors import Door
+from testbed.errors import TestbedError, UsageProblem
+from testbed.rundir import RunDirectory
+from testbed.topologies.model import NodeAction
 from testbed.units import parse_duration_s
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _DURATION = Quantity("duration", parse_duration_s)
+_COMES_BACK = "It comes back"
 
 _run = click.argument("run", metavar="RUN", type=str)
 _targets = click.argument("targets", metavar="NODE...", nargs=-1, required=True)
@@ -50,8 +54,11 @@ def _of_nodes(action: str, undone_by: str | None, words: str) -> click.Command:
     """The command for what happens to nodes."""
 
     def inject(run: str, targets: tuple[str, ...], results: Path, for_s: float | None = None) -> None:
-        door, plan = _reach(run, results)
-        _do(door, Inject(action, ranks_of(plan, targets), for_s))
+        directory = find_run(run, results)
+        door = door_of(directory)
+        ranks = ranks_of(plan_of(directory), targets)
+        is_back = action == NodeAction.JOIN or (for_s is not None and undone_by == _COMES_BACK)
+        _do(door, Inject(action, ranks, for_s, _restarts(directory, ranks) if is_back else {}))
 
     inject.__doc__ = f"{words}\n\n\b\nExample:\n  testbed fault {action} my-run ireland.0"
     made: Any = results_option(_run(_targets(inject)))
@@ -61,9 +68,9 @@ def _of_nodes(action: str, undone_by: str | None, words: str) -> click.Command:
 
 
 for _action, _undone_by, _words in (
-    ("crash", "It comes back", "They are gone at once, and nothing of them leaves any more."),
-    ("kill", "It comes back", "Their processes are gone; the kernel still says goodbye for them."),
-    ("leave", "It comes back", "They finish what they send, say goodbye, and end."),
+    ("crash", _COMES_BACK, "They are gone at once, and nothing of them leaves any more."),
+    ("kill", _COMES_BACK, "Their processes are gone; the kernel still says goodbye for them."),
+    ("leave", _COMES_BACK, "They finish what they send, say goodbye, and end."),
     ("join", None, "They come back, or come for the first time."),
     ("pause", "It goes on", "They are stopped where they are; their network is not."),
     ("resume", None, "What was paused goes on."),
@@ -136,12 +143,25 @@ def flap(
         _do(door_of(directory), Flap(a, b, not one_way, for_s, every_s, times))
 
 
-def _reach(run: str, results: Path) -> tuple[Path, RunPlan]:
+def _reach(run: str, results: Path) -> tuple[Door, RunPlan]:
     directory = find_run(run, results)
     return door_of(directory), plan_of(directory)
 
 
-def _do(door: Path, what: Command) -> None:
+def _restarts(run: RunDirectory, ranks: Sequence[int]) -> dict[int, int]:
+    """How often containers of nodes that are wanted back may be started again: by now once more than before."""
+    if not is_of_containers(run):
+        return {}
+    from testbed.runtimes.docker.restarts import allow_one_more
+
+    try:
+        return allow_one_more(run, ranks)
+    except TestbedError as problem:  # they may come back all the same: the run knows
+        click.echo(f"warning: nobody can be allowed to come back once more: {problem.message}", err=True)
+        return {}
+
+
+def _do(door: Door, what: Command) -> None:
     """Ask for it, say what came of it, and wait for its end if it has one."""
     with conversation(door) as run:
         done = run.ask(what)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from itertools import islice
 
 import click
 
+from testbed.cli.colour import colour
 from testbed.errors import Finding, Severity
 
 MOST_PRINTED = 100
@@ -17,12 +17,11 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "c
 
 def print_findings(file: str, findings: Iterable[Finding]) -> None:
     """To stderr; coloured on a terminal that wants it."""
-    colour = False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
     remaining = iter(findings)
     for finding in islice(remaining, MOST_PRINTED):
         severity = click.style(finding.severity.value, fg=_COLOURS[finding.severity], bold=True)
         place = f"{file}:{finding.where.line}:{finding.where.column}"
-        click.echo(f"{place}: {severity}: {finding.message} ({finding.code})", err=True, color=colour)
+        click.echo(f"{place}: {severity}: {finding.message} ({finding.code})", err=True, color=colour())
         if finding.hint:
             click.echo(f"    {finding.hint}", err=True)
     more = sum(1 for _ in remaining)

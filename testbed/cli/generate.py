@@ -7,9 +7,10 @@ import click
 from testbed.cli.generate_graphs import graph_command, topohub_command
 from testbed.cli.generate_regions import regions_command
 from testbed.cli.generate_shapes import SHAPES
+from testbed.cli.verb_group import VerbGroup
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def command() -> None:
     """Generate a topology of one of the kinds below.
 

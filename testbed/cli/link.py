@@ -100,7 +100,8 @@ def show(run: str, a: str, b: str, one_way: bool, results: Path, output_format: 
     assert isinstance(found, Links)  # noqa: S101 - it is the answer to that
     match output_format:
         case Format.TABLE:
-            print_table(("from", "to", "latency", "jitter", "loss", "rate", "queue", "now"), map(_shown, found.links))
+            columns = ("from", "to", "latency", "jitter", "loss", "rate", "queue", "now")
+            print_table(columns, map(_shown, found.links), least=("queue", "jitter", "loss"))
         case Format.CSV:
             print_csv(COLUMNS, map(_cells, found.links))
         case Format.JSON:

@@ -1,20 +1,22 @@
-"""What links carried last, of a run that goes on.
+"""What links and pairs of nodes carried last, of a run that goes on.
 
 Takes an engine's folder, gives rows; reads the end of its `links.jsonl` only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from testbed.engines.fabric.accounts import LinkLine, Second
+from testbed.engines.fabric.accounts import PAIRS_EVERY, LinkLine, Second
 from testbed.engines.fabric.reports import EVERY_S, LINKS
 
-_TAIL_BYTES = 4 << 20
-"""Two lines of the largest networks."""
+_TAIL_BYTES = 16 << 20
+"""The largest networks' lines since one that has their pairs."""
 
 
 class LinkFigures(NamedTuple):
@@ -29,16 +31,25 @@ class LinkFigures(NamedTuple):
     queue_max_ms: float
 
 
+class PairFigures(NamedTuple):
+    """One ordered pair of nodes, over the last second that anything was carried in, or ten where there are many."""
+
+    origin: str
+    dest: str
+    rate_bps: float
+    """That the first has sent to the other."""
+    packets_s: float
+    dropped: int
+    queue_mean_ms: float
+
+
 def busiest(engine: Path, most: int) -> list[LinkFigures]:
     """Those that carried or dropped most, first; nothing where nothing is known."""
-    lines = _last_lines(engine / LINKS)
-    if not lines:
+    line = next((each for each in _last_lines(engine / LINKS) if each.links), None)
+    if line is None:
         return []
-    earlier, last = lines[0], lines[-1]
-    lasted_s = EVERY_S
-    if last.t is not None and earlier.t is not None and last.t > earlier.t:
-        lasted_s = last.t - earlier.t
-    links = sorted(last.links, key=lambda each: (-each.bytes, -_dropped(each), each.link))
+    lasted_s = line.seconds or EVERY_S
+    links = sorted(line.links, key=lambda each: (-each.bytes, -_dropped(each), each.link))
     return [
         LinkFigures(
             each.origin,
@@ -53,23 +64,42 @@ def busiest(engine: Path, most: int) -> list[LinkFigures]:
     ]
 
 
+def busiest_pairs(engine: Path, most: int, names: Sequence[str]) -> list[PairFigures]:
+    """Those that sent or lost most, first; nothing where nothing is known. The names are by rank."""
+    line = next((each for each in _last_lines(engine / LINKS) if each.pairs), None)
+    if line is None or line.pairs is None:
+        return []
+    lasted_s = line.pairs_seconds or EVERY_S
+    known = (each for each in line.pairs if max(each.origin, each.dest) < len(names))
+    pairs = sorted(known, key=lambda each: (-each.bytes, -each.dropped_packets, each.origin, each.dest))
+    return [
+        PairFigures(
+            names[each.origin],
+            names[each.dest],
+            round(each.bytes * 8 / lasted_s),
+            round(each.packets / lasted_s, 1),
+            each.dropped_packets,
+            each.queue_mean_ms,
+        )
+        for each in pairs[:most]
+    ]
+
+
 def _dropped(link: LinkLine) -> int:
     return link.dropped_queue + link.dropped_loss + link.dropped_down
 
 
-def _last_lines(path: Path) -> list[Second]:
-    """At most two; a line that is just being written is none."""
+def _last_lines(path: Path) -> Iterator[Second]:
+    """The last one first, as far back as one with pairs may be; one that is just being written is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _TAIL_BYTES))
-            whole = file.read().rpartition(b"\n")[0].splitlines()[-2:]
+            whole = file.read().rpartition(b"\n")[0].splitlines()
     except OSError:
-        return []
-    found = []
-    for text in whole:
+        return
+    for text in islice(reversed(whole), PAIRS_EVERY):
         try:
-            found.append(msgspec.json.decode(text, type=Second))
+            yield msgspec.json.decode(text, type=Second)
         except msgspec.DecodeError:
             continue  # the beginning of it is before what was read
-    return found

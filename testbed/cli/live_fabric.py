@@ -7,24 +7,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.cli.run_target import live_record
-from testbed.engines.fabric.config import control_socket
-from testbed.engines.fabric.start import FabricConversation, FabricLost
+from testbed.engines.fabric.requests import FabricLost
+from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import PreflightRefused, UsageProblem
 from testbed.protocol import Denied, Done, FabricStatus, Links, ToFabric
 from testbed.rundir import RunDirectory
+from testbed.runtimes.reach import fabric_door
 
 
 @contextmanager
 def live_fabric(run: RunDirectory) -> Iterator[FabricConversation]:
     """A conversation with the fabric of a run; raises UsageProblem when there is none, or when it ends meanwhile."""
-    path = control_socket(Path(live_record(run).sockets))
+    door = fabric_door(run, live_record(run))
     try:
-        if not path.exists():
+        if isinstance(door, Path) and not door.exists():
             raise PreflightRefused(f"the run {run.path.name} has no emulated network", "its engine is not the fabric")
     except PermissionError:
         raise UsageProblem("the run is another user's", "only who started it can talk to it") from None
     try:
-        conversation = FabricConversation(path)
+        conversation = FabricConversation(door)
     except FabricLost as problem:
         raise _over(run, problem) from None
     try:

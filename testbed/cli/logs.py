@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from testbed.cli.output import printable
-from testbed.cli.run_target import find_run, goes_on, is_virtual, plan_of, ranks_of, results_option
-from testbed.errors import PreflightRefused
+from testbed.cli.run_target import find_run, goes_on, is_seen, is_virtual, plan_of, ranks_of, results_option
+from testbed.errors import PreflightRefused, TestbedError
+from testbed.rundir import RunDirectory, open_plain
 
 _LOOK_S = 0.25
+_ASK_S = 3.0
+"""Between questions to an Engine whether a run goes on that cannot be seen from here."""
 _AT_ONCE = 1 << 20
+_LONGEST_LINE = 1 << 20
+"""What is longer is printed in parts."""
 
 
 @click.command("logs")
@@ -43,15 +49,41 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
         _Log(f"{name}  " if several else "", directory.node(name).log)
         for name in (plan.nodes[rank].name for rank in ranks)
     ]
+    life = _Life(directory)
+    if follow and not is_seen(directory):  # who has to be asked may take its time
+        _print_new(logs, whole=False)
     while True:
-        is_live = follow and goes_on(directory)  # looked at before the logs, so that nothing is missed at the end
-        for log in logs:
-            log.print_new(whole=not is_live)
+        is_live = follow and life.goes_on()  # looked at before the logs, so that nothing is missed at the end
+        _print_new(logs, whole=not is_live)
         if not is_live:
             break
         time.sleep(_LOOK_S)
     if not any(log.has_said_anything for log in logs):
         click.echo("nothing was printed", err=True)
+
+
+class _Life:
+    """Whether a run goes on, as far as anybody knows: not everybody can be asked all the time."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._ask_s = 0.0
+        self._is_unknown = False
+
+    def goes_on(self) -> bool:
+        """It does as long as nobody says otherwise, such as while its Engine is away; that is told of."""
+        if time.monotonic() < self._ask_s:
+            return True
+        try:
+            is_live = goes_on(self._run)
+            self._is_unknown = False
+        except TestbedError as problem:
+            if not self._is_unknown:
+                click.echo(f"warning: whether the run goes on is not known now: {problem.message}", err=True)
+            is_live = self._is_unknown = True
+        if not is_seen(self._run):
+            self._ask_s = time.monotonic() + _ASK_S
+        return is_live
 
 
 class _Log:
@@ -73,13 +105,16 @@ class _Log:
             *lines, self._torn = (self._torn + text).split(b"\n")
             for line in lines:
                 self._print(line)
+            if len(self._torn) >= _LONGEST_LINE:
+                self._print(self._torn)
+                self._torn = b""
         if whole and self._torn:
             self._print(self._torn)
             self._torn = b""
 
     def _more(self) -> bytes:
         try:
-            with self._path.open("rb") as file:
+            with open_plain(self._path) as file:
                 file.seek(self._at)
                 text = file.read(_AT_ONCE)
         except OSError:
@@ -89,3 +124,8 @@ class _Log:
 
     def _print(self, line: bytes) -> None:
         click.echo(f"{self._before}{printable(line.decode(errors='replace'))}")
+
+
+def _print_new(logs: Iterable[_Log], *, whole: bool) -> None:
+    for log in logs:
+        log.print_new(whole=whole)

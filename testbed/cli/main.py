@@ -8,7 +8,7 @@ import io
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -28,6 +28,8 @@ VERBS = (
     "draw",
     "schema",
     "render",
+    "build",
+    "prepare",
     "deploy",
     "status",
     "logs",
@@ -49,12 +51,20 @@ _SHORT_OF = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 def _show(problem: TestbedError) -> None:
     """Words for people go to stderr; if nobody can hear them, the exit code still speaks."""
-    with contextlib.suppress(OSError):
+    try:
         if isinstance(problem, InvalidInput):
             print_findings(problem.file, problem.findings)
         click.echo(f"Error: {problem.message}", err=True)
         if problem.hint:
             click.echo(f"  {problem.hint}", err=True)
+    except OSError:
+        _silence(sys.stderr)
+
+
+def _silence(stream: TextIO) -> None:
+    """What is still buffered cannot be written either; the interpreter must not try once more at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _prepare_streams() -> None:
@@ -75,9 +85,7 @@ def _unwritable(problem: OSError) -> ExitCode:
     if problem.errno in _SHORT_OF and not hasattr(problem, "characters_written"):
         _show(CouldNotStart(f"this machine has no room for what is to be started: {problem.strerror}"))
         return ExitCode.NOT_STARTED
-    with contextlib.suppress(OSError, ValueError):
-        # What is still buffered cannot be written either; the interpreter must not try once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _silence(sys.stdout)
     if problem.errno == errno.EPIPE:
         return ExitCode.BROKEN_PIPE
     _show(UsageProblem(f"cannot write the output: {problem.strerror or problem}"))

@@ -13,11 +13,11 @@ import click
 from testbed.cli.moment import Moment, moment_options
 from testbed.cli.output import Format, format_option, print_csv, print_table
 from testbed.cli.topology_file import open_topology, topology_argument
-from testbed.errors import UsageProblem, did_you_mean
 from testbed.network.graph import Network, expand
 from testbed.network.paths import Paths
 from testbed.network.summary import PathRow, blocks, rows
 from testbed.topologies.model import Topology
+from testbed.topologies.unknown_node import unknown_node
 from testbed.units import UNLIMITED, format_latency, format_loss, format_rate
 
 COLUMNS = ("from", "to", "latency_ms", "jitter_ms", "loss", "bandwidth_bps", "hops", "reachable")
@@ -61,8 +61,7 @@ def _selected(topology: Topology, selector: str | None, option: str) -> Sequence
         return range(len(topology.nodes))
     ranks = topology.select(selector)
     if not ranks:
-        known = [*topology.ranks, *(service.name for service in topology.services if not service.supervisor)]
-        raise UsageProblem(f"{option}: no node `{selector}` in this topology", did_you_mean(selector, known))
+        raise unknown_node(selector, ((node.name, node.service.name) for node in topology.nodes), before=f"{option}: ")
     return ranks
 
 
@@ -87,7 +86,12 @@ def _encoded(value: object) -> str:
 def _print_table(network: Network, sources: Sequence[int], dests: Sequence[int]) -> None:
     found = ((paths, row) for paths in blocks(network, sources) for row in rows(paths, dests))
     shown = [_cells(network, paths, row) for paths, row in islice(found, _MOST_TABLE_ROWS)]
-    print_table(("from", "to", "latency", "jitter", "loss", "bandwidth", "hops", "route"), shown)
+    print_table(
+        ("from", "to", "latency", "jitter", "loss", "bandwidth", "hops", "route"),
+        shown,
+        least=("hops", "jitter", "loss", "route"),
+        wrapped=("route",),
+    )
     every = len(sources) * len(dests) - len(set(sources) & set(dests))
     if every > len(shown):
         click.echo(

@@ -139,8 +139,8 @@ def _samples(plan: RunPlan) -> str:
 def _reason(plan: RunPlan) -> str:
     if plan.experiment.compute.mode == "measured":
         return "only for this estimate; the run takes what it takes"
-    if plan.experiment.compute.ms_per_step == "auto" and plan.runtime == "local":
-        return "what the machine that this was planned on can keep up with"
+    if plan.experiment.compute.ms_per_step == "auto" and plan.runtime != "sim":
+        return "about what the machine that this was planned on can keep up with"
     if plan.experiment.compute.ms_per_step == "auto":
         return "the model's nominal cost on a device of medium speed, the same on every host"
     return "as the experiment says"

@@ -1,13 +1,14 @@
 """Shows how far a run is: a moving line on a terminal, a plain line now and then elsewhere, or nothing.
 
-Takes `Progress`, writes to stderr.
+Takes `Progress`, and words until there is any; writes to stderr.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import monotonic
 
 from rich.cells import cell_len
@@ -22,18 +23,52 @@ _PLAIN_EVERY_S = 5.0
 _BETWEEN = " · "
 
 
+def _be_silent(_words: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class View:
+    """How to tell of a run."""
+
+    tell: Tell
+    starting: Callable[[str], None] = _be_silent
+    """What it is busy with before it begins: for whoever looks on, not for logs."""
+
+
 @contextmanager
-def progress_view(*, quiet: bool) -> Iterator[Tell]:
+def progress_view(*, quiet: bool) -> Iterator[View]:
     """What to tell of the run's progress, for as long as it goes on."""
     if quiet:
-        yield lambda _progress: None
+        yield View(lambda _progress: None)
     elif sys.stderr.isatty():
         moving = _Moving()
         # Its thread keeps the line up to date while the run waits; nothing may be forked from now on.
         with Live(moving, console=Console(stderr=True), transient=True, refresh_per_second=5):
-            yield moving.tell
+            yield View(moving.tell, moving.starting)
     else:
-        yield _Lines().tell
+        yield View(_Lines().tell)
+
+
+def words_of_start(started: int, of: int) -> str:
+    """How far the containers of a run are, before its nodes begin."""
+    return f"starting containers {started}/{of}" if started < of else f"waiting for attachment{_BETWEEN}{of} containers"
+
+
+class _Pace:
+    """How long a run still takes, by what has been done since the first look at it: starting is no part of that."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None
+
+    def left_s(self, share: float | None, real_s: float) -> float | None:
+        """None while there is nothing to tell it from."""
+        if share is None:
+            return None
+        if self._first is None:
+            self._first = (share, real_s)
+        done, passed_s = share - self._first[0], real_s - self._first[1]
+        return passed_s * (1.0 - share) / done if done > 0.0 else None
 
 
 class _Moving:
@@ -41,16 +76,23 @@ class _Moving:
 
     def __init__(self) -> None:
         self._began = monotonic()
+        self._starting = "starting"
         self._newest: Progress | None = None
+        self._pace = _Pace()
+        self._left_s: float | None = None
 
     def tell(self, progress: Progress) -> None:
         self._newest = progress
+        self._left_s = self._pace.left_s(progress.share, monotonic() - self._began)
+
+    def starting(self, words: str) -> None:
+        self._starting = words
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         real_s = monotonic() - self._began
-        line = f"starting{_BETWEEN}real {in_time(real_s)}"
+        line = f"{self._starting}{_BETWEEN}real {in_time(real_s)}"
         if self._newest is not None:
-            line = progress_line(self._newest, real_s, options.max_width)
+            line = progress_line(self._newest, real_s, self._left_s, options.max_width)
         yield Text(line, no_wrap=True, overflow="ellipsis")
 
 
@@ -61,19 +103,21 @@ class _Lines:
         self._began = monotonic()
         self._last = self._began - _PLAIN_EVERY_S
         self._said_nothing = True
+        self._pace = _Pace()
 
     def tell(self, progress: Progress) -> None:
         now = monotonic()
+        left_s = self._pace.left_s(progress.share, now - self._began)
         if now - self._last < _PLAIN_EVERY_S:
             return
         if self._said_nothing and not progress.rounds and now - self._began < _PLAIN_EVERY_S:
             return
         self._said_nothing = False
         self._last = now
-        print(progress_line(progress, now - self._began), file=sys.stderr, flush=True)  # noqa: T201
+        print(progress_line(progress, now - self._began, left_s), file=sys.stderr, flush=True)  # noqa: T201
 
 
-def progress_line(progress: Progress, real_s: float, width: int | None = None) -> str:
+def progress_line(progress: Progress, real_s: float, left_s: float | None = None, width: int | None = None) -> str:
     """The run's figures; where they are too many for the width, those that matter least are left out."""
     share = progress.share
     of = f"/{progress.rounds_planned}" if progress.rounds_planned else ""
@@ -85,17 +129,24 @@ def progress_line(progress: Progress, real_s: float, width: int | None = None) -
         score = f"loss {progress.loss:.3f}"
     figures = [  # with how much they matter
         (0, f"round {progress.rounds}{of}{done}"),
-        (4, in_number(progress.nodes, "node")),
+        (4, _nodes(progress)),
         (1, score),
         (3, f"sent {size_for_people(progress.bytes_sent)}"),
         (5, f"emulated {in_time(progress.t)}"),
         (6, f"real {in_time(real_s)}"),
-        (2, f"left {in_time(real_s * (1 - share) / share)}" if share else ""),
+        (2, "" if left_s is None else f"left {in_time(left_s)}"),
     ]
     figures = [each for each in figures if each[1]]
     while len(figures) > 1 and width is not None and cell_len(_joined(figures)) > width:
         figures.remove(max(figures))
     return _joined(figures)
+
+
+def _nodes(progress: Progress) -> str:
+    """Those that live; those that are done are no dead ones."""
+    if progress.done and not progress.nodes:
+        return f"{in_number(progress.done, 'node')} done"
+    return in_number(progress.nodes, "node") + (f", {progress.done} done" if progress.done else "")
 
 
 def _joined(figures: list[tuple[int, str]]) -> str:

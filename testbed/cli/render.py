@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,17 +11,20 @@ import click
 from testbed import __version__
 from testbed.cli.experiment_options import Resolved, experiment_options, resolve
 from testbed.cli.findings import print_findings
+from testbed.cli.render_compose import check_options, words_anywhere
 from testbed.cli.rendered_folder import write_manifest
+from testbed.cli.run_name import checked_run_name, made_run_name
 from testbed.errors import Severity, UsageProblem
 
 if TYPE_CHECKING:
     from testbed.experiment.origin import Setting
     from testbed.plan.model import RunPlan
 
-KOLLAPS = "kollaps"
-TARGETS = (KOLLAPS,)
+COMPOSE, KOLLAPS = "compose", "kollaps"
+TARGETS = (COMPOSE, KOLLAPS)
+_RUNS_AS = {COMPOSE: ("docker", "fabric"), KOLLAPS: (KOLLAPS, KOLLAPS)}
+"""The runtime and the engine of the plan."""
 _SWARM, _KUBERNETES = "swarm", "kubernetes"
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @click.command("render")
@@ -54,7 +56,9 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 )
 @click.option("--force", is_flag=True, help="Write over files that are not as `render` left them.")
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing but what goes wrong.")
+@click.pass_context
 def command(
+    context: click.Context,
     target: str,
     orchestrator: str,
     output: Path | None,
@@ -72,36 +76,48 @@ def command(
 
     \b
     Examples:
+      testbed render topologies/wan16.xml --target compose --data digits
       testbed render topologies/wan16.xml --target kollaps
       testbed render experiment.yaml --target kollaps --orchestrator kubernetes -o wan16
 
     The paths of the files go to stdout. What Kollaps would get wrong is rewritten and said, or refused.
     """
+    from testbed.manifests.compose.render import render as render_compose
     from testbed.manifests.kollaps.render import Orchestrator, render
     from testbed.plan.files import read_plan
 
+    if target == COMPOSE:
+        check_options(context)
+    runtime, engine = _RUNS_AS[target]
+    words = None
     if plan_file is not None:
         if file is not None or settings:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
         plan = read_plan(plan_file)
-        plan = plan.model_copy(update={"run_id": _run_id(run_id or plan.run_id), "runtime": target, "engine": target})
+        plan = plan.model_copy(
+            update={"run_id": checked_run_name(run_id or plan.run_id), "runtime": runtime, "engine": engine}
+        )
         topology, name = plan.load_topology(), str(plan_file)
     else:
         resolved = resolve(file, settings, quiet=quiet)
         plan = _plan(resolved, target, run_id)
         topology, name = resolved.topology, resolved.findings[-1][0]
+        words = words_anywhere(resolved, file or "", settings)
         if not quiet:
             for read, findings in resolved.findings:
                 print_findings(read, [each for each in findings if each.severity is Severity.WARNING])
     folder = output or Path(f"{plan.run_id}-{target}")
-    manifest = render(
-        plan,
-        Orchestrator(orchestrator),
-        folder=_on_every_machine(cluster_path, folder),
-        topology=topology,
-        file=name,
-        machines=machines,
-    )
+    if target == COMPOSE:
+        manifest = render_compose(plan, words=words, topology=topology, file=name)
+    else:
+        manifest = render(
+            plan,
+            Orchestrator(orchestrator),
+            folder=_on_every_machine(cluster_path, folder),
+            topology=topology,
+            file=name,
+            machines=machines,
+        )
     if not quiet:
         print_findings(name, manifest.said)
     for path in write_manifest(folder, manifest, force=force):
@@ -113,23 +129,16 @@ def _plan(resolved: Resolved, target: str, run_id: str | None) -> RunPlan:
     from testbed.plan.make import make_plan
 
     experiment = resolved.experiment
-    made = f"{resolved.topology.name}-{experiment.algorithm.name.rpartition(':')[2]}"
     return make_plan(
         experiment,
         resolved.topology,
-        run_id=_run_id(run_id or re.sub(r"[^A-Za-z0-9._-]", "-", made).lstrip("-.")[:95]),
-        runtime=target,
-        engine=target,
+        run_id=checked_run_name(run_id or made_run_name(resolved.topology.name, experiment.algorithm.name)),
+        runtime=_RUNS_AS[target][0],
+        engine=_RUNS_AS[target][1],
         source=resolved.origin,
         inputs=resolved.inputs,
         versions={"testbed": __version__},
     )
-
-
-def _run_id(given: str) -> str:
-    if not _RUN_ID.fullmatch(given):
-        raise UsageProblem(f"`{given}` cannot be a run's name", "use letters, digits and . _ -, at most 100")
-    return given
 
 
 def _on_every_machine(given: str | None, folder: Path) -> str:

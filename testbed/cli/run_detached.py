@@ -5,6 +5,7 @@ Takes a run directory with its plan, gives nothing; starts a process that is the
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import click
 
 from testbed.cli.output import Format, print_csv, print_json
 from testbed.engines.apart import start_apart
-from testbed.errors import CouldNotStart
+from testbed.errors import CouldNotStart, ExitCode
 from testbed.rundir import RunDirectory
 
 _MOST_SAID = 2000
@@ -42,12 +43,14 @@ def detached(directory: RunDirectory, say: Callable[[str], None], output_format:
         say(f"all nodes began after {begun.removeprefix(_BEGUN).strip()}s; the run goes on")
         say(f"next: testbed status {directory.path}")
         process.returncode = 0  # it is not waited for: it outlives this command
-        _tell(directory, output_format)
+        tell_of_run(directory, output_format)
         return
     status = process.wait()
     words = log.read_text(errors="replace").strip()[-_MOST_SAID:]
+    if status < 0:  # it could not say so itself
+        words = f"the run's control was killed by {signal.Signals(-status).name}" + (f"\n{words}" if words else "")
     click.echo(f"Error: {words or 'the run ended before it began'}", err=True)
-    click.get_current_context().exit(status if status > 0 else 1)
+    click.get_current_context().exit(status if status > 0 else ExitCode.NOT_STARTED)
 
 
 def _start(directory: RunDirectory, log: Path) -> subprocess.Popen[bytes]:
@@ -57,7 +60,7 @@ def _start(directory: RunDirectory, log: Path) -> subprocess.Popen[bytes]:
         return start_apart("testbed.runtimes.local.daemon", words, stdout=subprocess.PIPE, stderr=errors)
 
 
-def _tell(directory: RunDirectory, output_format: Format) -> None:
+def tell_of_run(directory: RunDirectory, output_format: Format) -> None:
     """Which run it is, to stdout, for programs; a person has been told."""
     cells = directory.path.name, str(directory.path)
     match output_format:

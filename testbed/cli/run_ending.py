@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from testbed.cli.output import Cell, Format, print_csv, print_json
+from testbed.cli.colour import colour
+from testbed.cli.output import Cell, Format, print_csv, print_json, printable
 from testbed.cli.progress_view import in_number, in_time
 from testbed.code import place_words
 from testbed.control.health import FILE, summary_of
+from testbed.rundir import RunDirectory
 from testbed.units import size_for_people
 
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
 
 _MOST_TOLD = 5
+_LONGEST = 2000
+"""Characters of what a node has said of itself."""
 _OVERLOADED = "OVERLOADED: these numbers are not those of the run that was asked for"
 _REMEDY = "take fewer nodes, a larger compute.ms_per_step or --time-scale, or a machine with less else to do"
 _WHY = {
@@ -37,20 +41,34 @@ _WHY = {
 def tell_ending(outcome: Outcome, path: Path, real_s: float, say: Callable[[str], None]) -> None:
     """Errors in any case, the rest through `say`; leaves the command with what became of the run."""
     for line in _failures(outcome):
-        click.echo(f"Error: {line}", err=True)
+        click.echo(_harmless(f"Error: {line}"), err=True)
     for words in outcome.broken:
-        click.echo(f"Error: {words}", err=True)
+        click.echo(_harmless(f"Error: {words}"), err=True)
     say(f"{_WHY[outcome.reason]}: {', '.join(_figures(outcome, real_s))}")
     for remark in outcome.remarks:
-        say(f"note: {remark}")
+        say(_harmless(f"note: {remark}"))
     if outcome.overloaded:
-        click.secho(_OVERLOADED, fg="red", bold=True, err=True)
+        click.secho(_OVERLOADED, fg="red", bold=True, err=True, color=colour())
         for why in outcome.overloaded:
             click.echo(f"  {why}", err=True)
         click.echo(f"  {_REMEDY}", err=True)
+    for node in _with_tracebacks(outcome, RunDirectory(path)):
+        say(f"how it came to that: testbed logs {path} {node}")
     say(f"next: testbed collect {path}")
     if outcome.exit_code:
         click.get_current_context().exit(outcome.exit_code)
+
+
+def _with_tracebacks(outcome: Outcome, run: RunDirectory) -> list[str]:
+    """The first node whose log tells how its code came to where it failed, if there is one."""
+    failed = (each.node for each in outcome.failures if each.failure.line is not None)
+    return [node for node in failed if run.node(node).log.is_file()][:1]
+
+
+def _harmless(words: str) -> str:
+    """It may be a learner's own: no commands to a terminal, and no end of them."""
+    shown = words if len(words) <= _LONGEST else f"{words[:_LONGEST]} …"
+    return "\n".join(printable(line) for line in shown.splitlines())
 
 
 def print_summary(outcome: Outcome, path: Path, real_s: float, output_format: Format) -> None:
@@ -85,7 +103,8 @@ def _flat(value: Mapping[str, object], before: str = "") -> Iterator[tuple[str, 
 
 
 def _figures(outcome: Outcome, real_s: float) -> Iterator[str]:
-    yield in_number(outcome.finished, "node") + (" ended well" if outcome.failures else "")
+    how = " ended in order" if outcome.failures else " done" if outcome.reason == "interrupted" else ""
+    yield in_number(outcome.finished, "node") + how
     last = outcome.last
     if last is None:
         return

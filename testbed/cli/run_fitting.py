@@ -2,27 +2,77 @@
 
 Takes a plan in the making and what was asked for, gives the plan and words about what was chosen; trains for a second.
 The machine says how long a step must last in real time, then the network how much slower everything has to go, and then
-the same real time is so much less of emulated time. The other way round neither would ever be enough.
+the same real time is so much less of emulated time. The other way round neither would ever be enough. What is measured
+differs a little from time to time: where an earlier run's figure is about as good it is taken again, so that both
+compare.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from testbed.cli.run_earlier import Earlier, earlier_alike
 from testbed.errors import UsageProblem
 from testbed.plan.estimate import estimate
 from testbed.plan.model import LARGEST_TIME_SCALE, RunPlan
-from testbed.plan.time_scale import late_for_tcp, smallest_scale
+from testbed.plan.time_scale import largest_scale, late_for_tcp, smallest_scale
 
 if TYPE_CHECKING:
     from testbed.runtimes.local.speed import StepTimes
 
 AUTO = "auto"
 _SHAPED = "fabric"
+_REMEDY = "take fewer nodes, a smaller --degree, a longer compute.ms_per_step, or --runtime sim"
+_AS_GOOD = 0.9, 1.5
+"""Of what was measured: an earlier run's step may be so much of it (there is a quarter to spare)."""
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """How long they take, and why."""
+
+    times: StepTimes
+    before: Sequence[Earlier]
+    """In runs that trained the same; the last one first."""
+
+    def at(self, time_scale: float) -> float:
+        """Of emulated time."""
+        last = self._as_good(time_scale)
+        return self.times.sustained_at(time_scale) if last is None else last.step_ms
+
+    def words(self, plan: RunPlan) -> str:
+        what = f"a local step takes {plan.ms_per_step:g} ms"
+        measured = f"what this machine can keep up with, {len(plan.learners)} learners on it"
+        if (same := self._as_good(plan.time_scale)) is not None:
+            return f"{what}, as in {same.run_id}, so that the two compare; that is about {measured}"
+        last = next(iter(self._on(plan.time_scale)), None)
+        if last is None or last.step_ms == plan.ms_per_step:
+            return f"{what}: {measured}"
+        return (
+            f"{what}: {measured} now; in {last.run_id} it took {last.step_ms:g} ms, so their times do not compare: "
+            f"say --set compute.ms_per_step={max(last.step_ms, plan.ms_per_step):g} for both"
+        )
+
+    def _on(self, time_scale: float) -> list[Earlier]:
+        return [each for each in self.before if each.time_scale == time_scale]
+
+    def _as_good(self, time_scale: float) -> Earlier | None:
+        """The last that this machine kept up with, if that is near what was measured."""
+        same = self._on(time_scale)
+        last = next((each for each in same if not each.was_too_much), None)
+        if last is None:
+            return None
+        least, most = _AS_GOOD
+        if any(each.was_too_much and each.step_ms >= last.step_ms for each in same):
+            least = 1.0  # it has been too short for another run
+        measured_ms = self.times.sustained_at(time_scale)
+        return last if least * measured_ms <= last.step_ms <= most * measured_ms else None
 
 
 class Make(Protocol):
@@ -64,24 +114,27 @@ def fitted(
     parameters: int | None,
     nominal_ms: float | None,
     asked: float | None,
+    beside: Path,
     say: Callable[[str], None],
 ) -> RunPlan:
-    """`first` has all but what the data and the model say; None is asked for where the choice is free."""
-    times = None
+    """`first` has all but what the data and the model say; None is asked for where the choice is free.
+
+    Beside are runs that it may be compared with.
+    """
+    steps = None
     if nominal_ms is not None and first.experiment.compute.ms_per_step == AUTO:
-        times = _step_times(first, parameters)
+        steps = _Steps(_step_times(first, parameters), earlier_alike(beside, first))
 
     def at(time_scale: float) -> RunPlan:
-        step_ms = nominal_ms if times is None else times.sustained_at(time_scale)
+        step_ms = nominal_ms if steps is None else steps.at(time_scale)
         return make(nominal_ms_per_step=step_ms, time_scale=time_scale)
 
     made = at(1.0 if asked is None else asked)
     if asked is None and made.engine == _SHAPED:
         scale = _carried(made, say)
         made = made if scale == 1.0 else at(scale)
-    if times is not None:
-        count = len(first.learners)
-        say(f"a local step takes {made.ms_per_step:g} ms: what this machine can keep up with, {count} learners on it")
+    if steps is not None:
+        say(steps.words(made))
     for words in late_for_tcp(made):
         say(f"warning: {words}")
     return made
@@ -94,7 +147,7 @@ def _step_times(plan: RunPlan, parameters: int | None) -> StepTimes:
 
 
 def _carried(plan: RunPlan, say: Callable[[str], None]) -> float:
-    """The smallest time scale with which this machine carries what the nodes send."""
+    """The smallest time scale with which this machine carries what the nodes send, if the kernel bears it."""
     from testbed.runtimes.local.capacity import carried_bytes_s, in_mb_s
 
     cost = estimate(plan)
@@ -108,5 +161,14 @@ def _carried(plan: RunPlan, say: Callable[[str], None]) -> float:
         sending = f"the nodes {would} send up to {in_mb_s(cost.peak_bytes_s)}"
         if ":" in plan.experiment.algorithm.name:
             sending = f"if all send to all neighbours every round, {sending}"
-        say(f"time scale {scale:g}: {sending}, this machine carries {in_mb_s(carried)}")
+        most = min(scale, largest_scale(plan))
+        say(f"time scale {most:g}: {sending}, this machine carries {in_mb_s(carried)}")
+        if most < scale:
+            say(
+                f"warning: {scale:g} would carry all of it, but is more than the kernel's connections bear on ways as "
+                f"long as these: this run may be overloaded; {_REMEDY}"
+            )
+        elif cost.peak_bytes_s > carried * scale:
+            say(f"warning: not even {scale:g} carries all of it: this run may be overloaded; {_REMEDY}")
+        return most
     return scale

@@ -1,11 +1,13 @@
-"""What a local run needs, compared with what this machine has.
+"""What a run of real processes or of containers needs, compared with what this machine has.
 
-Takes a plan, says what is short of; raises PreflightRefused unless forced. Reads what the kernel says of the machine.
+Takes a plan, says what is short of; raises PreflightRefused unless forced. Reads what the kernel says of the machine,
+and asks the Engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from testbed.code import CodeProblem
@@ -16,11 +18,17 @@ from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
 from testbed.plan.estimate import estimate
 from testbed.plan.time_scale import refuse_too_late_for_tcp
+from testbed.runtimes.docker.preflight import check_engine_and_image
 from testbed.runtimes.local.needs import Need, needs_of, step_need, traffic_need
 from testbed.runtimes.local.speed import sent_bytes_of, step_times
 
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
+
+_AS_ROOT = (
+    "warning: as root, the algorithm's and the model's code can change any file of this machine: "
+    "run testbed as an ordinary user, or with --runtime docker"
+)
 
 
 def check_machine(plan: RunPlan, say: Callable[[str], None], *, force: bool, is_fitted: bool) -> None:
@@ -31,7 +39,20 @@ def check_machine(plan: RunPlan, say: Callable[[str], None], *, force: bool, is_
         if denied is not None:
             raise denied
         refuse_too_late_for_tcp(plan)
-    needs = [*needs_of(plan), *_processors(plan, is_fitted=is_fitted)]
+    _meet([*needs_of(plan), *_processors(plan, is_fitted=is_fitted)], say, force=force)
+    if os.geteuid() == 0:
+        say(_AS_ROOT)
+
+
+def check_containers(plan: RunPlan, image: str, say: Callable[[str], None], *, force: bool, is_fitted: bool) -> RunPlan:
+    """The plan with what is in the image; the same, of a machine whose Engine has the containers."""
+    refuse_too_late_for_tcp(plan)
+    plan = check_engine_and_image(plan, image, say, force=force)
+    _meet(list(_processors(plan, is_fitted=is_fitted)), say, force=force)
+    return plan
+
+
+def _meet(needs: Sequence[Need], say: Callable[[str], None], *, force: bool) -> None:
     short = [need for need in needs if need.is_short]
     if short and not force:
         remedies = [need.remedy for need in short if need.remedy]

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.run_choice import SIM
+from testbed.cli.run_choice import DOCKER, SIM
 from testbed.collect.plan_head import read_plan_head
+from testbed.doors import Door
 from testbed.errors import PreflightRefused, UsageProblem, did_you_mean
 from testbed.rundir import RunDirectory, find_runs
-from testbed.runtimes.local.leftovers import is_alive
-from testbed.runtimes.local.places import Recorded, commands_socket, read_record
+from testbed.runtimes.reach import commands_door, is_led
+from testbed.runtimes.real.places import Recorded, read_record
 from testbed.topologies.model import is_pattern
+from testbed.topologies.unknown_node import unknown_node
 
 if TYPE_CHECKING:
-    from testbed.plan.model import RunPlan
+    from testbed.plan.model import PlannedNode, RunPlan
 
 results_option = click.option(
     "--results",
@@ -47,14 +49,25 @@ def all_runs(results: Path) -> list[RunDirectory]:
 
 
 def goes_on(run: RunDirectory) -> bool:
-    """Whether the process that leads it is there."""
+    """Whether what leads it is there; raises what an Engine says that has to be asked."""
     record = read_record(run)
-    return record is not None and any(each.name == "control" and is_alive(each) for each in record.processes)
+    return record is not None and is_led(run, record)
+
+
+def is_seen(run: RunDirectory) -> bool:
+    """Whether that can be seen from here; else an Engine has to be asked."""
+    record = read_record(run)
+    return record is None or not record.unseen
 
 
 def is_virtual(run: RunDirectory) -> bool:
     """Whether it is one without processes of its own, as far as its plan can be read."""
     return read_plan_head(run.plan)[0].runtime == SIM
+
+
+def is_of_containers(run: RunDirectory) -> bool:
+    """Whether an Engine runs it, as far as its plan can be read."""
+    return read_plan_head(run.plan)[0].runtime == DOCKER
 
 
 def live_record(run: RunDirectory) -> Recorded:
@@ -65,14 +78,14 @@ def live_record(run: RunDirectory) -> Recorded:
             f"the run {run.path.name} is in virtual time: its nodes are no processes, its network carries no packets",
             "deploy it with --runtime local",
         )
-    if record is None or not goes_on(run):
+    if record is None or not is_led(run, record):
         raise UsageProblem(f"the run {run.path.name} does not go on", "`testbed status` lists those that do")
     return record
 
 
-def door_of(run: RunDirectory) -> Path:
+def door_of(run: RunDirectory) -> Door:
     """Where the control of a run that goes on is reached."""
-    return commands_socket(Path(live_record(run).sockets))
+    return commands_door(run, live_record(run))
 
 
 def plan_of(run: RunDirectory) -> RunPlan:
@@ -89,7 +102,14 @@ def ranks_of(plan: RunPlan, targets: Sequence[str]) -> tuple[int, ...]:
         if not found and is_pattern(target):
             found = [node.rank for node in plan.nodes if fnmatchcase(node.name, target)]
         if not found:
-            names = [node.name for node in plan.nodes] + [node.service for node in plan.nodes]
-            raise UsageProblem(f"there is no node {target}", did_you_mean(target, names))
+            raise unknown_node(target, ((node.name, node.service) for node in plan.nodes))
         ranks.update(dict.fromkeys(found))
     return tuple(ranks)
+
+
+def node_of(plan: RunPlan, target: str) -> PlannedNode:
+    """The one node that is meant."""
+    ranks = ranks_of(plan, [target])
+    if len(ranks) != 1:
+        raise UsageProblem(f"{target} is {len(ranks)} nodes", f"take one, such as {plan.nodes[ranks[0]].name}")
+    return plan.nodes[ranks[0]]

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import msgspec
 
-from testbed.cli.link_figures import LinkFigures, busiest
+from testbed.cli.link_figures import LinkFigures, PairFigures, busiest, busiest_pairs
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
+from testbed.cli.run_choice import LOCAL, UNSHAPED
 from testbed.cli.run_target import all_runs, find_run, goes_on, results_option
 from testbed.collect.health import UNKNOWN, read_judged
+from testbed.collect.plan_head import read_plan_head
 from testbed.control.commands import Look, Seen, ask
-from testbed.errors import UsageProblem
-from testbed.records import Over
+from testbed.control.log import last_word
+from testbed.errors import TestbedError
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.places import commands_socket, read_record
+from testbed.runtimes.reach import commands_door
+from testbed.runtimes.real.places import read_record
 from testbed.units import format_rate, size_for_people
 
 COLUMNS = (
@@ -39,9 +40,10 @@ COLUMNS = (
 )
 FINISHED, FAILED, INTERRUPTED = "finished", "failed", "interrupted"
 LEFT_BEHIND, UNFINISHED, OUT_OF_REACH = "left behind", "unfinished", "out of reach"
-_GOING_ON = ("starting", "training", "ending", OUT_OF_REACH)
+STARTING = "starting"
+_GOING_ON = (STARTING, "training", "ending", OUT_OF_REACH)
+_UNSHAPED = f"unshaped: plain loopback (engine `{UNSHAPED}`)"
 _EVERY_S = 1.0
-_TAIL_BYTES = 1 << 16
 _MOST_REASONS = 3
 _MOST_JOURNALS_BYTES = 8 << 20
 """Of a run among others; the journals of one that was named are read whatever their size."""
@@ -58,10 +60,20 @@ _MOST_JOURNALS_BYTES = 8 << 20
     show_default=True,
     help="Of one run: so many links, those first that carry most.",
 )
+@click.option(
+    "--pairs",
+    "most_pairs",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="Of one run: so many ordered pairs of nodes, those first that send most.",
+)
 @results_option
 @format_option
-def command(run: str | None, results: Path, *, watch: bool, most_links: int, output_format: Format) -> None:
-    """Show how far runs are; of one run also what its links carry.
+def command(
+    run: str | None, results: Path, *, watch: bool, most_links: int, most_pairs: int, output_format: Format
+) -> None:
+    """Show how far runs are; of one run also what its links carry, and its nodes send each other.
 
     \b
     Examples:
@@ -69,16 +81,23 @@ def command(run: str | None, results: Path, *, watch: bool, most_links: int, out
       testbed status wan16-dpsgd-1 --watch
 
     State: starting, training, ending; finished, failed, interrupted; unfinished (it ended without a last word, or is
-    in virtual time); left behind (something of it is there still: testbed destroy); out of reach (another user's).
-    Rounds are those of the slowest learner. Nodes are those that live, and of a run that is over all that were planned.
+    in virtual time); left behind (so, and something of it is there still: testbed destroy); out of reach (another
+    user's, or its Docker Engine does not answer).
+    Rounds are those of the slowest learner, OF those that were planned. Nodes are those that live, and of a run that
+    is over all that were planned.
     """
     while True:
         runs = all_runs(results) if run is None else [find_run(run, results)]
-        rows = [_row(each, is_named=run is not None) for each in runs]
-        links = None if run is None else busiest(runs[0].path / "engine", most_links if goes_on(runs[0]) else 0)
+        going = [_goes_on(each) for each in runs]  # once: an Engine may have to be asked
+        rows = [_row(each, on, is_named=run is not None) for each, on in zip(runs, going, strict=True)]
+        links = pairs = None
+        if run is not None:
+            engine, carries = runs[0].path / "engine", going[0] is True
+            links = busiest(engine, most_links) if carries else []
+            pairs = busiest_pairs(engine, most_pairs, _names(runs[0])) if carries else []
         if watch and output_format is Format.TABLE and sys.stdout.isatty():
             click.clear()
-        _print(rows, links, output_format)
+        _print(rows, links, pairs, output_format)
         if not rows:
             click.echo(f"no runs in {results}", err=True)
         if not watch or not any(row[1] in _GOING_ON for row in rows):
@@ -87,12 +106,19 @@ def command(run: str | None, results: Path, *, watch: bool, most_links: int, out
         time.sleep(_EVERY_S)
 
 
-def _print(rows: Sequence[list[Cell]], links: list[LinkFigures] | None, output_format: Format) -> None:
+def _print(
+    rows: Sequence[list[Cell]],
+    links: list[LinkFigures] | None,
+    pairs: list[PairFigures] | None,
+    output_format: Format,
+) -> None:
     match output_format:
         case Format.JSON:
             found: list[dict[str, object]] = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
             if links is not None:
                 found[0]["links"] = [each._asdict() for each in links]
+            if pairs is not None:
+                found[0]["pairs"] = [each._asdict() for each in pairs]
             print_json(found)
         case Format.CSV:
             print_csv(COLUMNS, rows)
@@ -100,7 +126,7 @@ def _print(rows: Sequence[list[Cell]], links: list[LinkFigures] | None, output_f
             print_table(
                 COLUMNS[:-1],
                 [_for_people(row)[:-1] for row in rows],
-                least=("late_p99_ms", "loss", "done", "of"),
+                least=("late_p99_ms", "loss", "done", "of", "t", "bytes_sent", "accuracy", "nodes"),
                 notes=[f"{row[0]}: {row[-1]}" for row in rows if row[-1]],
             )
             if links:
@@ -113,7 +139,25 @@ def _print(rows: Sequence[list[Cell]], links: list[LinkFigures] | None, output_f
                         )
                         for each in links
                     ],
+                    least=("queue mean", "packets/s", "dropped", "queue max"),
                 )
+            if pairs:
+                print_table(
+                    ("node", "to node", "sent", "packets/s", "dropped", "queue mean"),
+                    [
+                        (
+                            *(each.origin, each.dest, format_rate(each.rate_bps), each.packets_s, each.dropped),
+                            f"{each.queue_mean_ms:.3g}ms",
+                        )
+                        for each in pairs
+                    ],
+                    least=("packets/s", "queue mean", "dropped"),
+                )
+
+
+def _names(run: RunDirectory) -> list[str]:
+    """Of its nodes, by rank."""
+    return [node.name for node in read_plan_head(run.plan)[0].nodes or ()]
 
 
 def _for_people(row: list[Cell]) -> list[Cell]:
@@ -122,48 +166,82 @@ def _for_people(row: list[Cell]) -> list[Cell]:
     return [*row[:place], size_for_people(size) if isinstance(size, int) else None, *row[place + 1 :]]
 
 
-def _row(run: RunDirectory, *, is_named: bool) -> list[Cell]:
+def _row(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
+    """Whatever a run's health is, its numbers say nothing of a network that it never had."""
+    *row, why = _state(run, goes_on, is_named=is_named)
+    plan, _ = read_plan_head(run.plan)
+    if plan.runtime == LOCAL and plan.engine == UNSHAPED:
+        why = f"{_UNSHAPED}; {why}" if why else _UNSHAPED
+    return [*row, why]
+
+
+def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
     name, record = run.path.name, read_record(run)
-    if record is None or not goes_on(run):
-        return _over(run, LEFT_BEHIND if record is not None else None, is_named=is_named)
+    if record is None:
+        return _over(run, None, is_named=is_named)
+    if not goes_on:
+        return _over(run, OUT_OF_REACH if goes_on is None else LEFT_BEHIND, is_named=is_named)
     try:
-        seen = ask(commands_socket(Path(record.sockets)), Look())
-    except UsageProblem:
-        return _over(run, OUT_OF_REACH if goes_on(run) else None, is_named=is_named)
+        seen = ask(commands_door(run, record), Look())
+    except TestbedError:
+        return _over(run, None if _goes_on(run) is False else _silent(run), is_named=is_named)
     assert isinstance(seen, Seen)  # noqa: S101 - the answer to `Look`
-    health = "; ".join(seen.overloaded) or "valid"
+    health = "overloaded" if seen.overloaded else "valid"
     return [
         *(name, seen.phase, seen.rounds, seen.rounds_planned, seen.nodes, seen.done),
         *(_rounded(seen.accuracy), _rounded(seen.loss), seen.bytes_sent),
-        *(round(seen.t, 1), seen.lateness_p99_ms, health, None),
+        *(round(seen.t, 1), seen.lateness_p99_ms, health, "; ".join(seen.overloaded) or None),
     ]
+
+
+def _goes_on(run: RunDirectory) -> bool | None:
+    """None where nobody can say: an Engine had to be asked, and does not answer."""
+    try:
+        return goes_on(run)
+    except TestbedError:
+        return None
+
+
+def _silent(run: RunDirectory) -> str:
+    """Of one that goes on: before control writes its log it hears nobody."""
+    return OUT_OF_REACH if run.events.exists() else STARTING
 
 
 def _over(run: RunDirectory, state: str | None, *, is_named: bool) -> list[Cell]:
     """Of a run that cannot be asked: what it, and its nodes, have written."""
-    t, over = _last_word(run.events)
+    t, over = last_word(run.events)
     if over is None:
         ended = UNFINISHED
     elif over.reason in (FAILED, INTERRUPTED):
         ended = over.reason
     else:
         ended = FAILED if over.failed else FINISHED
+    to_do = []
+    if state == LEFT_BEHIND:
+        to_do.append(f"something of it is there still: `testbed destroy {run.path}` removes it")
+        state = LEFT_BEHIND if over is None else None
     judged = read_judged(run.path)
     health: Cell = None if judged.health == UNKNOWN else judged.health
-    row: list[Cell] = [run.path.name, state or ended, *([None] * 7), t, None, health]
+    planned = read_plan_head(run.plan)[0].rounds
+    at = None if t is None else round(t, 1)
+    row: list[Cell] = [run.path.name, state or ended, None, planned, *([None] * 5), at, None, health]
     if not is_named and _journals_bytes(run) > _MOST_JOURNALS_BYTES:
-        return [*row, "; ".join(judged.why) or None]
+        return [*row, _joined(judged.why, to_do)]
     from testbed.collect.run import collect_run
     from testbed.collect.summary import summarise
 
     found = summarise(collect_run(run))
     if over is None and not found.bytes.sent and not found.rounds:
-        return [*row, None]  # nobody can say more than that it has not begun
+        return [*row, _joined(to_do)]  # nobody can say more than that it has not begun
     if found.health != UNKNOWN and over is not None:
         row[11] = found.health
     row[2], row[4], row[5] = found.rounds_least, found.nodes.planned, found.nodes.finished
     row[6], row[7], row[8] = _rounded(found.accuracy.mean), _rounded(found.loss.mean), found.bytes.sent
-    return [*row, None if over is None else "; ".join(found.problems[:_MOST_REASONS]) or None]
+    return [*row, _joined([] if over is None else found.problems[:_MOST_REASONS], to_do)]
+
+
+def _joined(*reasons: Sequence[str]) -> str | None:
+    return "; ".join(each for some in reasons for each in some) or None
 
 
 def _journals_bytes(run: RunDirectory) -> int:
@@ -175,23 +253,7 @@ def _journals_bytes(run: RunDirectory) -> int:
 
 def is_over(run: RunDirectory) -> bool:
     """Whether it has said so itself."""
-    return _last_word(run.events)[1] is not None
-
-
-def _last_word(events: Path) -> tuple[float | None, Over | None]:
-    """When the last record of control's log was, and that record if the run is over."""
-    try:
-        with events.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            line = file.read().splitlines()[-1]
-        t = round(float(json.loads(line)["t"]), 1)
-    except (OSError, IndexError, KeyError, TypeError, ValueError):
-        return None, None
-    try:
-        return t, msgspec.json.decode(line, type=Over)
-    except msgspec.MsgspecError:
-        return t, None
+    return last_word(run.events)[1] is not None
 
 
 def _rounded(value: float | None) -> float | None:

@@ -30,7 +30,7 @@ def command(output_format: Format) -> None:
     elif output_format is Format.CSV:
         print_csv(_COLUMNS, rows)
     else:
-        print_table(_COLUMNS, rows)
+        print_table(_COLUMNS, rows, least=("form", "bridges", "links"), wrapped=("description",))
 
 
 def _row(bundled: Bundled) -> tuple[str, str, int, int, int, str]:

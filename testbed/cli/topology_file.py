@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from testbed.errors import Finding, UsageProblem, did_you_mean
+from testbed.cli.output import printable
+from testbed.errors import Finding, UsageProblem, closest
 from testbed.topologies.library import BUNDLED, find_bundled
 from testbed.topologies.load import Loaded, load
 from testbed.topologies.model import Topology
@@ -39,13 +40,23 @@ def load_named(file: str, *, quiet: bool = False) -> Loaded:
         own = True  # the name is impossible: reading it says why
     bundled = None if own else find_bundled(file)
     if bundled is None:
-        if not own and Path(file).parts[:1] == ("topologies",):
-            names = [f"topologies/{each.file_name}" for each in BUNDLED]
-            raise UsageProblem(f"{file}: neither a file nor bundled", did_you_mean(file, names))
+        if not own:
+            raise _nowhere(file)
         return load(file)
     if not quiet:
         click.echo(f"using the bundled topology {bundled}", err=True)
     return load(bundled)
+
+
+def _nowhere(file: str) -> UsageProblem:
+    """There is neither a file nor a bundled topology of that name."""
+    if Path(file).parts[:1] == ("topologies",):
+        names = [f"topologies/{each.file_name}" for each in BUNDLED]
+    else:
+        names = [name for each in BUNDLED for name in (each.name, each.file_name)]
+    near = closest(file, names)
+    hint = "`testbed topologies` lists those that are bundled" if near is None else f"did you mean `{near}`?"
+    return UsageProblem(f"{printable(file)}: does not exist, and no topology of that name is bundled", hint)
 
 
 def open_topology(file: str) -> Opened:

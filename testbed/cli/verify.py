@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
+from testbed.cli.live_nodes import pids_of_nodes
+from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table, printable
+from testbed.cli.run_choice import LOCAL, UNSHAPED
+from testbed.cli.run_target import all_runs, goes_on, is_of_containers, live_record, results_option
 from testbed.cli.run_target import plan_of as plan_of_run
-from testbed.cli.run_target import results_option
 from testbed.cli.topology_file import open_topology
-from testbed.errors import ExitCode
+from testbed.collect.plan_head import read_plan_head
+from testbed.errors import ExitCode, PreflightRefused, UsageProblem, closest
 from testbed.rundir import RunDirectory
+from testbed.runtimes.reach import UNSEEN
 
 if TYPE_CHECKING:
     from testbed.topologies.model import Topology
@@ -57,11 +62,13 @@ def command(
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends in good order, too
     run = _run(target, results)
-    if run is not None and _goes_on(run):
+    if run is not None:
+        _check_engine(run)
+    if run is not None and goes_on(run):
         _look(run, count, seed, output_format)
         return
     if run is None:
-        topology = open_topology(target).topology
+        topology = _topology(target, results)
     else:
         plan = plan_of_run(run)
         topology, congestion, seed = plan.load_topology(), plan.experiment.network.congestion, plan.seed
@@ -76,16 +83,47 @@ def _run(target: str, results: Path) -> RunDirectory | None:
     return None
 
 
-def _goes_on(run: RunDirectory) -> bool:
-    from testbed.verify.live import goes_on
+def _topology(target: str, results: Path) -> Topology:
+    """Whatever is no run is a topology; whoever has mistyped a run's name is told of it."""
+    try:
+        return open_topology(target).topology
+    except UsageProblem as problem:
+        near = None if Path(target).exists() else closest(target, [run.path.name for run in all_runs(results)])
+        if near is None:
+            raise
+        raise UsageProblem(
+            f"{printable(target)} is neither a topology nor a run", f"did you mean `{near}`?"
+        ) from problem
 
-    return goes_on(run)
+
+def _check_engine(run: RunDirectory) -> None:
+    """What a run has never had cannot be right or wrong."""
+    plan, _ = read_plan_head(run.plan)
+    if plan.runtime == LOCAL and plan.engine == UNSHAPED:
+        raise PreflightRefused(
+            f"the run {run.path.name} has no emulated network: its engine is `{UNSHAPED}`",
+            f"testbed verify {run.topology} measures the network that its topology asks for",
+        )
 
 
 def _look(run: RunDirectory, count: int, seed: int, output_format: Format) -> None:
     from testbed.verify.live import find_live, measure_live
 
-    live = find_live(run)
+    if is_of_containers(run) and os.geteuid() != 0:
+        raise PreflightRefused(
+            "only root may look at a run of containers: to measure, one has to enter their networks, which are the "
+            "Engine's (CAP_SYS_ADMIN)",
+            "run it as root (sudo); or testbed verify TOPOLOGY, which brings up the same network without containers",
+        )
+    record = live_record(run)
+    pids = pids_of_nodes(run, record)
+    if UNSEEN in pids.values():
+        raise PreflightRefused(
+            "the processes of this run cannot be seen from here, on the machine of its Docker Engine: to measure, one "
+            "has to enter their networks",
+            "testbed verify TOPOLOGY brings up the same network without containers",
+        )
+    live = find_live(run, pids)
     pairs, found = measure_live(live, count, seed, lambda line: click.echo(line, err=True))
     _tell(live.topology.name, pairs, found, output_format)
 
@@ -132,12 +170,16 @@ def _announce(plan: Plan) -> None:
 def _tell(topology: str, pairs: Sequence[Pair], found: Measured, output_format: Format) -> None:
     """Everything there is to say, and how it ends."""
     _print(topology, pairs, found, output_format)
+    for line in found.left_out:
+        click.echo(f"not measured: {line}", err=True)
     for line in found.overloaded:
         click.echo(f"this machine was too slow: {line}", err=True)
     wrong = sum(row.verdict == "wrong" for row in found.rows)
     click.echo(f"{len(found.rows)} measurements of {len(pairs)} pairs, {wrong} out of bounds", err=True)
     if not found.is_as_asked:
         click.get_current_context().exit(ExitCode.NOT_AS_ASKED)
+    if not found.is_complete:
+        click.get_current_context().exit(ExitCode.INCOMPLETE)
 
 
 def _print(topology: str, pairs: Sequence[Pair], found: Measured, output_format: Format) -> None:
@@ -145,13 +187,14 @@ def _print(topology: str, pairs: Sequence[Pair], found: Measured, output_format:
     if output_format is Format.CSV:
         print_csv(COLUMNS, cells)
     elif output_format is Format.TABLE:
-        print_table(COLUMNS, cells)
+        print_table(COLUMNS, cells, least=("detail", "unit"), wrapped=("detail",))
     else:
         print_json(
             {
                 "topology": topology,
                 "as_asked": found.is_as_asked,
                 "overloaded": list(found.overloaded),
+                "left_out": list(found.left_out),
                 "pairs": [{"pair": pair.name, "why": pair.why} for pair in pairs],
                 "measurements": [dict(zip(COLUMNS, row, strict=True)) for row in cells],
             }

@@ -18,6 +18,7 @@ import msgspec
 
 from testbed.collect.problems import Problem, counted, named
 from testbed.records import SCHEMA
+from testbed.rundir import open_plain
 
 LONGEST_LINE = 1 << 20
 LARGEST_FILE = 4 << 30
@@ -62,8 +63,10 @@ class LineReader(Generic[_Records]):
     def batches(self) -> Iterator[list[_Records]]:
         """All records in the file's order, many at a time."""
         try:
-            status = self.path.stat()
-            if not stat.S_ISREG(status.st_mode):
+            status = self.path.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                self.refused = "is a link, which is not followed"
+            elif not stat.S_ISREG(status.st_mode):
                 self.refused = "is not a file"
             elif status.st_size > LARGEST_FILE:
                 self.refused = f"has more than {LARGEST_FILE >> 30} GiB"
@@ -101,7 +104,7 @@ class LineReader(Generic[_Records]):
         buffer = bytearray(LONGEST_LINE)
         view = memoryview(buffer)
         filled, offset, overlong = 0, 0, None  # `offset` is where in the file the buffer begins
-        with self.path.open("rb", buffering=0) as file:
+        with open_plain(self.path) as file:
             while got := file.readinto(view[filled:]):
                 self.is_empty = False
                 filled += got
@@ -176,7 +179,7 @@ class LineReader(Generic[_Records]):
     def _line_number(self, offset: int) -> int:
         """Counted only when somebody has to be told."""
         number = 1
-        with suppress(OSError), self.path.open("rb", buffering=0) as file:
+        with suppress(OSError), open_plain(self.path) as file:
             while offset > 0 and (block := file.read(min(offset, LONGEST_LINE))):
                 number += block.count(b"\n")
                 offset -= len(block)

@@ -1,6 +1,7 @@
 """What is worth knowing about a run before its numbers are believed.
 
-Takes a `RunResult`, gives sentences; touches nothing. Nothing is missing because of them.
+Takes a `RunResult`, gives sentences; touches nothing. A run is incomplete because of those only that say that nobody
+can tell whether it was what its plan says.
 """
 
 from __future__ import annotations
@@ -8,23 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.collect.averages import representative
-from testbed.collect.health import Judged
+from testbed.collect.health import UNKNOWN, Judged
 from testbed.collect.problems import Problem, counted, named
 from testbed.collect.run import RunResult
 from testbed.collect.spread import quantiles
 
+_JUDGED = frozenset({"local", "docker"})
+"""The runtimes whose control writes a run's health as the last of all."""
+
 
 def notes(result: RunResult, judged: Judged, by_hand: tuple[str, ...]) -> list[Problem]:
-    texts = (*_not_valid(judged), *_by_hand(by_hand), *_not_mixed(result), *_average_of_fewer(result))
-    return [Problem(text, incomplete=False) for text in texts]
+    texts = (*_by_hand(by_hand), *_not_mixed(result), *_average_of_fewer(result))
+    return [*_not_valid(result, judged), *(Problem(text, incomplete=False) for text in texts)]
 
 
-def _not_valid(judged: Judged) -> Iterator[str]:
+def _not_valid(result: RunResult, judged: Judged) -> Iterator[Problem]:
     """Its times are not those of what was asked for."""
     if judged.health == "overloaded":
-        yield f"overloaded, so no time of it can be trusted: {'; '.join(judged.why) or 'nothing says why'}"
+        why = "; ".join(judged.why) or "nothing says why"
+        yield Problem(f"overloaded, so no time of it can be trusted: {why}", incomplete=False)
     elif judged.health == "broken":
-        yield "its health is broken: it never began, or a process that all nodes need was gone before its end"
+        yield Problem("its health is broken: it never began, or a process that all nodes need was gone before its end")
+    elif judged.health == UNKNOWN and result.plan.runtime in _JUDGED and result.log.over is not None:
+        yield Problem("no summary.json that can be read: nobody can say whether this run was valid")
 
 
 def _by_hand(kinds: tuple[str, ...]) -> Iterator[str]:

@@ -41,7 +41,7 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
     """One line a run; about the target only where one was given."""
     target = next((run.target for run in runs if run.target is not None), None)
     last = ("loss",) if target is None else (f"s to {target:g}", f"B to {target:g}")
-    columns: Columns = ("run", "algo", "health", "nodes", "rounds", "round s", EMULATED, "out", "acc", *last)
+    columns: Columns = ("run", "algo", "runtime", "health", "nodes", "rounds", "round s", EMULATED, "out", "acc", *last)
     rows: list[Row] = []
     for run in runs:
         reached = (number(run.time_to_target_s), data(run.bytes_to_target))
@@ -49,6 +49,7 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
             (
                 run.run_id,
                 _text(run.algorithm),
+                _text(run.runtime),
                 run.health,
                 f"{run.nodes.finished}/{_text(run.nodes.planned)}",
                 _rounds(run),
@@ -67,7 +68,7 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
     notes = _notes(rows, f"{EMULATED}: until the end of the last round", "round s: the median round", _OVER_NODES)
     if target is not None:
         notes += _how_often(runs)
-    return Shown(columns, rows, ("round s", "loss", "rounds", "algo", "nodes", "out", EMULATED), notes)
+    return Shown(columns, rows, ("runtime", "round s", "loss", "rounds", "algo", "nodes", "out", EMULATED), notes)
 
 
 def group_table(groups: Sequence[Group], runs: Sequence[RunSummary]) -> Shown:

@@ -31,8 +31,13 @@ class _Algorithm(msgspec.Struct):
     name: str | None = None
 
 
+class _Stop(msgspec.Struct):
+    rounds: int | None = None
+
+
 class _Experiment(msgspec.Struct):
     algorithm: _Algorithm | None = None
+    stop: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Parts(msgspec.Struct):
@@ -55,6 +60,8 @@ class PlanHead:
     engine: str | None = None
     topology: str | None = None
     algorithm: str | None = None
+    rounds: int | None = None
+    """After which it was to stop at the latest; None where only its time, or its accuracy, was to end it."""
     nodes: tuple[PlannedNode, ...] | None = None
 
 
@@ -102,6 +109,15 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
         engine=part("engine", parts.engine, str),
         topology=part("topology_name", parts.topology_name, str),
         algorithm=algorithm.name if algorithm else None,
+        rounds=None if experiment is None else _rounds(experiment.stop),
         nodes=None if nodes is None else tuple(nodes),
     )
     return head, problems
+
+
+def _rounds(stop: msgspec.Raw) -> int | None:
+    try:
+        found = msgspec.json.decode(stop, type=_Stop | None)
+    except FAULTS:
+        return None  # nothing is missing of the results because of it
+    return None if found is None else found.rounds

@@ -67,10 +67,6 @@ class RunResult:
         """Of those that learn; of all, when nobody is known to."""
         return [node.journal for node in self.nodes if node.journal is not None and node.learner] or self.journals
 
-    @property
-    def complete(self) -> bool:
-        return not any(problem.incomplete for problem in self.problems)
-
 
 def collect_run(run: RunDirectory) -> RunResult:
     """All that there is of a run; never fails because of what is in it, or is not."""
@@ -108,7 +104,7 @@ def collect_run(run: RunDirectory) -> RunResult:
             journals.add(shown, found)
         nodes.append(_node(each, journal, log, plan.nodes is not None))
     nodes.sort(key=lambda node: (node.rank is None, node.rank or 0, node.name))
-    problems += [*journals.problems(), *_over(log), *_ends(nodes)]
+    problems += [*journals.problems(), *_over(log, has_plan=plan.nodes is not None), *_ends(nodes)]
     name = run.path.name or run.path.resolve().name
     return RunResult(run, plan.run_id or name, plan, tuple(nodes), log, tuple(problems))
 
@@ -158,12 +154,21 @@ def _state(journal: JournalResult | None, last: Death | None) -> State:
     return State.MISSING
 
 
-def _over(log: ControlLog) -> list[Problem]:
-    """What control says of the whole run, when it did not go as it should."""
+def _over(log: ControlLog, *, has_plan: bool) -> list[Problem]:
+    """What control says of the whole run, when it did not go as it should; its silence says the same.
+
+    Where all nodes have ended well and control was killed before its last word, nothing else tells.
+    """
     problems = [Problem(f"broken: {shortened(words)}") for words in log.broken]
-    if log.over is not None and log.over.reason not in REGULAR:
+    problems += [Problem(f"not done: {shortened(words)}", incomplete=False) for words in log.undone]
+    if log.over is None:
+        if has_plan and not log.failed and not log.broken:
+            problems.append(
+                Problem("nobody has said how the run ended: it goes on, or was killed (testbed status tells)")
+            )
+    elif log.over.reason not in REGULAR:
         problems.append(Problem(f"the run ended at {log.over.t:.1f} s: {log.over.reason}"))
-    elif log.over is not None and log.over.failed > len(log.failed):
+    elif log.over.failed > len(log.failed):
         problems.append(Problem(f"control counted {counted(log.over.failed, 'node')} that failed"))
     return problems
 

@@ -21,6 +21,7 @@ from testbed.collect.run import RunResult, State
 from testbed.collect.spread import Quantiles, Spread, quantiles, spread
 from testbed.collect.target import Curve, bytes_until, looked_before, mean_curve, time_to
 from testbed.collect.wanted import Average, Evaluation
+from testbed.collect.wire import Wire, read_wire
 
 _COMMON = "test"
 """What nodes are usually evaluated on; where nobody is, on whatever they are."""
@@ -119,6 +120,7 @@ class RunSummary:
     by_hand: tuple[str, ...]
     """What people did to it while it went on."""
     complete: bool
+    """Nothing is missing, and the run ended as it should."""
     problems: tuple[str, ...]
 
 
@@ -134,6 +136,7 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
     judged = Judged("valid") if is_virtual else read_judged(result.directory.path)
     by_hand = () if is_virtual else done_by_hand(result.directory, result.log.done)
     stayed = [journal for journal in learners if journal.end in STAYED] or learners
+    problems = (*result.problems, *notes(result, judged, by_hand))
     return RunSummary(
         run_id=result.run_id,
         algorithm=plan.algorithm,
@@ -147,7 +150,7 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         round_s=quantiles(durations(learners)),
         rounds=max((journal.round_count for journal in learners), default=None),
         rounds_least=min((journal.round_count for journal in stayed), default=None),
-        bytes=_bytes(result.journals),
+        bytes=_bytes(result.journals, Wire() if is_virtual else read_wire(result.directory.path)),
         bytes_per_node=BytesPerNode(
             spread(journal.sent.bytes for journal in result.journals),
             spread(journal.received.bytes for journal in result.journals),
@@ -163,8 +166,8 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         consensus_distance=average.consensus_distance if average else None,
         health=judged.health,
         by_hand=by_hand,
-        complete=result.complete,
-        problems=tuple(problem.text for problem in (*result.problems, *notes(result, judged, by_hand))),
+        complete=not any(problem.incomplete for problem in problems),
+        problems=tuple(problem.text for problem in problems),
     )
 
 
@@ -215,7 +218,7 @@ def _counts(result: RunResult) -> NodeCounts:
     return NodeCounts(planned, states[State.FINISHED], states[State.FAILED], states[State.MISSING])
 
 
-def _bytes(journals: Sequence[JournalResult]) -> Bytes:
+def _bytes(journals: Sequence[JournalResult], wire: Wire) -> Bytes:
     if not journals:
         return Bytes()
     return Bytes(
@@ -225,6 +228,8 @@ def _bytes(journals: Sequence[JournalResult]) -> Bytes:
         metadata_received=sum(journal.received.metadata for journal in journals),
         control_sent=sum(journal.sent.control for journal in journals),
         control_received=sum(journal.received.control for journal in journals),
+        wire_sent=wire.wire_sent,
+        wire_received=wire.wire_received,
     )
 
 

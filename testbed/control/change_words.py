@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from testbed.network.timeline import BridgeChange, LinksChange, PartitionChange
 from testbed.units import format_latency, format_loss, format_rate
 
@@ -14,14 +16,30 @@ def words(change: LinksChange | BridgeChange | PartitionChange) -> str:
         case PartitionChange():
             return f"partition {change.number} {'begins' if change.begins else 'ends'}"
         case LinksChange():
-            return f"link {change.origin} -> {change.dest}: {', '.join(_properties(change))}"
+            return f"link {change.origin} -> {change.dest}: {', '.join(properties(change.up, change.change))}"
 
 
-def _properties(event: LinksChange) -> list[str]:
-    change = event.change
+class Properties(Protocol):
+    """Of a link; None is left as it is."""
+
+    @property
+    def latency_ms(self) -> float | None: ...
+
+    @property
+    def jitter_ms(self) -> float | None: ...
+
+    @property
+    def loss(self) -> float | None: ...
+
+    @property
+    def rate_bps(self) -> float | None: ...
+
+
+def properties(up: bool | None, change: Properties) -> list[str]:
+    """Each that changes, such as `latency 20ms`."""
     said = []
-    if event.up is not None:
-        said.append("up" if event.up else "down")
+    if up is not None:
+        said.append("up" if up else "down")
     if change.latency_ms is not None:
         said.append(f"latency {format_latency(change.latency_ms)}")
     if change.jitter_ms is not None:

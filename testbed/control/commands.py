@@ -14,7 +14,8 @@ from typing import Union
 
 import msgspec
 
-from testbed.control.packets import Entrance, PacketLink, connect
+from testbed.control.packets import Entrance, PacketLink
+from testbed.doors import Door, connect_to
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
 from testbed.protocol import MAX_MESSAGE_BYTES, Message, ProtocolError, Reader, ResetLink, SetLink, encode
 
@@ -30,6 +31,8 @@ class Inject(Message, frozen=True):
     ranks: tuple[int, ...]
     for_s: float | None = None
     """It is undone after so many emulated seconds."""
+    restarts: dict[int, int] = msgspec.field(default_factory=dict)
+    """In containers: how often the Engine starts some of them again at most, by rank, as it has been told now."""
 
 
 class Divide(Message, frozen=True):
@@ -99,6 +102,7 @@ class Seen(Message, frozen=True):
     lateness_p99_ms: float | None = None
     packets: int | None = None
     overloaded: tuple[str, ...] = ()
+    """Why its numbers so far are not those of what was asked for."""
 
 
 Command = Union[  # noqa: UP007 - msgspec reads it at run time
@@ -191,10 +195,10 @@ class Conversation:
 
 
 @contextmanager
-def conversation(path: Path) -> Iterator[Conversation]:
+def conversation(door: Door) -> Iterator[Conversation]:
     """With the run whose door it is; raises UsageProblem where there is none."""
     try:
-        connection = connect(path, _PATIENCE_S)
+        connection = connect_to(door, _PATIENCE_S)
     except PermissionError:
         raise UsageProblem("the run is another user's", "only who started it can talk to it") from None
     except OSError as problem:
@@ -203,9 +207,9 @@ def conversation(path: Path) -> Iterator[Conversation]:
         yield Conversation(connection)
 
 
-def ask(path: Path, command: Command) -> Done | Seen:
+def ask(door: Door, command: Command) -> Done | Seen:
     """The first answer of the run whose door it is."""
-    with conversation(path) as run:
+    with conversation(door) as run:
         return run.ask(command)
 
 

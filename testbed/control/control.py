@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -73,6 +74,8 @@ class _Member:
         self.end: End | None = None
         self.is_wanted_dead = False
         """Its death is no failure: the topology's events, or the end of the run, want it."""
+        self.halted: str | None = None
+        """Why it was told to end, though it may not have called yet."""
         self.why: Unable | None = None
         """What it said before it gave up."""
         self.misunderstood = 0
@@ -107,7 +110,8 @@ class Control:
         self._failures: list[NodeFailure] = []
         self._broken: list[str] = []
         self._refusal: PreflightRefused | None = None
-        self._unwritten: CannotWrite | None = None
+        self._is_unwritten = False
+        """Control's log has no room: whatever happens from then on, nobody can look up."""
         self._finished: set[int] = set()
         self._doomed: set[int] = set()
         """Those that something broken has ended: they cannot have finished."""
@@ -122,13 +126,18 @@ class Control:
         self._is_hurried = False
         self._changed = asyncio.Event()
         self._begun_at: float | None = None
-        self._entrance: Entrance | None = None
+        self._entrances: list[Entrance] = []
 
     # -- the runtime's side ----------------------------------------------------------------------------------------
 
     def listen(self, path: Path) -> None:
-        """From now on nodes can report."""
-        self._entrance = Entrance(path, self._welcome)
+        """From now on nodes can report; who it is, the kernel says."""
+        self._entrances = [Entrance(path, self._welcome)]
+
+    def listen_at(self, paths: Iterable[Path]) -> None:
+        """From now on nodes can report, each at a socket that only it can reach; by rank."""
+        for rank, path in enumerate(paths):
+            self._entrances.append(Entrance(path, partial(self._welcome_at, rank)))
 
     def expect(self, rank: int) -> None:
         """A node will be started: the run is not over before it has lived."""
@@ -156,11 +165,20 @@ class Control:
 
     async def all_ready(self, ranks: Collection[int]) -> bool:
         """Wait until these nodes are; False when the run is over before."""
-        while not all(rank in self._members and self._members[rank].is_ready for rank in ranks):
+        while self.not_ready(ranks):
             if self.is_ending:
                 return False
             await self._something()
         return not self.is_ending
+
+    def not_ready(self, ranks: Collection[int]) -> list[int]:
+        """Those of them that have not come, or have not said that they are."""
+        return [rank for rank in ranks if rank not in self._members or not self._members[rank].is_ready]
+
+    def never_begin(self, ranks: Collection[int], words: str) -> None:
+        """Nobody waits for these nodes any more: the run fails."""
+        for rank in ranks:
+            self._fail(rank, Failure(words))
 
     def begin(self) -> float:
         """Everybody begins at the same moment of CLOCK_MONOTONIC, which it gives."""
@@ -188,8 +206,9 @@ class Control:
 
     def halt(self, rank: int, reason: str) -> None:
         """One node ends in good order."""
-        if rank in self._members:
-            self._send(self._members[rank], Halt(reason))
+        if (member := self._members.get(rank)) is not None:
+            member.halted = reason
+            self._send(member, Halt(reason))
 
     def stood(self, rank: int, since_s: float) -> None:
         """A node that was stopped on purpose since then, by CLOCK_MONOTONIC, is about to go on: it must know why."""
@@ -240,8 +259,9 @@ class Control:
         member = self._members.get(rank)
         if member is None or member.pid != pid:
             return
-        if member.link is None and self._entrance is not None:
-            self._entrance.let_in()  # it may have called only to say why it ends
+        if member.link is None:
+            for entrance in self._entrances:
+                entrance.let_in()  # it may have called only to say why it ends
         if member.link is not None:
             member.link.drain()  # its last words may still be on their way
         if member.end is None:
@@ -283,13 +303,14 @@ class Control:
             raise self._refusal
         over_t = self.now()
         if self._reason != "interrupted" and not self._broken:  # else somebody is waiting, or nobody can judge
-            await self._averages.settle(self._stayed, _JUDGING_S)
+            try:
+                await self._averages.settle(self._stayed, _JUDGING_S)
+            except CannotWrite as problem:
+                self._cannot_write(problem)
         last()
         failures = tuple(sorted(self._failures, key=lambda each: each.node))
-        if self._unwritten is not None:
-            raise self._unwritten
         finished = len(self._finished - self._doomed)
-        self._log.write(Over(over_t, self._reason, finished, len(failures)))
+        self._note(Over(over_t, self._reason, finished, len(failures)))
         return Outcome(
             self._reason,
             over_t,
@@ -297,6 +318,7 @@ class Control:
             failures,
             self._watch.look(over_t) if self._begun_at is not None else None,
             broken=tuple(self._broken),
+            remarks=self._watch.remarks,
         )
 
     @property
@@ -350,8 +372,8 @@ class Control:
         return member is None or member.end is not None
 
     def close(self) -> None:
-        if self._entrance is not None:
-            self._entrance.close()
+        for entrance in self._entrances:
+            entrance.close()
         self._strangers.close()
         for member in list(self._members.values()):
             if member.link is not None:
@@ -366,10 +388,16 @@ class Control:
         try:
             self._log.write(record)
         except CannotWrite as problem:
-            if self._unwritten is None:
-                self._unwritten = problem
-                self.stop("failed", "stopped")
-                self._hurry()
+            self._cannot_write(problem)
+
+    def _cannot_write(self, problem: CannotWrite) -> None:
+        if self._is_unwritten:
+            return
+        self._is_unwritten = True
+        if problem.message not in self._broken:
+            self._broken.append(problem.message)
+        self.stop("failed", "stopped")
+        self._hurry()
 
     async def _something(self) -> None:
         self._changed.clear()
@@ -385,11 +413,20 @@ class Control:
                 return
         self._strangers.add(pid, connection)
 
+    def _welcome_at(self, rank: int, connection: socket.socket) -> None:
+        member = self._members.get(rank)
+        if member is None or member.link is not None:  # it has begun no life, or this is not its first call in it
+            connection.close()
+        else:
+            self._listen_to(rank, member, connection)
+
     def _listen_to(self, rank: int, member: _Member, connection: socket.socket) -> None:
         allowance = Allowance(lambda: self._tell_of_flood(rank))
         member.link = PacketLink(connection, lambda packet: self._hear(rank, member, packet), lambda: None, allowance)
         if self.is_ending:
             self._send(member, Halt("stopped"))
+        elif member.halted is not None:
+            self._send(member, Halt(member.halted))
 
     def _hear(self, rank: int, member: _Member, packet: bytes) -> None:
         try:
@@ -412,12 +449,16 @@ class Control:
                 self._look_around()
             case Left() if rank in self._plan.learners:
                 there = [each for each in self._plan.learners if self._is_working(each) or each in self._stayed]
-                self._averages.left(rank, message, there)
+                self._averages.left(rank, msgspec.structs.replace(message, t=self._not_later(message.t)), there)
             case Overrun():
                 self._overruns[rank, member.pid] = message
             case Unable():
                 member.why = message
         self._changed.set()
+
+    def _not_later(self, t: float) -> float:
+        """A learner's time, which control's log can hold whatever it says."""
+        return min(max(0.0, t), self.now())
 
     def _tell_of_flood(self, rank: int) -> None:
         detail = f"more than {RATE_PER_S:g} messages a second: what it says is heard late"
@@ -427,8 +468,12 @@ class Control:
         member.misunderstood += 1
         if member.misunderstood == 1:
             self._note(Event(self.now(), "not-understood", problem[:200], node=self._names[rank]))
-        if member.misunderstood >= _MOST_MISUNDERSTOOD and member.link is not None:
+        if member.misunderstood == _MOST_MISUNDERSTOOD and member.link is not None:
             member.link.close()
+            if member.end is None:  # nobody would ever hear of its end
+                member.is_wanted_dead = True
+                words = f"it has said what is no message {_MOST_MISUNDERSTOOD} times: nobody listens to it any more"
+                self._fail(rank, Failure(words))
 
     def _record(self, rank: int, member: _Member, text: bytes) -> None:
         try:

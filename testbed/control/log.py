@@ -1,34 +1,59 @@
 """Control's log of a run: who joined, what changed, who failed, how the average model fares.
 
-Takes records, touches `events.jsonl`. Records of one instant are in the order of their text, since which of them was
-told first means nothing.
+Takes records, touches `events.jsonl`. In virtual time records of one instant are in the order of their text, since
+which of them was told first means nothing; in real time each is in the file at once, for whoever looks on.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import msgspec
 
 from testbed.journal import Journal
 from testbed.records import AnyRecord, Over, line
 
+_TAIL_BYTES = 1 << 16
+
 
 class ControlLog:
-    """Appends to the file an instant at a time."""
+    """Appends to the file, one by one or an instant at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_virtual: bool = False) -> None:
         self._journal = Journal(path)
+        self._is_virtual = is_virtual
         self._instant: list[AnyRecord] = []
 
     def write(self, record: AnyRecord) -> None:
+        if not self._is_virtual:
+            self._journal.write(record)
+            return
         if self._instant and self._instant[0].t != record.t:
-            self.flush()
+            self._write_instant()
         self._instant.append(record)
 
-    def flush(self) -> None:
+    def _write_instant(self) -> None:
         for record in sorted(self._instant, key=lambda each: (isinstance(each, Over), line(each))):
             self._journal.write(record)
         self._instant.clear()
 
     def close(self) -> None:
-        self.flush()
+        self._write_instant()
         self._journal.close()
+
+
+def last_word(events: Path) -> tuple[float | None, Over | None]:
+    """When the last record of control's log was, and that record if the run is over."""
+    try:
+        with events.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            said = file.read().splitlines()[-1]
+        t = float(json.loads(said)["t"])
+    except (OSError, IndexError, KeyError, TypeError, ValueError):
+        return None, None
+    try:
+        return t, msgspec.json.decode(said, type=Over)
+    except msgspec.MsgspecError:
+        return t, None

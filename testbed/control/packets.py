@@ -6,7 +6,6 @@ Takes a socket and what to do with its packets, touches the socket. What cannot 
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -14,12 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from testbed.control.allowance import Allowance
-from testbed.protocol import MAX_MESSAGE_BYTES, Message, encode
+from testbed.protocol import MAX_MESSAGE_BYTES, OUT_OF_ROOM, Message, encode
 
 _MOST_WAITING = 100_000
 _MOST_LAST_WORDS = 8192
 _BACKLOG = 1024
-_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CLOSED_S = 0.5
 """For how long nobody is let in when descriptors have run out."""
 _AT_ONCE = 64
@@ -168,22 +166,9 @@ class Entrance:
         try:
             connection, _ = self._listener.accept()
         except OSError as problem:
-            if problem.errno in _NO_ROOM and self._closed_for is None:
-                # Whoever waits stays there, and would be announced again and again.
+            if problem.errno in OUT_OF_ROOM and self._closed_for is None:
                 self._loop.remove_reader(self._listener)
                 self._closed_for = self._loop.call_later(_CLOSED_S, self._open)
             return False
         self._on_connection(connection)
         return True
-
-
-def connect(path: Path, patience_s: float = 30.0) -> socket.socket:
-    """A connection to it."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.settimeout(patience_s)
-    try:
-        connection.connect(str(path))
-    except OSError:
-        connection.close()
-        raise
-    return connection

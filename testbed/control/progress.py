@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from testbed.records import AnyRecord, Count, End, Evaluation, Round, Start
+from testbed.records import AnyRecord, Count, End, Evaluation, Event, Round, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Progress:
         return min(1.0, max(shares)) if shares else None
 
 
+_MOST_REMARKS = 10
 Tell = Callable[[Progress], None]
 
 
@@ -55,6 +56,12 @@ class Watch:
         self._done: set[int] = set()
         self._bytes = 0
         self._bytes_of_life: dict[int, int] = {}
+        self._remarks: dict[str, None] = {}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What nodes have met with that makes one wonder about their numbers, each thing once."""
+        return tuple(self._remarks)
 
     def recorded(self, rank: int, record: AnyRecord) -> None:
         match record:
@@ -63,6 +70,8 @@ class Watch:
                 self._sent(rank, _in_all(record.sent))
             case Evaluation():
                 self._scores[rank] = record
+            case Event(what="not-awaited", detail=words) if len(self._remarks) < _MOST_REMARKS:
+                self._remarks[words] = None
             case Start():
                 self._living.add(rank)
                 self._done.discard(rank)

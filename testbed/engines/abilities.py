@@ -9,9 +9,10 @@ import os
 
 import msgspec
 
-from testbed.engines.attach import NodeNetwork, make_device
-from testbed.engines.denied import NetworkDenied, Step
+from testbed.engines.denied import NetworkDenied
+from testbed.engines.device import NodeDevice, make_device
 from testbed.engines.namespace import TcpSettings, enter_namespace
+from testbed.engines.steps import Step
 
 _MOST = 4096
 
@@ -47,7 +48,7 @@ def what_is_denied(tcp: TcpSettings, address: str = "198.18.0.1") -> NetworkDeni
 def _try(tcp: TcpSettings, address: str, writing: int) -> None:
     try:
         enter_namespace(tcp)
-        os.close(make_device(NodeNetwork(address, tcp)))
+        os.close(make_device(NodeDevice(address, tcp.congestion, tcp.time_scale)))
     except NetworkDenied as denied:
         os.write(writing, msgspec.json.encode(_Told(denied.step, denied.reason[:1000], denied.number)))
     else:

@@ -1,32 +1,14 @@
 """What a machine may deny to a node that sets up its network, as values: which step, why, what to do.
 
-Takes an OSError, gives a `NetworkDenied`; touches nothing.
+Takes a step and an error's number, gives a `NetworkDenied`; touches nothing.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
 
+from testbed.engines.steps import Step
 from testbed.errors import PreflightRefused
-
-
-class Step(StrEnum):
-    """What a node does to get its network, in this order; the value is how a sentence names it."""
-
-    NAMESPACE = "making a network namespace"
-    USER_NAMESPACE = "making a user namespace"
-    LOOPBACK = "bringing up the loopback device"
-    SETTINGS = "setting TCP's buffers"
-    TUN_DEVICE = "opening /dev/net/tun"
-    TUN = "making a TUN device"
-    ADDRESS = "giving the TUN device its address"
-    ROUTE = "setting the route with its congestion control"
-    HAND_OVER = "handing the device to the fabric"
-    PRIVILEGES = "giving up privileges"
-
 
 _OTHERWISE = "or run without a network of its own: --engine none"
 _HINTS = {
@@ -61,13 +43,3 @@ class NetworkDenied(PreflightRefused):
         self.step = step
         self.reason = reason
         self.number = number
-
-
-@contextmanager
-def during(step: Step) -> Iterator[None]:
-    """An OSError in here is this step's."""
-    try:
-        yield
-    except OSError as problem:
-        number = problem.errno or 0
-        raise NetworkDenied(step, problem.strerror or str(problem), number) from problem

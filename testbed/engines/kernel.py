@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
@@ -17,6 +15,7 @@ _CLOCK_MONOTONIC = 1
 _TFD_TIMER_ABSTIME = 1
 _NANOSECONDS = 1_000_000_000
 
+_PR_SET_DUMPABLE = 4
 _PR_CAPBSET_DROP = 24
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
@@ -25,7 +24,7 @@ _CAPABILITY_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64
 
 _NICE = -15
-_AUTOGROUP = Path("/proc/self/autogroup")
+_AUTOGROUP = "/proc/self/autogroup"
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 
@@ -67,6 +66,11 @@ def no_new_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
+def keep_to_itself() -> None:
+    """No other process of its user can look into this one, or into those that it forks, nor change what they do."""
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
 class _CapabilityHeader(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
@@ -96,9 +100,9 @@ def be_quick() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     if os.getsid(0) == os.getpid():
         # Between sessions it is the session's own niceness that counts, and this one has nobody else in it.
-        with suppress(OSError):
-            _AUTOGROUP.write_text(str(_NICE))
-    number = _SCHED_SETATTR.get(platform.machine())
+        with suppress(OSError), open(_AUTOGROUP, "w") as file:
+            file.write(str(_NICE))
+    number = _SCHED_SETATTR.get(os.uname().machine)
     if number is not None:
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, _SLICE_NS, 0, 0, 0, 0)

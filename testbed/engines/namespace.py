@@ -7,39 +7,18 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.engines.denied import NetworkDenied, Step, during
+from testbed.engines.denied import NetworkDenied
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
+from testbed.engines.steps import Step, during
 from testbed.engines.tun import bring_up
+from testbed.plan.tcp import TcpSettings as TcpSettings  # it is known by this name here
+from testbed.plan.tcp import settings_of
 
 _SYSCTLS = Path("/proc/sys/net/ipv4")
 _NO_IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 """Not there where the kernel has none."""
-SMALLEST_BUFFER_BYTES = 4 << 20
-LARGEST_BUFFER_BYTES = 256 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class TcpSettings:
-    """How the kernel's TCP behaves in a node."""
-
-    congestion: str = "cubic"
-    buffer_bytes: int = LARGEST_BUFFER_BYTES
-    """The most that a socket's buffers grow to, in each direction; the kernel sizes them itself below that."""
-    notsent_lowat_bytes: int = 65_536
-    """How much a socket takes beyond what is on its way: what a node can no longer take back."""
-    idle_restart: bool = True
-    """The window falls back after a pause, as Linux does by default."""
-    time_scale: float = 1.0
-    """How many times later than its own clock says the kernel should think that a packet is lost."""
-
-
-def buffer_bytes(rate_bps: float, round_trip_s: float) -> int:
-    """Twice bandwidth × delay, within bounds: a smaller buffer would hold TCP back, however good the link."""
-    wanted = 2 * rate_bps / 8 * round_trip_s
-    return int(min(max(wanted, SMALLEST_BUFFER_BYTES), LARGEST_BUFFER_BYTES))
 
 
 def enter_namespace(tcp: TcpSettings) -> None:
@@ -47,19 +26,8 @@ def enter_namespace(tcp: TcpSettings) -> None:
     _leave_network()
     with during(Step.LOOPBACK):
         bring_up("lo")
-    group = os.getgid()
-    values = {
-        "tcp_rmem": f"4096 131072 {tcp.buffer_bytes}",
-        "tcp_wmem": f"4096 16384 {tcp.buffer_bytes}",
-        "tcp_notsent_lowat": str(tcp.notsent_lowat_bytes),
-        "tcp_slow_start_after_idle": str(int(tcp.idle_restart)),
-        # A connection must not depend on what an earlier one to the same node met with.
-        "tcp_no_metrics_save": "1",
-        # ping without privileges.
-        "ping_group_range": f"{group} {group}",
-    }
     with during(Step.SETTINGS):
-        for name, value in values.items():
+        for name, value in settings_of(tcp, os.getgid()).items():
             (_SYSCTLS / name).write_text(value)
         if _NO_IPV6.exists():  # the fabric carries none; this saves it the neighbour discovery
             _NO_IPV6.write_text("1")

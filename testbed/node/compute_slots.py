@@ -1,47 +1,85 @@
 """Lets at most so many processes of a host train at once as it has cores.
 
 Takes a folder that all of them share, gives slots; locks files there. The kernel lets go of a lock when its holder
-dies, however that happens. Whoever finds no slot free waits for one that is always the same for it, and there for its
-turn: first come, first served, as far as the kernel keeps to that.
+dies, however that happens. There are as many queues as slots: in each the kernel keeps the order, first come, first
+served, and whoever is first looks at all slots until one is free. So no slot stays free while somebody waits for one,
+and no more look than there are slots, however many wait.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_LOCKS = Path("/proc/locks")
+_LOCKS, _MOUNTS, _DESCRIPTORS = Path("/proc/locks"), Path("/proc/self/mountinfo"), Path("/proc/self/fdinfo")
+_SLOT, _QUEUE = "slot-", "queue-"
+_LOOK_S = 0.0005
+"""Between two looks for a free slot: little beside any work, and at most so many look as there are cores."""
+_ASIDE_S = 0.01
+"""Longer than whoever pauses processes lets one go on between two attempts."""
 
 
 def holders(folder: Path) -> set[int]:
-    """The processes that hold a slot now, as the kernel knows."""
-    slots = {(each.st_dev, each.st_ino) for each in (path.stat() for path in folder.glob("slot-*"))}
+    """The processes that others wait for, as the kernel knows: they hold a slot, or are the first in a queue."""
+    device = _device(folder)
+    files = {(device, path.stat().st_ino) for kind in (_SLOT, _QUEUE) for path in folder.glob(f"{kind}*")}
     found = set()
     for text in _LOCKS.read_text().splitlines():
         match text.split():
             case [_, "FLOCK", _, _, pid, file, *_]:
                 major, minor, number = file.split(":")
-                if (os.makedev(int(major, 16), int(minor, 16)), int(number)) in slots:
+                if (os.makedev(int(major, 16), int(minor, 16)), int(number)) in files:
                     found.add(int(pid))
     return found
+
+
+def _device(folder: Path) -> int:
+    """Which the kernel's list of locks names; `stat` gives another one where a volume has parts, as with btrfs."""
+    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:
+        told = dict(line.split(":", 1) for line in (_DESCRIPTORS / str(descriptor)).read_text().splitlines())
+    finally:
+        os.close(descriptor)
+    for mount in _MOUNTS.read_text().splitlines():
+        number, _, device, *_ = mount.split()
+        if number == told["mnt_id"].strip():
+            major, minor = map(int, device.split(":"))
+            return os.makedev(major, minor)
+    return folder.stat().st_dev  # it is mounted where this process cannot see it
+
+
+def make_slots(folder: Path, count: int) -> None:
+    """All files, for processes that may only read there."""
+    for kind in (_SLOT, _QUEUE):
+        for number in range(count):
+            (folder / f"{kind}{number}").touch(0o600)
+
+
+def slots_in(folder: Path) -> int:
+    """How many there are."""
+    return len(list(folder.glob(f"{_SLOT}*")))
 
 
 class ComputeSlots:
     """One process's way to the slots; opened by that very process, because a lock belongs to who opened the file."""
 
     def __init__(self, folder: Path, count: int, favourite: int) -> None:
-        """All processes say the same count; `favourite` spreads those that have to wait: a rank will do."""
+        """All processes say the same count; `favourite` spreads those that wait over the queues: a rank will do."""
         if count < 1:
             raise ValueError("nobody can train without a slot")
-        self._files: list[int] = []
+        self._slots: list[int] = []
+        self._queues: list[int] = []
         self._favourite = favourite % count
+        self._steps_aside = False
         try:
-            for number in range(count):
-                path = folder / f"slot-{number}"
-                self._files.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            for kind, files in ((_SLOT, self._slots), (_QUEUE, self._queues)):
+                for number in range(count):
+                    path = folder / f"{kind}{number}"
+                    files.append(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError:
             self.close()
             raise
@@ -49,35 +87,64 @@ class ComputeSlots:
     @contextmanager
     def one(self) -> Iterator[None]:
         """Holds a slot; waits for it. One thread at a time."""
-        file = self._free()
-        if file is None:
-            file = self._files[self._favourite]
-            fcntl.flock(file, fcntl.LOCK_EX)
+        slot = self._next_free()
         try:
             yield
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+            fcntl.flock(slot, fcntl.LOCK_UN)
 
     @contextmanager
     def one_if_free(self) -> Iterator[bool]:
         """Holds a slot, if one is free; says whether. Who only asks takes nobody's turn."""
-        file = self._free()
+        slot = None if self._is_awaited() else self._free()
         try:
-            yield file is not None
+            yield slot is not None
         finally:
-            if file is not None:
-                fcntl.flock(file, fcntl.LOCK_UN)
+            if slot is not None:
+                fcntl.flock(slot, fcntl.LOCK_UN)
+
+    def step_aside(self) -> None:
+        """Not be the first of a queue for a moment: this process is about to be stopped, and others would wait for it.
+
+        For whoever handles its signals: the one that lets it go on, after an attempt to stop it.
+        """
+        self._steps_aside = True
 
     def close(self) -> None:
-        for file in self._files:
-            os.close(file)
-        self._files.clear()
+        for files in (self._slots, self._queues):
+            for file in files:
+                os.close(file)
+            files.clear()
+
+    def _next_free(self) -> int:
+        """Once it is this one's turn in its queue, whichever slot becomes free first."""
+        queue = self._queues[self._favourite]
+        while True:
+            fcntl.flock(queue, fcntl.LOCK_EX)
+            self._steps_aside = False
+            try:
+                while not self._steps_aside:
+                    if (slot := self._free()) is not None:
+                        return slot
+                    time.sleep(_LOOK_S)
+            finally:
+                fcntl.flock(queue, fcntl.LOCK_UN)
+            time.sleep(_ASIDE_S)
+
+    def _is_awaited(self) -> bool:
+        for queue in self._queues:
+            try:
+                fcntl.flock(queue, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            fcntl.flock(queue, fcntl.LOCK_UN)
+        return False
 
     def _free(self) -> int | None:
-        for file in (*self._files[self._favourite :], *self._files[: self._favourite]):
+        for slot in (*self._slots[self._favourite :], *self._slots[: self._favourite]):
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            return file
+            return slot
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 
@@ -17,8 +18,9 @@ from testbed.errors import TestbedError
 from testbed.node.algorithm import Algorithm
 from testbed.node.choose import ALGORITHMS, choose_algorithm, choose_sharing
 from testbed.node.neighbourhood import PeerSampler
-from testbed.node.node import Node, PeerMissing
+from testbed.node.node import Node, PeerMissing, ServerDone
 from testbed.node.training_settings import ComputingLost, TrainingFailed
+from testbed.node.unawaited import tell_of_unawaited
 from testbed.plan.overlay_graph import NoGraph
 from testbed.records import SCHEMA, Build, End, Failure, Start
 
@@ -48,20 +50,27 @@ class Life:
         self.node = node
         self.reason: Reason | None = None
         self.failure: Failure | None = None
+        self.raised: BaseException | None = None
+        """What the researcher's code met with and did not catch: its journal has one line of that."""
         self._build = build
         self._rejoin = rejoin
         self._work: asyncio.Task[None] | None = None
         self._early: Reason | None = None
         self._has_begun = False
+        self._unawaited: set[str] = set()
+        if rejoin is not None:
+            node.come_back()
 
     async def live(self, others_done: Callable[[], Awaitable[None]]) -> Reason:
         """Do all that the roles ask for; a sampler goes on until nobody needs it. Never raises but when cancelled."""
+        tell_of_unawaited(self._tell_of_unawaited)
         self._begin()
         self._work = asyncio.ensure_future(self._roles(others_done))
         if self._early is not None:
             self._work.cancel()
         try:
-            await self._work
+            with suppress(ServerDone):  # it came back too late to hear that all is done
+                await self._work
             self.reason = Reason.FINISHED
         except asyncio.CancelledError:
             if self._early is None or _is_being_cancelled():  # it dies, and a dead node says nothing
@@ -72,9 +81,10 @@ class Life:
         except TOLD as problem:
             self._fail(problem)
         except Exception as problem:
+            self.raised = problem
             self._fail(problem_in(self._source, problem))
         if self.reason is Reason.LEFT and self._has_begun:
-            await self.node.say_goodbye()
+            self.node.say_goodbye()
             await self.node.finish_sending()
         elif self.reason is not Reason.FINISHED:
             self.node.outbox.cut()
@@ -89,6 +99,11 @@ class Life:
                 self._work.cancel()
         elif self._early is Reason.LEFT:
             self.node.outbox.cut()  # it is sending its last, and now there is no time left for that
+
+    def _tell_of_unawaited(self, words: str) -> None:
+        if self.reason is None and words not in self._unawaited:
+            self._unawaited.add(words)
+            self.node.note("not-awaited", words)
 
     @property
     def is_ending(self) -> bool:
@@ -155,7 +170,7 @@ class Life:
 
     def _begin(self) -> None:
         plan = self.node.plan
-        self.node.record(
+        self.node.begin(
             Start(
                 t=self.node.now(),
                 schema=SCHEMA,

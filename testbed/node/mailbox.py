@@ -46,6 +46,20 @@ MOST_MESSAGES = 4096
 
 GOODBYE = "goodbye"
 """The kind of the last message of a node that leaves in good order."""
+AGAIN = "send-again"
+"""The kind of a message by which a node that came back asks for the model of a round, or of a later one."""
+SENT_AGAIN = "sent-again"
+"""The kind of an answer to that: a model, which may be here already."""
+PAST = "rounds-past"
+"""The kind of another answer: no model of this round or an earlier one comes any more."""
+RESERVED = frozenset({GOODBYE, AGAIN, SENT_AGAIN, PAST})
+"""Kinds that no algorithm gets, nor may send."""
+
+
+def check_kind(kind: str) -> None:
+    """Raise ValueError for a kind that is not an algorithm's to use."""
+    if kind in RESERVED:
+        raise ValueError(f"`{kind}` is a kind of message that nodes use among themselves: give yours another name")
 
 
 class Gathering:
@@ -123,7 +137,8 @@ class Mailbox:
         self._arrivals = 0
         self._waiting: list[Wanted | Gathering] = []
         self.received = Tally()
-        self.on_goodbye: Callable[[int], None] = lambda _sender: None
+        self.sift: Callable[[int, Message], Message | None] = lambda _sender, message: message
+        """What of a message is for whoever waits here; None for one that is for the node itself."""
         self.on_full: Callable[[int, int], None] = lambda _sender, _refused: None
         """Told of a sender and how many of its messages were dropped so far, when that is a power of two."""
         self.heard: dict[int, float] = {}
@@ -133,11 +148,13 @@ class Mailbox:
         """A message has arrived whole; one from the node itself crossed no network and is not counted."""
         if counted:
             self.received.add(message.size)
-        received = Received(sender, message, self._now())
-        self.heard[sender] = received.t
-        if message.kind == GOODBYE:
-            self.on_goodbye(sender)
-            return
+        self.heard[sender] = self._now()
+        sifted = self.sift(sender, message)
+        if sifted is not None:
+            self._keep(Received(sender, sifted, self.heard[sender]))
+
+    def _keep(self, received: Received) -> None:
+        sender, message = received.sender, received.message
         for waiting in self._waiting:
             if waiting.offer(received):
                 return
@@ -170,6 +187,8 @@ class Mailbox:
 
     def take_all(self, kinds: Collection[str]) -> list[Received]:
         """All that has arrived of some kinds, in the order of arrival, and of one instant by rank."""
+        for kind in kinds:
+            check_kind(kind)
         found = []
         while (received := self.take(kinds)) is not None:
             found.append(received)
@@ -182,6 +201,8 @@ class Mailbox:
 
     def want(self, kinds: Collection[str]) -> Wanted:
         """Begin to wait for the next message of some kinds; whoever asked awaits its future, then calls `done`."""
+        for kind in kinds:
+            check_kind(kind)
         wanted = Wanted(kinds)
         here = self.take(kinds)
         if here is not None:
@@ -191,6 +212,7 @@ class Mailbox:
 
     def gather(self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None) -> Gathering:
         """Begin to collect one message from each sender; whoever asked awaits its future, then calls `done`."""
+        check_kind(kind)
         gathering = Gathering(kind, round_, senders, enough)
         for sender in sorted(gathering.missing):
             numbers = self._places.get((kind, round_, sender))

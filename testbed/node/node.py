@@ -13,7 +13,8 @@ from random import Random
 from typing import NamedTuple
 
 from testbed.journal import Journal
-from testbed.node.mailbox import GOODBYE, Gathering, Mailbox, arrival
+from testbed.node.comeback import Comeback, Memory
+from testbed.node.mailbox import AGAIN, GOODBYE, PAST, SENT_AGAIN, Gathering, Mailbox, arrival, check_kind
 from testbed.node.messages import Message, Received
 from testbed.node.neighbourhood import Neighbourhood
 from testbed.node.outbox import Outbox, Policy, Ticket
@@ -21,12 +22,16 @@ from testbed.node.sharing.base import MODEL
 from testbed.node.snapshots import save_snapshot
 from testbed.node.world import Clock, Compute, Observer, Pending, Transport, Vector
 from testbed.plan.model import NodePlan
-from testbed.records import AnyRecord, Count, Evaluation, Event, Phases, Round
+from testbed.records import AnyRecord, Count, Evaluation, Event, Phases, Round, Start
 from testbed.seeds import stream
 
 
 class PeerMissing(Exception):
     """A peer did not answer in time, and the experiment says to give up then."""
+
+
+class ServerDone(Exception):
+    """Nothing comes from the server any more, and this node has missed its last word."""
 
 
 class _Unwritten(NamedTuple):
@@ -87,6 +92,8 @@ class Node:
         self._clock = clock
         self._compute = compute
         self._journal = journal
+        self._unsaid: list[tuple[str, str]] | None = []
+        """Notes of before its life began."""
         self._observer = observer
         self._snapshots = snapshots
         self._neighbourhood = Neighbourhood(plan)
@@ -94,8 +101,10 @@ class Node:
         self._evaluated_round = -1
         self._given_up: set[tuple[str, int, int]] = set()
         """Messages that count as expired already, should they still come: kind, round, sender."""
-        self.mailbox.on_goodbye = self._goodbye
+        self.mailbox.sift = self._sift
         self.mailbox.on_full = self._no_room
+        self._memory = Memory(self.outbox, first_round, serves=self.server == self.rank)
+        self._comeback: Comeback | None = None
         self._silent_since: dict[int, float] = {}
         """Peers that a wait was given up for, and when."""
         self._finished: frozenset[int] = frozenset()
@@ -225,9 +234,14 @@ class Node:
 
     async def send(self, to: int | Iterable[int], message: Message) -> list[Ticket]:
         """Put a message into the outbox for each recipient; does not wait until it has left (`Ticket.settled` does)."""
+        check_kind(message.kind)
         recipients = [to] if isinstance(to, int) else list(to)
         if message.payload:
             message = message.with_fields(degree=len(recipients))
+        self._memory.sent(recipients, message)
+        return self._post(recipients, message)
+
+    def _post(self, recipients: list[int], message: Message) -> list[Ticket]:
         tickets = []
         for rank in recipients:
             if not 0 <= rank < len(self.plan.ranks):
@@ -246,9 +260,13 @@ class Node:
         """All that have done their work and are gone: nothing can be sent to them any more."""
         self._finished = frozenset(ranks)
         self.outbox.cut(self._finished)
+        if self._comeback is not None:
+            self._comeback.finished(self._finished)
 
     async def finish_sending(self) -> None:
         """Wait until all has left; what does not leave for as long as a peer may be silent is given up."""
+        if self._comeback is not None:
+            self._comeback.is_over()
         patience_s = self.plan.experiment.missing.after_s
         silent = [rank for rank in sorted(self._silent_since) if self._is_silent(rank)]
         if given_up := self.outbox.forget_models(silent, moving=True):
@@ -281,6 +299,9 @@ class Node:
         awaited, silent = self._apart(senders)
         self._give_up(kind, round_, silent)
         gathering = self.mailbox.gather(kind, round_, awaited, enough)
+        comeback = self._comeback if kind == MODEL else None
+        if comeback is not None:
+            comeback.begins(gathering)
         missing = self.plan.experiment.missing
         began = self.now()
         with self._phase("wait"):
@@ -296,6 +317,8 @@ class Node:
                 for alarm in alarms:
                     alarm.cancel()
                 self.mailbox.done(gathering)
+        if comeback is not None:
+            comeback.ends(gathering)
         if gathering.silent and missing.then == "abort":
             raise PeerMissing(f"{self._names(gathering.missing)} sent nothing for round {round_}")
         received = gathering.by_rank()
@@ -325,10 +348,32 @@ class Node:
     def _is_silent(self, rank: int) -> bool:
         return rank in self._silent_since and self.mailbox.heard.get(rank, -1.0) <= self._silent_since[rank]
 
-    async def say_goodbye(self) -> None:
+    def come_back(self) -> None:
+        """It had a life before: what was sent to that one is lost, and asked for again."""
+        server = None if self.server == self.rank else self.server
+        self._comeback = Comeback(self.mailbox, self.outbox, server, self._leave_out)
+
+    @property
+    def came_back(self) -> bool:
+        return self._comeback is not None
+
+    def _sift(self, sender: int, message: Message) -> Message | None:
+        """What of a message is for the algorithm."""
+        if message.payload:
+            self._memory.answered(sender)
+        if message.kind == GOODBYE:
+            self._goodbye(sender)
+        elif message.kind == AGAIN:
+            self._memory.answer(sender, message.round)
+        elif self._comeback is not None:
+            return self._comeback.sift(sender, message)
+        elif message.kind not in (PAST, SENT_AGAIN):  # nobody has asked for those
+            return message
+        return None
+
+    def say_goodbye(self) -> None:
         """Tell everybody that nothing comes any more, so that nobody waits."""
-        others = [rank for rank in range(len(self.plan.ranks)) if rank != self.rank]
-        await self.send(others, Message(GOODBYE, self.round))
+        self._post([rank for rank in range(len(self.plan.ranks)) if rank != self.rank], Message(GOODBYE, self.round))
 
     def _goodbye(self, sender: int) -> None:
         """Nobody waits for a node that has left, and nothing is sent to it."""
@@ -336,8 +381,11 @@ class Node:
         self.outbox.cut([sender])
         for gathering in self.mailbox.gatherings():
             if sender in gathering.missing:
-                self._give_up(gathering.kind, gathering.round, [sender])
-                gathering.leave_out(sender)
+                self._leave_out(gathering, sender)
+
+    def _leave_out(self, gathering: Gathering, sender: int) -> None:
+        self._give_up(gathering.kind, gathering.round, [sender])
+        gathering.leave_out(sender)
 
     def _no_room(self, sender: int, dropped: int) -> None:
         self.note("mailbox-full", f"from {self._names([sender])}: {dropped} dropped so far")
@@ -382,14 +430,19 @@ class Node:
 
     async def _next(self, kinds: Collection[str], timeout_s: float | None) -> Received | None:
         wanted = self.mailbox.want(kinds)
+        if self._comeback is not None:
+            self._comeback.wants(wanted, for_ever=timeout_s is None)
         with self._phase("wait"):
             alarm = None if timeout_s is None else self._clock.call_at(self.now() + timeout_s, wanted.give_up)
             try:
-                return await wanted.future
+                received = await wanted.future
             finally:
                 if alarm is not None:
                     alarm.cancel()
                 self.mailbox.done(wanted)
+        if received is None and timeout_s is None:
+            raise ServerDone
+        return received
 
     def arrived(self, *kinds: str) -> list[Received]:
         """All messages of some kinds (default: models) that are here now, in the order of arrival, then by rank."""
@@ -421,9 +474,19 @@ class Node:
 
     # -- the journal -----------------------------------------------------------------------------------------------
 
+    def begin(self, first: Start) -> None:
+        """The journal's first record; what was worth knowing before it comes behind."""
+        self._write(first)
+        unsaid, self._unsaid = self._unsaid, None
+        for what, detail in unsaid or ():
+            self.note(what, detail)
+
     def note(self, what: str, detail: str = "") -> None:
         """Something worth knowing, for the journal."""
-        self.record(Event(self.now(), what, detail))
+        if self._unsaid is None:
+            self.record(Event(self.now(), what, detail))
+        else:
+            self._unsaid.append((what, detail))
 
     def record(self, record: AnyRecord) -> None:
         """Write a record, after those evaluations before it that are done."""
@@ -431,7 +494,8 @@ class Node:
         self._write(record)
 
     def close_with(self, record: AnyRecord) -> None:
-        """Write the last record, whatever is still under way."""
+        """Write the last record, whatever is still under way; nothing is sent any more."""
+        self._memory.is_closed = True
         self._evaluations.clear()
         self._write(record)
 

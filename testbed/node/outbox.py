@@ -119,11 +119,29 @@ class Outbox:
             if moving and under_way is not None and under_way.message.payload:
                 del self._moving[rank]
                 self._take_back(under_way)
-                self._start(rank)
+                self._start_next(rank)
             if self.dropped > before:
                 without.append(rank)
         self._tell_if_drained()
         return without
+
+    def withdraw(self, tickets: Iterable[Ticket]) -> None:
+        """Drop these messages, on their way or not; what has left has left."""
+        for ticket in tickets:
+            if self._moving.get(ticket.to) is ticket:
+                del self._moving[ticket.to]
+                self._take_back(ticket)
+                self._start_next(ticket.to)
+            elif not (ticket.left or ticket.dropped):
+                self._waiting[ticket.to].remove(ticket)
+                self._drop(ticket)
+        self._tell_if_drained()
+
+    def has(self, to: int, kinds: Collection[str]) -> bool:
+        """Whether a message of one of these kinds to this rank has not left yet."""
+        moving = self._moving.get(to)
+        unsent = [*self._waiting.get(to, ()), *(() if moving is None else (moving,))]
+        return any(ticket.message.kind in kinds for ticket in unsent)
 
     @property
     def is_empty(self) -> bool:
@@ -162,11 +180,15 @@ class Outbox:
         del self._moving[ticket.to]
         self.left += 1
         ticket.settle(left=True)
+        self._start_next(ticket.to)
+        self._tell_if_drained()
+
+    def _start_next(self, to: int) -> None:
+        """A peer is free."""
         if self._most is None:
-            self._start(ticket.to)
+            self._start(to)
         else:
             self._start_oldest()
-        self._tell_if_drained()
 
     def _start_oldest(self) -> None:
         """The longest waiting message whose peer is free."""

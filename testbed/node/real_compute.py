@@ -45,7 +45,6 @@ class Overruns:
     late: int = 0
     worst_s: float = 0.0
     """Emulated seconds by which the latest one was too late."""
-    total_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,6 @@ class RealCompute:
         if end_s - t > tolerance_s:
             self.overruns.late += 1
             self.overruns.worst_s = max(self.overruns.worst_s, end_s - t)
-            self.overruns.total_s += end_s - t
 
     async def _alarm(self, t: float) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -11,13 +11,13 @@ import gc
 import os
 import signal
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-_PR_SET_PDEATHSIG = 1
+from testbed.parent import die_with_parent
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES, _LARGEST_KEPT_BYTES = 1 << 30, 32 << 20
 """The second is the most that glibc takes."""
@@ -71,12 +71,13 @@ def _be_worker(body: Callable[[], None], parent: int) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may go to the whole group; the parent ends its workers
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        die_with_parent(parent)
         _keep_freed_memory()
-        if os.getppid() == parent:  # else it died before the line above
-            body()
+        body()
         status = 0
     except BaseException:
+        import traceback
+
         traceback.print_exc(file=sys.stderr)
         sys.stderr.flush()
     finally:

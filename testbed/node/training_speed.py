@@ -9,6 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +92,8 @@ def _run(
             loop.round(0)  # what is loaded when it is first used must not count
             os.write(tell_ready, b"r")
             os.read(go, 1)
-            _write_all(tell, run(loop).tobytes())
+            with suppress(BrokenPipeError):  # whoever asked has been interrupted meanwhile
+                _write_all(tell, run(loop).tobytes())
 
         pids.append(fork_worker(body))
         os.close(tell)

@@ -19,8 +19,61 @@ _RETRY_MS, _RETRY_MS_MAX = 100, 400
 """Between attempts that are refused; nobody answers at all where there is no node."""
 _ATTEMPT_MS = 2000
 """The kernel asks once more after one second, and then ever more rarely: begin anew."""
+_HASTY_ATTEMPTS = 2
+_PATIENT_MS = 60_000
+"""A path may be longer than that: beside later attempts there is one that waits for any answer that may come."""
 HANDSHAKE_MS = 30_000
 """How long ZeroMQ's own opening of a connection may take, at both ends; it needs about two round trips."""
+
+
+class _Attempt:
+    """A socket of ZeroMQ's that tries again and again until `on_up` takes it; each time it waits so long."""
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        endpoint: str,
+        wait_ms: float,
+        handshake_ms: float,
+        on_up: Callable[[_Attempt], None],
+    ) -> None:
+        self._on_up = on_up
+        self.descriptor = -1
+        """ZeroMQ's own, of the connection that it has or had last."""
+        self._is_wanted = True
+        self.socket = context.socket(zmq.PUSH)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        # There is one message at a time; a limit of few would count those that ZeroMQ has not told of yet.
+        self.socket.setsockopt(zmq.SNDHWM, 0)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, _RETRY_MS)
+        self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RETRY_MS_MAX)
+        self.socket.setsockopt(zmq.CONNECT_TIMEOUT, round(wait_ms))
+        self.socket.setsockopt(zmq.HANDSHAKE_IVL, round(handshake_ms))
+        self._monitor = Monitor(self.socket, zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED, self._hear)
+        self.socket.connect(endpoint)
+
+    def be_quiet(self) -> None:
+        """Nothing is called any more."""
+        self._monitor.close()
+
+    def close(self) -> None:
+        self.be_quiet()
+        self.socket.close(linger=0)
+
+    def close_in_good_order(self) -> None:
+        """As soon as its opening is over: to its peer, who breaks off in the middle of that is a stranger."""
+        self._is_wanted = False
+        self._monitor.read()  # it may have connected by now, or even be up
+        if self.descriptor < 0:
+            self.close()
+
+    def _hear(self, event: int, value: int) -> None:
+        if event == zmq.EVENT_CONNECTED:
+            self.descriptor = value
+        elif self._is_wanted:
+            self._on_up(self)
+        else:
+            self.close()
 
 
 class Connection:
@@ -40,17 +93,20 @@ class Connection:
         self._on_over = on_over
         self._peer = peer
         self._tcp: socket.socket | None = None
-        self._descriptor = -1
-        self._socket = context.socket(zmq.PUSH)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        # There is one message at a time; a limit of few would count those that ZeroMQ has not told of yet.
-        self._socket.setsockopt(zmq.SNDHWM, 0)
-        self._socket.setsockopt(zmq.RECONNECT_IVL, _RETRY_MS)
-        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RETRY_MS_MAX)
-        self._socket.setsockopt(zmq.CONNECT_TIMEOUT, round(_ATTEMPT_MS * time_scale))
-        self._socket.setsockopt(zmq.HANDSHAKE_IVL, round(HANDSHAKE_MS * time_scale))
-        self._monitor = Monitor(self._socket, zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED, self._hear)
-        self._socket.connect(f"tcp://{source}:0;{peer[0]}:{peer[1]}")
+        self._context = context
+        self._endpoint = f"tcp://{source}:0;{peer[0]}:{peer[1]}"
+        self._time_scale = time_scale
+        self._attempts = [self._attempt(_ATTEMPT_MS)]
+        """The first of them is the one that it has become, when it is up; the others end."""
+        self._timer = self._loop.call_later(_HASTY_ATTEMPTS * _ATTEMPT_MS / 1000 * time_scale, self._try_patiently)
+
+    def _attempt(self, wait_ms: float) -> _Attempt:
+        scale = self._time_scale
+        return _Attempt(self._context, self._endpoint, wait_ms * scale, HANDSHAKE_MS * scale, self._take)
+
+    def _try_patiently(self) -> None:
+        if self._attempts[0].descriptor < 0:  # else the peer answers in time
+            self._attempts.append(self._attempt(_PATIENT_MS))
 
     @property
     def is_up(self) -> bool:
@@ -64,34 +120,43 @@ class Connection:
     def send(self, frames: Sequence[zmq.Frame | bytes]) -> bool:
         """Hand over a message; whether ZeroMQ took it, which it does when it has nothing else."""
         try:
+            to = self._attempts[0].socket
             for frame in frames[:-1]:
-                self._socket.send(frame, zmq.NOBLOCK | zmq.SNDMORE, copy=isinstance(frame, bytes))
-            self._socket.send(frames[-1], zmq.NOBLOCK, copy=isinstance(frames[-1], bytes))
+                to.send(frame, zmq.NOBLOCK | zmq.SNDMORE, copy=isinstance(frame, bytes))
+            to.send(frames[-1], zmq.NOBLOCK, copy=isinstance(frames[-1], bytes))
         except zmq.Again:
             return False
         return True
 
     def close(self, *, forget: bool) -> None:
         """Nothing is called any more. What the kernel has not sent yet is forgotten, or sent in the background."""
-        self._monitor.close()
+        self._timer.cancel()
+        for attempt in self._attempts:
+            attempt.be_quiet()
         if self._tcp is not None:
             self._loop.remove_reader(self._tcp)
             if forget:
                 cut_off(self._tcp)
             self._tcp.close()
             self._tcp = None
-        self._socket.close(linger=0)
+        for attempt in self._attempts:
+            attempt.close()
 
-    def _hear(self, event: int, value: int) -> None:
-        if event == zmq.EVENT_CONNECTED:
-            self._descriptor = value
-        elif self._take_hold():
-            self._monitor.close()
-            self._on_up(self)
+    def _take(self, attempt: _Attempt) -> None:
+        """It is the one."""
+        if not self._take_hold(attempt.descriptor):
+            return
+        self._timer.cancel()
+        attempt.be_quiet()
+        others = [other for other in self._attempts if other is not attempt]
+        for other in others:
+            other.close_in_good_order()
+        self._attempts = [attempt, *others]
+        self._on_up(self)
 
-    def _take_hold(self) -> bool:
+    def _take_hold(self, descriptor: int) -> bool:
         """Get a descriptor of the connection of our own; False when it is over already, and ZeroMQ tries again."""
-        found = handle_of(self._descriptor)
+        found = handle_of(descriptor)
         if found is None:
             return False
         tcp, peer = found

@@ -30,7 +30,7 @@ _LIVES = 4
 _WAITING_MESSAGES = 8
 """Per connection; then the sender has to wait."""
 _KEEPALIVE_S, _KEEPALIVE_AGAIN_S, _KEEPALIVE_TIMES = 30, 10, 3
-zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL = (
+_HANDSHAKE_FAILED = (
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
 
@@ -94,7 +94,7 @@ class Inbox:
             raise
         self._descriptor = descriptor(self._socket)
         self._loop.add_reader(self._descriptor, self._read)
-        wanted = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+        wanted = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | _HANDSHAKE_FAILED
         self._monitor = Monitor(self._socket, wanted, self._hear)
         self._read()
 

@@ -67,7 +67,7 @@ class ZmqTransport:
         self._numbers = 0
         self._idle: asyncio.Future[None] | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
-        self._context.set(zmq.MAX_SOCKETS, max(1023, 8 * len(addresses)))
+        self._context.set(zmq.MAX_SOCKETS, max(1023, 16 * len(addresses)))
         try:
             self._inbox = Inbox(self._context, addresses, rank, port, largest, receive, on_refusal, time_scale)
         except BaseException:

@@ -20,7 +20,7 @@ from testbed.topologies.model import Topology
 
 NOMINAL_MS_PER_STEP = 5.0
 """A step of a model whose cost nobody has told, on a device of medium speed."""
-ENGINES = {"sim": "flows", "local": "fabric"}
+ENGINES = {"sim": "flows", "local": "fabric", "docker": "fabric"}
 """What carries the traffic of a runtime unless it is chosen."""
 
 

@@ -61,6 +61,12 @@ def refuse_too_late_for_tcp(plan: RunPlan) -> None:
     )
 
 
+def largest_scale(plan: RunPlan) -> float:
+    """The largest of `SCALES` with which the kernel keeps up connections over the plan's longest way; 1 always does."""
+    longest_s = _longest_round_trip_s(plan)
+    return float(max(scale for scale in SCALES if scale == 1 or scale * longest_s <= _LONGEST_ROUND_TRIP_S))
+
+
 def _longest_round_trip_s(plan: RunPlan) -> float:
     """Of emulated time, among nodes that reach each other at the start."""
     latency_ms = compute_paths(expand(plan.load_topology())).latency_ms

@@ -142,12 +142,12 @@ def _one_way(written: Sequence[_NetworkEvent]) -> Iterator[Finding]:
 
 
 def _restored_links(topology: Topology, events: Sequence[_NetworkEvent]) -> Iterator[Finding]:
-    """What comes up again, link by link; both directions of an event are told of once."""
+    """What comes up again, link by link; what is wrong with both directions of an event is told once."""
     absent = {(link.origin, link.dest) for link in topology.links if link.starts_down}
     known = {(link.origin, link.dest) for link in topology.links}
     gone: set[tuple[str, str]] = set()
     replicated = {end: len(topology.select(end)) > 1 for ends in known for end in ends}
-    told: set[Where] = set()
+    told: set[tuple[Where, bool]] = set()
     for event in events:
         if not isinstance(event, LinkEvent) or event.up is None or (event.origin, event.dest) not in known:
             continue
@@ -161,9 +161,9 @@ def _restored_links(topology: Topology, events: Sequence[_NetworkEvent]) -> Iter
         was_gone = ends in gone
         gone.discard(ends)
         group = next((end for end in ends if replicated[end]), None)
-        if (was_gone and group is None) or (event.where is not None and event.where in told):
+        if (was_gone and group is None) or (event.where is not None and (event.where, was_gone) in told):
             continue
-        told.update([event.where] if event.where else [])
+        told.update([(event.where, was_gone)] if event.where else [])
         if was_gone:
             yield error(
                 "kollaps-replica-link",

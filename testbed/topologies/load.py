@@ -34,7 +34,8 @@ def load(path: str | Path) -> Loaded:
     """Read a file in either form. Whatever it holds, the answer is a topology or findings, never another exception."""
     form = form_of(path)
     if form is None:
-        raise UsageProblem(f"{path}: neither XML nor YAML by its name", "name it .xml, .yaml or .yml")
+        other = "; a run's plan.json is run again by `deploy --plan`" if str(path).endswith(".json") else ""
+        raise UsageProblem(f"{path}: neither XML nor YAML by its name", f"name it .xml, .yaml or .yml{other}")
     try:
         data = read_bytes(Path(path))
     except Rejected as rejected:

@@ -237,19 +237,19 @@ def _link_words(link: Link, ends: set[str]) -> Iterator[tuple[str, str]]:
 
 def _event_words(topology: Topology, written: WrittenEvent, ends: set[str]) -> str:
     event, change = written.event, written.change
-    if event.when.every_s is not None:
-        return "that an event repeats"
     if isinstance(event, PartitionEvent):
         return "a partition"
-    if event.for_s is not None:
-        return "how long an event lasts (write its end as an event of its own)"
     if isinstance(event, NodeEvent):
         if event.action not in _ACTIONS:
             return f"`{event.action.value}`"
         services = {service.name for service in topology.services}
         if len(event.targets) != 1 or event.targets[0] not in services:
             return "which replicas an event is for"
-    elif isinstance(event, LinkEvent):
+    if event.when.every_s is not None:  # what could be written in another way comes last
+        return "that an event repeats"
+    if event.for_s is not None:
+        return "how long an event lasts (write its end as an event of its own)"
+    if isinstance(event, LinkEvent):
         if event.origin not in ends or event.dest not in ends:
             return "which replicas' link changes"
         creates_usual = written.network is not None and change.queue == DEFAULT_QUEUE and not change.background_bps

@@ -23,6 +23,8 @@ _MOST_SIGMAS = 4.5
 _CLOCK_SHARE = 0.02
 """How much longer than it says a second of the fabric's may have been."""
 _LARGEST_PACKET_BITS = 12_000
+ENOUGH_DROPS = 10
+"""Expected, that is: with fewer, a loss that is wrong by half would look like one that is right."""
 
 
 class Counted(Protocol):
@@ -59,8 +61,11 @@ def loss(pair: str, what: str, asked: float, sent: int, missing: int, *, crowded
     return row
 
 
-def counted_losses(network: Network, seconds: Sequence[Counted], tests: int) -> list[Row]:
-    """Of every link that lost any of the learners' packets, or should have: the fabric's own count."""
+def counted_losses(network: Network, seconds: Sequence[Counted], tests: int) -> tuple[list[Row], int]:
+    """The fabric's own count of every link that should have lost enough of what crossed it, or lost too much.
+
+    And how many others are lossy, of which too few packets tell nothing.
+    """
     sent: dict[int, int] = {}
     lost: dict[int, int] = {}
     for each in seconds:
@@ -70,13 +75,18 @@ def counted_losses(network: Network, seconds: Sequence[Counted], tests: int) -> 
     concerned = [link for link in sorted(sent) if sent[link] and (lost[link] or network.loss[link] > 0)]
     rows = []
     for link in concerned:
-        row = judge.loss(_name(network, link), float(network.loss[link]), sent[link], lost[link], max(tests, TESTS))
-        rows.append(replace(row, what="loss, counted"))
-    return rows
+        asked = float(network.loss[link])
+        row = judge.loss(_name(network, link), asked, sent[link], lost[link], max(tests, TESTS))
+        if asked * sent[link] >= ENOUGH_DROPS or row.verdict is Verdict.WRONG:
+            rows.append(replace(row, what="loss, counted"))
+    return rows, len(concerned) - len(rows)
 
 
 def busiest(network: Network, seconds: Sequence[Counted]) -> list[Row]:
-    """No link carried more in any second than its rate; the one that came closest, and those that did."""
+    """No link carried more in any second than its rate; the one that came closest, and those that did.
+
+    Nothing where none carried anything.
+    """
     found: dict[int, tuple[float, float]] = {}
     for each in seconds:
         for link, line in each.links.items():
@@ -86,8 +96,6 @@ def busiest(network: Network, seconds: Sequence[Counted]) -> list[Row]:
             # Bytes are counted when they enter a queue: what waits there at the end has not been sent yet.
             most = rate * (each.seconds * (1 + _CLOCK_SHARE) + line.queue_max_ms / 1e3) + _LARGEST_PACKET_BITS
             found[link] = max(found.get(link, (0.0, 0.0)), (line.bytes * 8 / most, line.bytes * 8 / each.seconds))
-    if not found:
-        return [Row("all links", "busiest second", None, None, "Mbps", Verdict.UNMEASURED, "no link carried anything")]
     ordered = sorted(found, key=lambda link: found[link], reverse=True)
     shown = [link for link in ordered if found[link][0] > 1.0] or ordered[:1]
     detail = f"the busiest of {len(found)} links; what was waiting at its end taken off"

@@ -1,14 +1,15 @@
 """A run that goes on, looked at beside its learners.
 
-Takes a run directory, gives rows; starts processes in the networks of its living nodes, which send one small packet
-now and then, and asks its fabric. What learners' traffic is in the way of is not measured, and the rows say so.
+Takes a run directory and processes that have its nodes' networks, gives rows; starts processes in those networks, which
+send one small packet now and then, and asks its fabric. What learners' traffic is in the way of is not measured, and
+the rows say so.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,18 +19,21 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from testbed.doors import Door
 from testbed.engines.fabric.accounts import LinkLine, Second
-from testbed.engines.fabric.config import FabricConfig, control_socket, read_config
+from testbed.engines.fabric.config import FabricConfig, read_config
 from testbed.engines.fabric.reports import EVERY_S, LINKS
-from testbed.engines.fabric.start import FabricConversation, FabricLost
-from testbed.errors import UsageProblem
+from testbed.engines.fabric.requests import FabricLost
+from testbed.engines.fabric.start import FabricConversation
+from testbed.errors import PreflightRefused, UsageProblem
 from testbed.network.graph import Network, expand
 from testbed.network.moment import network_at
 from testbed.protocol import FabricStatus, GetStatus, Links, ShowLink
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.engine import FABRIC
-from testbed.runtimes.local.leftovers import is_alive
-from testbed.runtimes.local.places import read_record, record_of
+from testbed.runtimes.reach import fabric_door
+from testbed.runtimes.real.engine import FABRIC
+from testbed.runtimes.real.enter import has_network
+from testbed.runtimes.real.places import read_record, record_of
 from testbed.topologies.model import Topology
 from testbed.verify import judge_live
 from testbed.verify.echoes import echo_all
@@ -37,18 +41,22 @@ from testbed.verify.judge import Row, Verdict
 from testbed.verify.measure import Measured, Tell
 from testbed.verify.needs import MARGIN_S, EchoNeed
 from testbed.verify.network import Running
-from testbed.verify.nodes import Crew, node_beside
+from testbed.verify.nodes import Crew, MeasuringFailed, node_beside
 from testbed.verify.orders import Echoed, Responded
 from testbed.verify.pairs import Pair, Way, choose_pairs
 from testbed.verify.prepare import link_ends
 from testbed.verify.probes import PROBE_BYTES
 
 PROBES = 200
+_ENDING_S = 1.0
+"""A network goes a moment before those who were in it."""
 _LEAST_GAP_S, _MOST_GAP_S = 0.04, 0.06
 ENGINE = "engine"
-_IN_THE_WAY = "not beside learners: their traffic is in the way"
 _PROPERTIES = ("latency_ms", "jitter_ms", "loss", "rate_bps", "queue_ms", "queue_bytes", "background_bps", "up")
-_NOT_MEASURED = ("jitter", "drops counted", "queue", "rate (TCP)", "rate (UDP)", "shares", "change")
+_IN_THE_WAY = (
+    "jitter, queues, rates, shares, changes and exact drops: the learners' traffic is in the way; "
+    "`testbed verify TOPOLOGY` measures them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +64,12 @@ class LiveRun:
     """A run that goes on, and its fabric."""
 
     config: FabricConfig
+    door: Door
+    """Where the fabric is reached."""
     topology: Topology
     engine: Path
-    pids: dict[int, int]
-    """Of the living nodes, by rank."""
+    pids: Mapping[int, int]
+    """Of processes in the networks of the living nodes, by rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,56 +80,91 @@ class Seen:
     links: dict[int, LinkLine]
 
 
-def goes_on(run: RunDirectory) -> bool:
-    """Whether there is somebody who leads it."""
+def find_live(run: RunDirectory, pids: Mapping[int, int]) -> LiveRun:
+    """Raises UsageProblem when the run has no network that could be looked at now."""
     record = read_record(run)
-    return record is not None and any(each.name == "control" and is_alive(each) for each in record.processes)
-
-
-def find_live(run: RunDirectory) -> LiveRun:
-    """Raises UsageProblem when the run has no network that could be looked at."""
-    record = read_record(run)
-    if record is None or not control_socket(Path(record.sockets)).exists():
-        raise UsageProblem(f"the run {run.path.name} has no emulated network", "its engine is not the fabric")
+    door = None if record is None else fabric_door(run, record)
+    try:
+        is_there = door is not None and (door.exists() if isinstance(door, Path) else True)
+    except PermissionError:
+        raise UsageProblem("the run is another user's", "only who started it can look at its network") from None
+    if door is None or not is_there:
+        raise UsageProblem(f"the network of the run {run.path.name} is not there now", "does it only begin, or end?")
     config = read_config(record_of(run).parent / FABRIC)
-    pids = {
-        int(each.name.removeprefix("node ")): each.pid
-        for each in record.processes
-        if each.name.startswith("node ") and is_alive(each)
-    }
-    return LiveRun(config, config.load_topology(), run.path / ENGINE, pids)
+    return LiveRun(config, door, config.load_topology(), run.path / ENGINE, pids)
 
 
 def measure_live(live: LiveRun, count: int, seed: int, tell: Tell, probes: int = PROBES) -> tuple[list[Pair], Measured]:
     """The pairs that were looked at, and what was found."""
-    with _conversation(live.config) as conversation:
+    with _conversation(live.door) as conversation:
         status = _status(conversation)
         if status.t is None:
             raise UsageProblem("the run has not begun yet", "try again in a moment")
         network = _now(live, status.t, conversation)
-        pairs = choose_pairs(network, count, seed, among=frozenset(live.pids) - frozenset(status.cut))
+        there = frozenset(rank for rank, pid in live.pids.items() if has_network(pid))
+        pairs = choose_pairs(network, count, seed, among=there - frozenset(status.cut))
         if not pairs:
             raise UsageProblem("no two living nodes of this run reach each other now")
         tell(f"{len(pairs)} pairs: round trips and losses beside the learners, {_MOST_GAP_S * probes:.0f} s")
         written = _size(live.engine / LINKS)
-        answers = _echo(live, pairs, conversation, probes)
+        try:
+            answers = _echo(live, pairs, conversation, probes)
+        except (MeasuringFailed, PreflightRefused) as problem:
+            if (why := _why_not(live, pairs, conversation)) is not None:
+                raise why from problem
+            raise
         time.sleep(2 * EVERY_S)  # until the last of it has been written
         seconds = _seen(live.engine / LINKS, written)
         after = _status(conversation)
         still = after.t is not None and _is_same(network, _now(live, after.t, conversation))
-    rows = [row for pair, answer in zip(pairs, answers, strict=True) for row in _of_pair(live, pair, answer, seconds)]
-    rows += judge_live.counted_losses(network, seconds, len(rows))
-    rows += judge_live.busiest(network, seconds)
+    gone = frozenset(after.cut) | _dead(live, pairs)
+    rows = []
+    for pair, answer in zip(pairs, answers, strict=True):
+        found = [*_of_pair(live, pair, answer, seconds)]
+        rows += _told(found, "a node of it went away meanwhile") if gone & {pair.origin, pair.dest} else found
+    counted, uncrossed = judge_live.counted_losses(network, seconds, len(rows))
+    busiest = judge_live.busiest(network, seconds)
+    rows += [*counted, *busiest]
     if not still:
-        rows = [replace(row, verdict=Verdict.TOLD, detail="the network changed meanwhile") for row in rows]
-    rows += [Row("all pairs", what, None, None, "", Verdict.UNMEASURED, _IN_THE_WAY) for what in _NOT_MEASURED]
-    return pairs, Measured(tuple(rows), after.overloaded)
+        rows = _told(rows, "the network changed meanwhile")
+    return pairs, Measured(tuple(rows), after.overloaded, (_IN_THE_WAY, *_unseen(uncrossed, is_idle=not busiest)))
+
+
+def _told(rows: Sequence[Row], why: str) -> list[Row]:
+    """Not judged."""
+    return [replace(row, verdict=Verdict.TOLD, detail=why) for row in rows]
+
+
+def _dead(live: LiveRun, pairs: Sequence[Pair]) -> frozenset[int]:
+    """Nodes of the pairs that are no more: their processes, or their devices."""
+    ranks = {rank for pair in pairs for rank in (pair.origin, pair.dest)}
+    return frozenset(rank for rank in ranks if not has_network(live.pids[rank]))
+
+
+def _why_not(live: LiveRun, pairs: Sequence[Pair], conversation: FabricConversation) -> UsageProblem | None:
+    """What has ended while it was looked at; None where all is there, so that it must be something else."""
+    time.sleep(_ENDING_S)
+    _status(conversation)  # or it says that the run is over
+    dead = [live.topology.nodes[rank].name for rank in sorted(_dead(live, pairs))]
+    if not dead:
+        return None
+    named = dead[0] + (f" and {len(dead) - 1} more" if len(dead) > 1 else "")
+    return UsageProblem(f"{named} went away while the network was looked at", "try again: others are chosen then")
+
+
+def _unseen(uncrossed: int, *, is_idle: bool) -> Iterator[str]:
+    """What would have been looked at, had learners sent more meanwhile."""
+    if uncrossed:
+        links = f"{uncrossed} lossy link{'' if uncrossed == 1 else 's'}"
+        yield f"losses on {links}: too little crossed them meanwhile for {judge_live.ENOUGH_DROPS} drops"
+    if is_idle:
+        yield "whether a link carries more than its rate: none carried anything meanwhile"
 
 
 @contextmanager
-def _conversation(config: FabricConfig) -> Iterator[FabricConversation]:
+def _conversation(door: Door) -> Iterator[FabricConversation]:
     try:
-        conversation = FabricConversation(config.control_socket)
+        conversation = FabricConversation(door)
         try:
             yield conversation
         finally:

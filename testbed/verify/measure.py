@@ -20,6 +20,7 @@ from testbed.verify.idle import Known, all_losses, counted, round_trips
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.loaded import queues, rates, shares
 from testbed.verify.network import Running, running_network
+from testbed.verify.nodes import MeasuringFailed
 from testbed.verify.others import iperfs, pings
 from testbed.verify.places import Place
 from testbed.verify.plan import Plan
@@ -33,47 +34,62 @@ class Measured:
 
     rows: tuple[Row, ...]
     overloaded: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """What was not measured, and why, in words."""
+    is_complete: bool = True
+    """Whether nothing was left out that should have been measured."""
 
     @property
     def is_as_asked(self) -> bool:
         return all(row.verdict is not Verdict.WRONG for row in self.rows)
 
 
+class _Steps:
+    """One kind of measurement after the other: those that fail take nothing from the others."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self.rows: list[Row] = []
+        self.failed: list[str] = []
+
+    def take(self, what: str, *kinds: Callable[[], list[Row]]) -> None:
+        """Somebody is told that it begins; one that fails ends these."""
+        self._tell(what)
+        try:
+            for kind in kinds:
+                self.rows += kind()
+        except MeasuringFailed as problem:
+            self.failed.append(f"{what}: {problem.message}")
+
+
 def measure(plan: Plan, config: FabricConfig, place: Place, tcp_settings: TcpSettings, tell: Tell) -> Measured:
     """Raises PreflightRefused where this machine denies the network."""
     known = Known()
-    rows: list[Row] = []
+    steps = _Steps(tell)
     overloaded: list[str] = []
     with running_network(config, plan.ranks, place, "probes", tcp_settings) as running:
-        tell(f"{len(plan.pairs)} pairs: round trips")
-        rows += round_trips(plan, running, known)
-        tell("losses")
-        rows += all_losses(plan, running, known)
+        steps.take(f"{len(plan.pairs)} pairs: round trips", lambda: round_trips(plan, running, known))
+        steps.take("losses", lambda: all_losses(plan, running, known))
         overloaded += running.overloaded()
-    rows += counted(plan, running.engine, known)
+    if not steps.failed:  # else nobody knows what the nodes have sent
+        steps.rows += counted(plan, running.engine, known)
     with running_network(config, plan.ranks, place, "streams", tcp_settings) as running:
-        rows += _streams(plan, running, known, tell)
+        _take_streams(steps, plan, running, known)
         overloaded += running.overloaded()
     order = {pair.name: number for number, pair in enumerate(plan.pairs)}
-    rows.sort(key=lambda row: order.get(row.pair, len(order)) if row.what != "share" else len(order))
-    return Measured(tuple(rows), tuple(dict.fromkeys(overloaded)))
+    steps.rows.sort(key=lambda row: order.get(row.pair, len(order)) if row.what != "share" else len(order))
+    overloads = tuple(dict.fromkeys(overloaded))
+    return Measured(tuple(steps.rows), overloads, tuple(steps.failed), is_complete=not steps.failed)
 
 
-def _streams(plan: Plan, running: Running, known: Known, tell: Tell) -> list[Row]:
-    rows: list[Row] = []
-    if plan.tools.ping is not None:
-        tell("ping")
-        rows += pings(plan, plan.tools.ping, running)
-    if plan.change is not None:
-        tell("a live change")
-        rows += live_change(plan.change, running)
-    tell("queues and rates")
-    rows += queues(plan, running, known.idle_s)
-    rows += rates(plan, running)
-    if plan.tools.iperf3 is not None:
-        tell("iperf3")
-        rows += iperfs(plan, plan.tools.iperf3, running)
-    if plan.shared is not None:
-        tell("a shared bottleneck")
-        rows += shares(plan.shared, plan.effort, running)
-    return rows
+def _take_streams(steps: _Steps, plan: Plan, running: Running, known: Known) -> None:
+    ping, iperf3, change, shared = plan.tools.ping, plan.tools.iperf3, plan.change, plan.shared
+    if ping is not None:
+        steps.take("ping", lambda: pings(plan, ping, running))
+    if change is not None:
+        steps.take("a live change", lambda: live_change(change, running))
+    steps.take("queues and rates", lambda: queues(plan, running, known.idle_s), lambda: rates(plan, running))
+    if iperf3 is not None:
+        steps.take("iperf3", lambda: iperfs(plan, iperf3, running))
+    if shared is not None:
+        steps.take("a shared bottleneck", lambda: shares(shared, plan.effort, running))

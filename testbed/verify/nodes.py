@@ -18,8 +18,8 @@ from typing import NoReturn
 from testbed.engines.attach import NodeNetwork, join_network
 from testbed.engines.kernel import be_quick
 from testbed.engines.privileges import User, drop_privileges
-from testbed.errors import PreflightRefused, TestbedError
-from testbed.runtimes.local.enter import enter_network
+from testbed.errors import CouldNotStart, PreflightRefused, TestbedError
+from testbed.runtimes.real.enter import enter_network
 from testbed.verify.orders import (
     MOST_BYTES,
     Answer,
@@ -47,8 +47,8 @@ _MOST_DESCRIPTORS = 65_536
 _NOBODY = User(65_534, 65_534)
 
 
-class MeasuringFailed(TestbedError):
-    """A process that measures could not; a bug, or the machine denied it something halfway."""
+class MeasuringFailed(CouldNotStart):
+    """A process that measures could not: it was killed, or the machine denied it something halfway."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,11 @@ class ProbeNode:
     channel: socket.socket
 
     def order(self, order: AnyOrder) -> None:
-        self.channel.send(packed(order))
+        """Raises MeasuringFailed when it has ended."""
+        try:
+            self.channel.send(packed(order))
+        except OSError as problem:
+            raise MeasuringFailed(f"a process that measures has ended: {problem.strerror or problem}") from None
 
     def end(self) -> None:
         """The node and all that it does are gone."""
@@ -106,7 +110,8 @@ def _start_node(rank: int, join: Callable[[], None]) -> ProbeNode:
     if told != _JOINED:
         os.kill(pid, signal.SIGKILL)
         node.end()
-        raise PreflightRefused(f"node {rank} has no network: {told.decode(errors='replace') or 'it ended'}")
+        message, _, hint = told.decode(errors="replace").partition("\n")
+        raise PreflightRefused(f"node {rank} has no network: {message or 'it ended'}", hint)
     return node
 
 
@@ -125,7 +130,7 @@ def _live(channel: socket.socket, join: Callable[[], None]) -> NoReturn:
         try:
             join()
         except TestbedError as problem:
-            channel.send(problem.message.encode()[:_LONGEST_REASON])
+            channel.send(f"{problem.message}\n{problem.hint}".encode()[:_LONGEST_REASON])
         else:
             channel.send(_JOINED)
             _obey(channel)
@@ -195,7 +200,10 @@ class Crew:
             if not ready:
                 raise MeasuringFailed(f"{len(missing)} measurements did not end")
             for channel in ready:
-                data = channel.recv(MOST_BYTES)
+                try:
+                    data = channel.recv(MOST_BYTES)
+                except ConnectionResetError:
+                    data = b""
                 if not data:
                     raise MeasuringFailed("a process that measures has ended")
                 answer = read_answer(data)

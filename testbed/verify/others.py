@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,51 +19,85 @@ from testbed.verify.needs import PING_GAP_S, ping_seconds, waves
 from testbed.verify.network import FIRST_PORT, PATIENCE_S, Running
 from testbed.verify.pairs import Pair
 from testbed.verify.plan import Plan, iperf_work
-from testbed.verify.tools import ToolFailed, said, started
+from testbed.verify.tools import ToolFailed, said, started, wait_for_listener
 
 PING, IPERF = "round trip (ping)", "rate (iperf3)"
 _TIME = re.compile(r"\btime=([0-9.]+) ms")
 _PING_BYTES = 56
 """Of payload; with enough of it, ping takes times."""
 _NOT_ALL_CAME_BACK = 1
+_STATISTICS = "packets transmitted"
+"""What ping says at the end of whatever it has measured; with the same status, it may have refused its arguments."""
 _HEADERS_BYTES = 28
 _UDP_BYTES = 1500 - _HEADERS_BYTES
 _PORT = FIRST_PORT + 2000
-_LISTENING_S = 0.3
+_LISTENING_S = 20.0
+"""How long a server may take to be there, on a machine that is busy."""
 
 
 def pings(plan: Plan, program: str, running: Running) -> list[Row]:
-    """All pairs at once; out of bounds, a pair is looked at again, as by our own probes."""
+    """All pairs at once; out of bounds, a pair is looked at again, as by our own probes.
+
+    Where ping itself fails, the pair is unmeasured, with its words.
+    """
     rows = {pair.name: row for pair, row in zip(plan.pairs, _ping_all(plan, program, running), strict=True)}
     again = [pair for pair in plan.pairs if rows[pair.name].verdict is Verdict.WRONG]
     second = _ping_all(replace(plan, pairs=again), program, running)
-    rows |= {pair.name: row for pair, row in zip(again, second, strict=True)}
+    found = zip(again, second, strict=True)
+    rows |= {pair.name: row for pair, row in found if row.verdict is not Verdict.UNMEASURED}
     return [*rows.values()]
 
 
 def _ping_all(plan: Plan, program: str, running: Running) -> list[Row]:
-    rows = []
     words = [program, "-n", "-c", str(plan.effort.echoes), "-i", f"{PING_GAP_S:g}", "-s", str(_PING_BYTES)]
     with ExitStack() as stack:
         processes = []
         for pair in plan.pairs:
             patience_s = 2 * pair.round_trip_s + 10 * pair.jitter_s + 0.2
             whole = [*words, "-W", f"{patience_s:.3f}", running.addresses[pair.dest]]
-            processes.append(stack.enter_context(started(running.crew.pid(pair.origin), whole)))
+            try:
+                processes.append(stack.enter_context(started(running.crew.pid(pair.origin), whole)))
+            except ToolFailed as problem:
+                return [_unmeasured(each, PING, "ms", problem) for each in plan.pairs]
         begun_s = time.monotonic()
-        for pair, process in zip(plan.pairs, processes, strict=True):
-            until_s = begun_s + ping_seconds(pair, plan.effort) + PATIENCE_S
-            printed = said(process, until_s, {0, _NOT_ALL_CAME_BACK})
-            times_s = [float(found) / 1e3 for found in _TIME.findall(printed)]
-            asked_s = pair.probe_round_trip_s(_PING_BYTES + _HEADERS_BYTES)
-            both_s = math.hypot(pair.there.jitter_s, pair.back.jitter_s)
-            rows.append(judge.round_trip(pair.name, asked_s, both_s, times_s, what=PING))
-    return rows
+        return [
+            _pinged(pair, process, begun_s + ping_seconds(pair, plan.effort) + PATIENCE_S)
+            for pair, process in zip(plan.pairs, processes, strict=True)
+        ]
+
+
+def _pinged(pair: Pair, process: subprocess.Popen[str], until_s: float) -> Row:
+    try:
+        printed = said(process, until_s, _has_pinged)
+    except ToolFailed as problem:
+        return _unmeasured(pair, PING, "ms", problem)
+    times_s = [float(found) / 1e3 for found in _TIME.findall(printed)]
+    asked_s = pair.probe_round_trip_s(_PING_BYTES + _HEADERS_BYTES)
+    both_s = math.hypot(pair.there.jitter_s, pair.back.jitter_s)
+    return judge.round_trip(pair.name, asked_s, both_s, times_s, what=PING)
+
+
+def _has_pinged(status: int, printed: str) -> bool:
+    return status in (0, _NOT_ALL_CAME_BACK) and _STATISTICS in printed
+
+
+def _unmeasured(pair: Pair, what: str, unit: str, problem: ToolFailed) -> Row:
+    return Row(pair.name, what, None, None, unit, Verdict.UNMEASURED, problem.message)
 
 
 def iperfs(plan: Plan, program: str, running: Running) -> list[Row]:
-    """TCP where there is no loss, UDP at twice the rate where there is; one after the other."""
-    return [_iperf(work.job, program, running) for wave in waves(iperf_work(plan.pairs, plan.effort)) for work in wave]
+    """TCP where there is no loss, UDP at twice the rate where there is; one after the other.
+
+    Where iperf3 itself fails, the pair is unmeasured, with its words.
+    """
+    pairs = [work.job for wave in waves(iperf_work(plan.pairs, plan.effort)) for work in wave]
+    rows = []
+    for pair in pairs:
+        try:
+            rows.append(_iperf(pair, program, running))
+        except ToolFailed as problem:
+            rows.append(_unmeasured(pair, IPERF, "Mbps", problem))
+    return rows
 
 
 def _iperf(pair: Pair, program: str, running: Running) -> Row:
@@ -76,10 +111,11 @@ def _iperf(pair: Pair, program: str, running: Running) -> Row:
     if is_udp:
         client += ["-u", "-b", f"{2 * way.rate_bps * _UDP_BYTES / 1500:.0f}", "-l", str(_UDP_BYTES)]
     server = [program, "-s", "-1", "-p", str(_PORT)]
-    with started(running.crew.pid(pair.dest), server):
-        time.sleep(_LISTENING_S)
+    with started(running.crew.pid(pair.dest), server) as listener:
+        wait_for_listener(listener, _PORT, time.monotonic() + _LISTENING_S)
         with started(running.crew.pid(pair.origin), client) as process:
-            printed = said(process, time.monotonic() + warm_s + seconds + PATIENCE_S, {0})
+            until_s = time.monotonic() + warm_s + seconds + PATIENCE_S
+            printed = said(process, until_s, lambda status, _: status == 0)
     received_bps = received(printed, is_udp=is_udp)
     if not is_udp:
         return judge.rate(pair.name, IPERF, way.rate_bps, received_bps, gated=True, detail="TCP")
@@ -98,5 +134,5 @@ def received(printed: str, *, is_udp: bool) -> float:
             return float(found["bits_per_second"])
         # Where the receiver's numbers are missing, what was sent less what was lost is the same.
         return float(end["sum"]["bits_per_second"]) * (1.0 - float(end["sum"]["lost_percent"]) / 100)
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ToolFailed(f"iperf3 said what cannot be read: {problem!r}") from None

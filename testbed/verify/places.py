@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from testbed.runtimes.local.leftovers import end_all, is_alive
-from testbed.runtimes.local.places import ProcessRecord, process_record
+from testbed.runtimes.real.leftovers import end_all, is_alive
+from testbed.runtimes.real.places import ProcessRecord, process_record
 
 PREFIX = "testbed-verify-"
 RECORD = "owner.json"

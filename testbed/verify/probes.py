@@ -11,13 +11,12 @@ from time import monotonic
 
 from testbed.seeds import stream
 from testbed.verify.orders import Echo, Echoed, Respond, Responded
-from testbed.verify.sockets import receiver, wait_until
+from testbed.verify.sockets import receiver, stamp_arrivals, take, wait_until
 
-_PROBE = struct.Struct("!Idd")
-"""Number, when it was sent, when it came."""
+_PROBE = struct.Struct("!Iddd")
+"""Number, when it was sent, when it came, when it was sent back."""
 HEADERS_BYTES = 28
 PROBE_BYTES = _PROBE.size + HEADERS_BYTES
-_LARGEST = 2048
 
 
 def respond(order: Respond) -> Responded:
@@ -25,38 +24,37 @@ def respond(order: Respond) -> Responded:
     probes = 0
     with receiver(order.port) as own:
         while wait_until(own, order.until_s):
-            data, sender = own.recvfrom(_LARGEST)
-            came_s = monotonic()
-            number, sent_s, _ = _PROBE.unpack(data)
-            own.sendto(_PROBE.pack(number, sent_s, came_s), sender)
+            data, came_s, sender = take(own)
+            number, sent_s, *_ = _PROBE.unpack(data)
+            own.sendto(_PROBE.pack(number, sent_s, came_s, monotonic()), sender)
             probes += 1
     return Responded(order.number, probes)
 
 
 def echo(order: Echo) -> Echoed:
-    """Probes do not wait for one another's answers."""
+    """Probes do not wait for one another's answers; the time that one spends at the other node is not counted."""
     gaps = stream(order.seed, "verify", "gaps")
     round_trips: list[float] = []
     there: list[float] = []
     back: list[float] = []
     when: list[float] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        stamp_arrivals(own)
         own.connect((order.dest, order.port))
 
         def hear(until_s: float) -> None:
             while len(round_trips) < order.count and wait_until(own, until_s):
-                data = own.recv(_LARGEST)
-                now_s = monotonic()
-                _, sent_s, came_s = _PROBE.unpack(data)
-                round_trips.append(now_s - sent_s)
+                data, back_s, _ = take(own)
+                _, sent_s, came_s, left_s = _PROBE.unpack(data)
                 there.append(came_s - sent_s)
-                back.append(now_s - came_s)
+                back.append(back_s - left_s)
+                round_trips.append(there[-1] + back[-1])
                 when.append(sent_s)
 
         next_s = order.start_s
         for number in range(order.count):
             hear(next_s)
-            own.send(_PROBE.pack(number, monotonic(), 0.0))
+            own.send(_PROBE.pack(number, monotonic(), 0.0, 0.0))
             next_s = max(next_s, monotonic() - order.least_gap_s)
             next_s += gaps.uniform(order.least_gap_s, order.most_gap_s)
         hear(monotonic() + order.patience_s)

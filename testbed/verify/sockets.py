@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import time
 from pathlib import Path
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - in a namespace of its own
 _BUFFER_BYTES = 4 << 20
 _SPIN_S = 0.0002
+_LARGEST = 2048
+_SO_TIMESTAMPNS = 35
+_STAMP = struct.Struct("@qq")
+"""Seconds and nanoseconds of CLOCK_REALTIME."""
+_NANOSECONDS = 1_000_000_000
 _COUNTERS = Path("/proc/thread-self/net/snmp")
 
 
@@ -17,8 +23,27 @@ def receiver(port: int) -> socket.socket:
     """For datagrams, with as much room as the machine allows."""
     own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    stamp_arrivals(own)
     own.bind((_EVERYWHERE, port))
     return own
+
+
+def stamp_arrivals(own: socket.socket) -> None:
+    """The kernel notes when each datagram comes: waking a process up takes time that is not the network's."""
+    own.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+
+
+def take(own: socket.socket) -> tuple[bytes, float, tuple[str, int]]:
+    """A datagram of a socket whose arrivals are stamped, when it came, by CLOCK_MONOTONIC, and from whom."""
+    data, notes, _, sender = own.recvmsg(_LARGEST, socket.CMSG_SPACE(_STAMP.size))
+    real_ns = time.time_ns()
+    now_s = time.monotonic()  # last: should this process lose its processor here, the datagram was late, not early
+    for level, kind, note in notes:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+            seconds, nanoseconds = _STAMP.unpack(note)
+            # The stamp is by a clock that is set now and then: only how long ago that was is taken from it.
+            now_s -= max(0, real_ns - seconds * _NANOSECONDS - nanoseconds) / _NANOSECONDS
+    return data, now_s, sender
 
 
 def listener(port: int) -> socket.socket:

@@ -13,10 +13,9 @@ from time import monotonic
 
 from testbed.verify.orders import Receive, Received, Send, Sent, TcpReceive, TcpReceived, TcpSend, TcpSent
 from testbed.verify.probes import HEADERS_BYTES
-from testbed.verify.sockets import listener, overflows, receiver, sleep_until, wait_until
+from testbed.verify.sockets import listener, overflows, receiver, sleep_until, take, wait_until
 
 _STAMP = struct.Struct("!d")
-_LARGEST = 2048
 _BURST_S = 0.001
 """How much is sent in one go when the rate is high."""
 _MOST_DELAYS = 4_000
@@ -60,8 +59,7 @@ def receive(order: Receive) -> Received:
             for number, _ in poll.poll(left_s):
                 with suppress(BlockingIOError):
                     for _ in range(_TURNS):
-                        data = by_number[number].recv(_LARGEST)
-                        now_s = monotonic()
+                        data, now_s, _ = take(by_number[number])
                         packets += 1
                         if now_s < order.settled_s:
                             continue

@@ -10,23 +10,25 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed.control.commands import Command, CommandDoor, Divide, Flap, Inject, Reply, Reunite
+from testbed.control.commands import Command, CommandDoor, EndRun, Look, Reply
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
-from testbed.engines.fabric.config import control_socket
-from testbed.engines.fabric.start import FabricHandle, FabricLost, start_fabric
+from testbed.engines.fabric.requests import FabricLost
+from testbed.engines.fabric.sockets import control_socket
+from testbed.engines.fabric.start import FabricHandle, start_fabric
 from testbed.errors import UsageProblem
 from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
-from testbed.protocol import Done, Links, ResetLink, SetLink, ShowLink, ToFabric
+from testbed.protocol import Done, Links, ShowLink, ToFabric
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.local.engine import NoEngine
-from testbed.runtimes.local.fabric_link import FabricLink
-from testbed.runtimes.local.injections import Injections
-from testbed.runtimes.local.node_actions import NodeActions
-from testbed.runtimes.local.places import Places, process_record
+from testbed.runtimes.real.engine import NoEngine
+from testbed.runtimes.real.fabric_link import FabricLink
+from testbed.runtimes.real.injections import Injections
+from testbed.runtimes.real.node_actions import NodeActions
+from testbed.runtimes.real.places import Places, process_record
 from tests.engines.world import configuration, pair
 from tests.plan.test_make import nodes, plan_of
+from tests.runtimes.unforked import Unforked
 
 
 @contextmanager
@@ -94,7 +96,7 @@ class _Leader:
         while control.now() == 0.0:
             await asyncio.sleep(0.01)
         self._engine = _Connected(control_socket(self._places.sockets))
-        actions = NodeActions(self._plan, control, log, self._engine, lambda *_: None, self._places.slots)
+        actions = NodeActions(self._plan, control, log, self._engine, Unforked(control.pid_of, self._places.slots))
         self._injections = Injections(self._plan, control, log, self._engine, actions, lambda _: None)
         self._log = log
         self._door = CommandDoor(self._places.commands_socket, self._obey)
@@ -107,15 +109,6 @@ class _Leader:
         await asyncio.sleep(0.01)  # for what was cancelled
 
     def _obey(self, command: Command) -> AsyncIterator[Reply]:
-        match command:
-            case SetLink() | ResetLink():
-                return self._injections.change_link(command)
-            case Inject():
-                return self._injections.inject(command)
-            case Divide():
-                return self._injections.divide(command)
-            case Reunite():
-                return self._injections.reunite(command)
-            case Flap():
-                return self._injections.flap(command)
-        raise UsageProblem("this is a test")
+        if isinstance(command, Look | EndRun):
+            raise UsageProblem("this is a test")
+        return self._injections.obey(command)

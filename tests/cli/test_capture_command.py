@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from testbed.engines.namespace import TcpSettings
 from testbed.errors import UsageProblem
 from testbed.protocol import Capture, Denied, Done
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.places import read_record
+from testbed.runtimes.real.places import read_record
 from tests.cli.live_run import live_run
 from tests.engines.world import Child, echo_times, needs_network
 from tests.runtimes.corner import until
@@ -54,7 +54,7 @@ def test_ctrl_c_ends_it_in_good_order(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "a.1.pcap").stat().st_size == 24
 
 
-@pytest.mark.parametrize(("words", "said"), [(("nobody",), "no node nobody"), (("a",), "2 nodes")])
+@pytest.mark.parametrize(("words", "said"), [(("nobody",), "there is no node `nobody`"), (("a",), "2 nodes")])
 def test_whom(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     with live_run(tmp_path) as (run, _):
         result = CliRunner().invoke(command, [str(run.path), *words, "--for", "100ms"])
@@ -71,7 +71,10 @@ def test_where_it_cannot_write(tmp_path: Path) -> None:
 
 
 def captured_into(fabric: int) -> list[str]:
-    opened = [os.readlink(each) for each in Path(f"/proc/{fabric}/fd").iterdir()]
+    opened = []
+    for each in Path(f"/proc/{fabric}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it has just been closed
+            opened.append(os.readlink(each))
     assert opened
     return [each for each in opened if each.endswith(".pcap")]
 

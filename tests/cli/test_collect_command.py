@@ -43,8 +43,8 @@ def test_a_table_has_a_line_for_each_run(results: Path) -> None:
     result = run(results)
     assert result.stderr == ""
     lines = [line.split() for line in result.stdout.splitlines() if line.strip(" ─")]
-    assert lines[0][:3] == ["run", "algo", "nodes"]
-    assert lines[1] == ["one", "dpsgd", "2/2", "2", "1.250", "4.500", "324", "B", "0.800", "±", "0.100", "1.000"]
+    assert lines[0][:3] == ["run", "algo", "runtime"]
+    assert lines[1] == ["one", "dpsgd", "sim", "2/2", "2", "1.250", "4.500", "324", "B", "0.800", "±", "0.100", "1.000"]
     assert [line[0] for line in lines] == ["run", "one", "two", "emulated", "round", "±:"]
     assert max(map(len, result.stdout.splitlines())) <= 100
 
@@ -55,6 +55,11 @@ def test_a_target_has_two_columns(results: Path) -> None:
     assert row_of(result.stdout, "one").split()[-3:] == ["4.500", "324", "B"]
     assert row_of(run(results / "one", "--target", "0.9").stdout, "one").split()[-2:] == ["–", "–"]
     assert "accuracy is known every round (about 2 s)" in result.stdout
+
+
+def test_a_target_may_be_a_percentage(results: Path) -> None:
+    assert run(results / "one", "--target", "80%").stdout == run(results / "one", "--target", "0.8").stdout
+    assert "did you mean 80%?" in run(results / "one", "--target", "80", expect=ExitCode.USAGE).stderr
 
 
 def test_how_often_one_looked_is_told_with_a_target(tmp_path: Path) -> None:
@@ -104,10 +109,10 @@ LONG = "quickstart-20261118-163353"
     ("width", "out"),
     [
         (120, None),
-        (100, "round s"),
-        (80, "round s, loss, rounds, algo"),
-        (50, "round s, loss, rounds, algo, nodes, out, emulated s"),
-        (20, "round s, loss, rounds, algo, nodes, out, emulated s"),
+        (100, "runtime, round s"),
+        (80, "runtime, round s, loss, rounds, algo"),
+        (50, "runtime, round s, loss, rounds, algo, nodes, out, emulated s"),
+        (20, "runtime, round s, loss, rounds, algo, nodes, out, emulated s"),
     ],
 )
 def test_a_narrow_terminal_gets_fewer_columns_and_whole_names(
@@ -118,7 +123,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_whole_names(
     row = row_of(printed, LONG)
     assert "0.800 ± 0.100" in row
     assert len(row.rstrip()) <= max(width, 44)
-    head = row_of(printed, "run").split("   ")
+    head = row_of(printed, "run ").split("   ")
     told = " ".join(printed.split()).partition("left out, as the terminal is narrow: ")[2]
     assert told.startswith(f"{out} (--format csv") if out else not told
     assert not {name.strip() for name in head} & set(out.split(", ") if out else [])

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -45,6 +46,17 @@ def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
     assert verb in run("--help").stdout
 
 
+@pytest.mark.parametrize("verb", ["generate", "link", "fault", "data"])
+def test_what_is_below_a_verb_does_too(verb: str) -> None:
+    command = main.get_command(click.Context(main), verb)
+    assert isinstance(command, click.Group)
+    for name in command.commands:
+        result = run(verb, name, "--help")
+        assert result.exit_code == 0
+        example = result.stdout.partition("Example")[2]
+        assert f"testbed {verb} {name}" in example, name
+
+
 def test_the_help_has_whole_sentences_and_the_way_of_a_run() -> None:
     for arguments in (["--help"], ["data", "--help"]):
         shown = run(*arguments).stdout
@@ -57,7 +69,14 @@ def test_the_help_has_whole_sentences_and_the_way_of_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "meant"), [(["colect"], "collect"), (["deplyo", "x"], "deploy"), (["data", "lst"], "list")]
+    ("arguments", "meant"),
+    [
+        (["colect"], "collect"),
+        (["deplyo", "x"], "deploy"),
+        (["data", "lst"], "list"),
+        (["generate", "rng"], "ring"),
+        (["fault", "crahs", "x"], "crash"),
+    ],
 )
 def test_a_mistyped_verb_gets_a_suggestion(arguments: list[str], meant: str) -> None:
     result = run(*arguments)
@@ -202,7 +221,9 @@ def test_a_full_disk_is_told(words: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_exit_code_does_not_depend_on_anybody_listening() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_the_exit_code_does_not_depend_on_anybody_listening(unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with Path("/dev/full").open("w") as full:
         bad = subprocess.run([sys.executable, "-m", "testbed", "show", "bad.yaml"], stdout=full, stderr=full)
     assert bad.returncode == 3

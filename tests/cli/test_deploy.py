@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_runs_of_one_second_have_different_names(monkeypatch: pytest.MonkeyPatch
         def now(cls, tz: tzinfo | None = None) -> Stopped:  # noqa: ARG003
             return cls(2026, 1, 2, 3, 4, 5)
 
-    monkeypatch.setattr("testbed.cli.deploy.datetime", Stopped)
+    monkeypatch.setattr("testbed.cli.run_planning.datetime", Stopped)
     assert [on_small("--quiet").exit_code for _ in range(3)] == [0, 0, 0]
     name = "small-dpsgd-20260102-030405"
     assert sorted(each.name for each in Path("results").iterdir()) == [name, f"{name}-2", f"{name}-3"]
@@ -122,6 +123,16 @@ def test_results_that_cannot_be_written() -> None:
     inside = on_small("--results", "file/inside")
     assert inside.exit_code == 2
     assert "cannot make file/inside/" in inside.stderr
+    assert "preparing" not in inside.stderr, "before anything is fetched or measured"
+
+
+def test_a_folder_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("theirs").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: (Path(path).name, mode) != ("theirs", os.W_OK | os.X_OK))
+    refused = on_small("--results", "theirs/results")
+    assert (refused.exit_code, "preparing" in refused.stderr) == (2, False)
+    assert "theirs: permission denied" in refused.stderr
+    assert on_small("--results", "theirs", "--dry-run").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -130,6 +141,10 @@ def test_results_that_cannot_be_written() -> None:
         (("none.yaml",), 2, "none.yaml: does not exist"),
         ((), 2, "which topology or experiment?"),
         (("topologies/wan17.xml",), 2, "did you mean `topologies/wan16.xml`?"),
+        (("wan17",), 2, "wan17: does not exist, and no topology of that name is bundled"),
+        (("wna16",), 2, "did you mean `wan16`?"),
+        (("churn61.yaml",), 2, "did you mean `churn16.yaml`?"),
+        (("nothing-like-it",), 2, "`testbed topologies` lists those that are bundled"),
         (("small.yaml", "--set", "training.lrr=1"), 3, "did you mean `lr`?"),
         (("small.yaml", "--algorithm", "dpsg"), 3, "did you mean `dpsgd`?"),
         (("small.yaml", "--model", "gnlenet"), 3, "did you mean `gn-lenet`?"),
@@ -146,7 +161,7 @@ def test_results_that_cannot_be_written() -> None:
         (("small.yaml", "--set", "compute.mode=measured"), 2, "virtual time cannot be measured"),
         (("small.yaml", "--algorithm", "none.py:A"), 3, "there is no file none.py"),
         (("empty.yaml",), 3, "no services are declared"),
-        (("small.yaml", "--runtime", "docker"), 2, "cannot run on `docker` yet"),
+        (("small.yaml", "--runtime", "swarm"), 2, "cannot run on `swarm` yet"),
         (("small.yaml", "--runtime", "simm"), 2, "did you mean `sim`?"),
         (("small.yaml", "--plan", "p.json"), 2, "a plan is complete"),
         (("--plan", "p.json"), 2, "p.json: does not exist"),
@@ -187,13 +202,13 @@ def test_an_experiment_of_another_folder_finds_its_files() -> None:
 
 
 def test_the_environment_may_choose_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TESTBED_RUNTIME", "docker")
+    monkeypatch.setenv("TESTBED_RUNTIME", "swarm")
     refused = on_small("--dry-run")
     assert refused.exit_code == 2
     assert "there is: sim" in refused.stderr
     monkeypatch.setenv("TESTBED_RUNTIME", "sim")
     assert "runtime: sim (TESTBED_RUNTIME says so)" in on_small("--dry-run").stderr
-    monkeypatch.setenv("TESTBED_RUNTIME", "docker")
+    monkeypatch.setenv("TESTBED_RUNTIME", "swarm")
     assert on_small("--dry-run", "--runtime", "sim").exit_code == 0
 
 

@@ -9,11 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
-from testbed.cli.run_choice import choose_runtime
+from testbed.cli.run_choice import check_image, choose_runtime
 from testbed.control.outcome import NodeFailure, Outcome
 from testbed.control.progress import Watch
-from testbed.engines.denied import NetworkDenied, Step
-from testbed.errors import PreflightRefused, UsageProblem
+from testbed.engines.denied import NetworkDenied
+from testbed.engines.steps import Step
+from testbed.errors import ExitCode, PreflightRefused, UsageProblem
 from testbed.records import Failure
 from tests.cli.denied import command_where
 from tests.runtimes.local_runs import needs_network
@@ -24,6 +25,7 @@ services:
 bridges: [r]
 links: [{from: a, to: r, latency: 5ms, rate: 20Mbps}]
 """
+NO_ENGINE = ("DOCKER_HOST", "unix:///nowhere/docker.sock")
 QUICK = ("small.yaml", "--data", "digits", "--rounds", "2", "--set", "compute.ms_per_step=20")
 
 
@@ -31,6 +33,7 @@ QUICK = ("small.yaml", "--data", "digits", "--rounds", "2", "--set", "compute.ms
 def _nothing_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TESTBED_RUNTIME")
+    monkeypatch.setenv(*NO_ENGINE)
     Path("small.yaml").write_text(SMALL)
 
 
@@ -42,41 +45,87 @@ def allowed(monkeypatch: pytest.MonkeyPatch, denied: NetworkDenied | None) -> No
     monkeypatch.setattr("testbed.cli.run_choice.what_is_denied", lambda _tcp: denied)
 
 
+def settled(asked: str | None, engine: str | None, *, image: bool = False) -> tuple[str, list[str]]:
+    """The runtime, and what is said about it."""
+    told: list[str] = []
+    chosen = choose_runtime(asked, engine, lambda: None if image else "no Docker Engine answers")
+    chosen.settle(told.append)
+    return chosen.name, told
+
+
 def test_real_processes_are_the_default_where_the_machine_allows_them(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed(monkeypatch, None)
-    told: list[str] = []
-    assert choose_runtime(None, None, told.append) == "local"
-    assert choose_runtime(None, "fabric", told.append) == "local"
-    (words, _) = told
-    assert words.startswith("runtime: local (this machine lets every node have a network of its own")
+    assert settled(None, None)[0] == "local"
+    assert settled(None, None)[1] == ["runtime: local (no Docker Engine answers; --runtime sim is virtual time)"]
+    runtime, (words,) = settled(None, "fabric")
+    assert runtime == "local"
+    assert words.startswith("runtime: local (--engine fabric; ")
+
+
+def test_an_image_stands_for_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed(monkeypatch, None)
+    missing = deploy("--image", "nosuch:1")
+    assert missing.exit_code == 4
+    assert "no Docker Engine answers" in missing.stderr, "nothing else is taken instead"
+    for runtime in ("sim", "local"):
+        result = deploy("--image", "mine:1", "--runtime", runtime)
+        assert result.exit_code == 2
+        assert "--image is for --runtime docker" in result.stderr
+
+
+def test_containers_are_the_default_where_an_engine_has_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed(monkeypatch, NetworkDenied(Step.TUN_DEVICE, "No such file or directory", 2))  # which is not asked then
+    runtime, (words,) = settled(None, None, image=True)
+    assert runtime == "docker"
+    assert words.startswith("runtime: docker (an Engine answers, and has the image")
+    assert settled(None, "none", image=True)[0] == "local", "containers have no choice of engines"
+    assert settled("local", None, image=True) == ("local", [])
+    monkeypatch.setenv("TESTBED_RUNTIME", "sim")
+    assert settled(None, None, image=True)[0] == "sim"
 
 
 def test_where_it_does_not_nothing_else_is_taken_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed(monkeypatch, NetworkDenied(Step.TUN_DEVICE, "No such file or directory", 2))
-    told: list[str] = []
     for engine in (None, "fabric"):
         with pytest.raises(PreflightRefused) as refused:
-            choose_runtime(None, engine, told.append)
+            settled(None, engine)
         assert "opening /dev/net/tun was denied: No such file or directory" in refused.value.message
         for words in ("testbed doctor", "--runtime sim", "--engine none"):
             assert words in refused.value.hint
-    assert told == []
-    assert choose_runtime(None, "none", told.append) == "local"
-    assert choose_runtime("sim", None, told.append) == "sim"
-    assert told == ["runtime: local (real processes, no engine)"]
+    assert settled(None, "none") == ("local", ["runtime: local (real processes, no engine)"])
+    assert settled("sim", None) == ("sim", [])
+    wrong = deploy("--lr", "-1", "--format", "json")
+    assert (wrong.exit_code, wrong.stdout) == (3, ""), "what is wrong with the options comes first"
 
 
 def test_the_environment_goes_before_the_default_and_an_option_before_both(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed(monkeypatch, None)
-    told: list[str] = []
     monkeypatch.setenv("TESTBED_RUNTIME", "sim")
-    assert choose_runtime(None, None, told.append) == "sim"
-    assert told == ["runtime: sim (TESTBED_RUNTIME says so)"]
-    assert choose_runtime("local", None, told.append) == "local"
+    assert settled(None, None) == ("sim", ["runtime: sim (TESTBED_RUNTIME says so)"])
+    assert settled("local", None) == ("local", [])
     monkeypatch.setenv("TESTBED_RUNTIME", "locl")
     with pytest.raises(UsageProblem, match="TESTBED_RUNTIME: there is no runtime `locl`"):
-        choose_runtime(None, None, told.append)
-    assert len(told) == 1
+        choose_runtime(None, None, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--lr", "-1"), 3),
+        (("--run-id", ".x"), 2),
+        (("--degree", "9"), 3),
+        (("--set", "compute.mode=measured", "--runtime", "sim"), 2),
+        (("--detach", "--runtime", "sim"), 2),
+    ],
+)
+def test_what_is_chosen_is_said_only_of_a_run_that_can_be(
+    arguments: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed(monkeypatch, None)
+    wrong = deploy(*arguments)
+    assert wrong.exit_code == code, wrong.stderr
+    for words in ("runtime:", "preparing"):
+        assert words not in wrong.stderr
 
 
 @pytest.mark.parametrize("what", ["no TUN device", "no user namespaces"])
@@ -131,3 +180,16 @@ FAILED = (NodeFailure("a", Failure("no")),)
 )
 def test_the_exit_code_says_what_became_of_a_run(outcome: Outcome, code: int) -> None:
     assert outcome.exit_code == code
+
+
+@pytest.mark.parametrize("name", ["BAD NAME", "", "mine@sha256:12", "a//b", "-rm"])
+def test_what_can_be_no_images_name_is_a_mistake_of_the_command(name: str) -> None:
+    """Whether or not there is an Engine that could be asked."""
+    result = deploy("--image", name)
+    assert result.exit_code == ExitCode.USAGE
+    assert f"--image: `{name}` cannot be an image's name" in result.output
+
+
+@pytest.mark.parametrize("name", ["mine", "mine:1", "sha256:" + 64 * "a", "3f2a1b", "here/mine@sha256:" + 64 * "0"])
+def test_images_are_meant_by_names_digests_and_ids(name: str) -> None:
+    check_image("docker", name)

@@ -11,12 +11,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 from click.testing import CliRunner, Result
 
 import testbed
 from testbed.cli.main import main
+from tests.engines.world import need_tun_for_all
 from tests.runtimes.corner import PATIENCE_S, Corner, made_in, until
 from tests.runtimes.local_runs import needs_network
 
@@ -24,6 +26,8 @@ pytestmark = needs_network
 
 MOST_ATTEMPTS = 3
 """Of a run that ends overloaded: other tests have this machine too."""
+IN_TIME_S, LATE_S = 0.1, 1.0
+"""On a machine with nothing else to do all begin within some milliseconds (docs/performance.md)."""
 A_USER = 54321
 """That nobody is."""
 
@@ -32,6 +36,7 @@ A_USER = 54321
 def corner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Corner]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TESTBED_RUNTIME", raising=False)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with made_in(tmp_path) as made:
         yield made
 
@@ -48,11 +53,12 @@ def command(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-@pytest.mark.parametrize(("name", "nodes", "within_s"), [("lan4", 4, 0.01), ("wan16", 16, 0.04)])
-def test_a_bundled_topology_from_end_to_end(name: str, nodes: int, within_s: float, corner: Corner) -> None:
+@pytest.mark.alone
+@pytest.mark.parametrize(("name", "nodes"), [("lan4", 4), ("wan16", 16)])
+def test_a_bundled_topology_from_end_to_end(name: str, nodes: int, corner: Corner) -> None:
     """Where this machine was busy meanwhile the run says so, and is tried again.
 
-    All begin at one moment of a clock that they share; to get a core then takes longer where they are many.
+    All begin at one moment of a clock that they share; to get a core then takes longer where others work here.
     """
     settings = ("--data", "digits", "--rounds", "2", "--set", "compute.ms_per_step=250", "--set", "training.steps=1")
     for attempt in range(MOST_ATTEMPTS):
@@ -62,11 +68,12 @@ def test_a_bundled_topology_from_end_to_end(name: str, nodes: int, within_s: flo
         assert (result.exit_code, summary["health"]) in ((0, "valid"), (7, "overloaded")), result.stderr
         assert ("OVERLOADED" in result.stderr) is (result.exit_code == 7)
         begun_s = [begun(path) for path in sorted((corner.results / run_id).glob("nodes/*/journal.jsonl"))]
-        if result.exit_code == 0 and max(begun_s) < within_s:
+        if result.exit_code == 0 and median(begun_s) < IN_TIME_S:
             break
     assert result.exit_code == 0, result.stderr
     assert len(begun_s) == nodes
-    assert 0.0 <= min(begun_s) <= max(begun_s) < within_s
+    assert 0.0 <= min(begun_s) <= median(begun_s) < IN_TIME_S
+    assert max(begun_s) < LATE_S
     assert "runtime: local" in result.stderr
     assert f"finished: {nodes} nodes, 2 rounds, accuracy" in result.stderr
     assert (summary["reason"], summary["finished"], summary["failed"], summary["broken"]) == ("finished", nodes, [], [])
@@ -127,6 +134,7 @@ def _first_private(path: Path) -> Path | None:
 def test_an_ordinary_user_needs_no_more() -> None:
     if os.getuid() != 0:
         pytest.skip("every other test here ran it as an ordinary user")
+    need_tun_for_all()
     folder = Path(tempfile.mkdtemp(prefix="tbt-"))
     try:
         folder.chmod(0o777)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,6 +41,19 @@ def test_programs_are_told_which_run_it_is(corner: Corner) -> None:
         until(lambda: corner.phase() == "training")
     finally:
         assert corner.testbed("destroy", "long").exit_code == 0
+
+
+@needs_network
+def test_a_control_that_is_killed_before_any_node_began_is_named(corner: Corner) -> None:
+    with corner.start("--detach") as process:
+        until(lambda: corner.process("control"), process)
+        control = corner.process("control")
+        assert control is not None
+        os.kill(control.pid, signal.SIGKILL)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert "Error: the run's control was killed by SIGKILL" in said
+    assert process.returncode == 5
+    assert corner.testbed("destroy", "long").exit_code == 0
 
 
 @pytest.mark.parametrize("wrong", ["program", "folder"])

@@ -18,10 +18,10 @@ from testbed.cli.main import main
 from testbed.engines.privileges import User
 from testbed.plan.files import read_plan, write_plan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.enter import enter_network
-from testbed.runtimes.local.places import process_record, read_record, record_of
+from testbed.runtimes.real.enter import enter_network
+from testbed.runtimes.real.places import process_record, read_record, record_of
 from tests.cli.live_run import live_run
-from tests.engines.world import NOBODY, needs_network, pair, world
+from tests.engines.world import NOBODY, need_tun_for_all, needs_network, pair, world
 
 pytestmark = needs_network
 needs_ping = pytest.mark.skipif(shutil.which("ping") is None, reason="there is no ping on this machine")
@@ -37,6 +37,8 @@ def status_of(pid: int) -> int:
 def test_ping_works_there(user: User | None, tmp_path: Path) -> None:
     if user is not None and os.getuid() != 0:
         pytest.skip("only root can be somebody else")
+    if user is not None:
+        need_tun_for_all()
     with world(pair("5ms"), tmp_path) as net:
         for rank in (0, 1):
             (Path(net.config.sockets) / "nodes" / str(rank) / "fabric.sock").chmod(0o777)
@@ -81,7 +83,7 @@ def run(tmp_path: Path) -> Iterator[RunDirectory]:
         (("a.0", "--", "true"), "a.0 has no network of its own: it is only just starting"),
         (("a.1", "--", "true"), "a.1 does not live now"),
         (("a", "--", "true"), "a is 2 nodes"),
-        (("a.7", "--", "true"), "there is no node a.7"),
+        (("a.7", "--", "true"), "there is no node `a.7`"),
         (("a.0",), "Missing argument"),
     ],
 )

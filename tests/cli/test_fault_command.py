@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from testbed.cli.main import main
 from testbed.control.commands import Divide, Flap, conversation
 from testbed.errors import UsageProblem
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.places import commands_socket, read_record
+from testbed.runtimes.real.places import commands_socket, read_record
 from tests.cli.live_run import live_run
+from tests.runtimes.corner import until
 
 LINK = ("n.0", "n.1")
 
@@ -88,7 +88,7 @@ def test_partitions_are_healed_by_name_or_all(live: RunDirectory) -> None:
         (("a.0",), "at least two groups"),
         (("a.0", "/"), "at least two groups"),
         (("a.0", "/", "a.0,a.1"), "a.0 is in two groups"),
-        (("a.0", "/", "b"), "there is no node b"),
+        (("a.0", "/", "b"), "there is no node `b`"),
     ],
 )
 def test_what_is_no_partition(untouched: RunDirectory, words: tuple[str, ...], said: str) -> None:
@@ -114,15 +114,22 @@ def test_a_flap_keeps_what_else_was_set_of_the_link(live: RunDirectory) -> None:
     assert [(each["latency_ms"], each["up"], each["changed"]) for each in state(live)] == [(70.0, True, True)] * 2
 
 
+def test_a_flap_leaves_nothing_set_whatever_else_is_changed_meanwhile(live: RunDirectory) -> None:
+    with conversation(door(live)) as run:
+        run.ask(Flap(*LINK, True, 0.3, 0.6, 1))
+        CliRunner().invoke(main, ["link", "set", str(live.path), *LINK, "--latency", "70ms"])
+        CliRunner().invoke(main, ["link", "reset", str(live.path)])
+        CliRunner().invoke(main, ["link", "set", str(live.path), LINK[0], LINK[1], "--one-way", "--down"])
+    until(lambda: len(events(live, "flap")) == 2)
+    assert [(each["up"], each["changed"]) for each in state(live)] == [(False, True), (True, False)]
+
+
 def test_the_run_undoes_it_when_whoever_asked_is_gone(live: RunDirectory) -> None:
     with conversation(door(live)) as run:
         run.ask(Flap(*LINK, True, 0.3, 0.6, 1))
         run.ask(Divide(((0,), (1,)), 0.3))
         assert [each["up"] for each in state(live)] == [False, False]
-    end = time.monotonic() + 30
-    while not (events(live, "heal") and len(events(live, "flap")) == 2):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: bool(events(live, "heal")) and len(events(live, "flap")) == 2)
     assert [each["up"] for each in state(live)] == [True, True]
 
 
@@ -152,7 +159,7 @@ def test_every_change_of_a_link_is_in_the_log(live: RunDirectory) -> None:
         (["flap", "n.0", "n.1", "--for", "0s"], "down for a while"),
         (["flap", "n.0", "n.1", "--times", "2", "--for", "2s", "--every", "1s"], "--every longer"),
         (["flap", "n.0", "n.1", "--every", "3s"], "more than one time"),
-        (["flap", "n.0", "n.9"], "names no bridge and no node"),
+        (["flap", "n.0", "n.9"], "there is no node and no bridge `n.9`"),
         (["crsh", "a.0"], "did you mean `crash`?"),
         (["pause", "a.9"], "did you mean `a.1`?"),
         (["pause", "a.0"], "a.0 does not live now"),

@@ -191,7 +191,7 @@ def test_a_graph_file_and_what_it_leaves_open(tmp_path: Path) -> None:
         (("regions", "--nodes", "4", "--loss", "1%", "--losses", "x.csv"), "do not go together"),
         (("regions", "--nodes", "4", "--matrix", "none.csv"), "no such file"),
         (("graph", "none.gml"), "no such file"),
-        (("pentagon",), "No such command"),
+        (("pentagon",), "there is no command 'pentagon'"),
     ],
 )
 def test_what_cannot_be_is_a_usage_error(arguments: tuple[str, ...], words: str) -> None:

@@ -76,7 +76,7 @@ def test_other_forms(run: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("show", "n.0", "nobody"), "names no bridge and no node"),
+        (("show", "n.0", "nobody"), "there is no node and no bridge `nobody` (nodes here: n.0, n.1)"),
         (("set", "n.0", "n.1"), "nothing to change"),
         (("reset", "n.0"), "two ends"),
         (("reset", "--one-way"), "two ends"),

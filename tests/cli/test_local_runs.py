@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.leftovers import destroy, is_alive
-from testbed.runtimes.local.places import Recorded, read_record
+from testbed.runtimes.real.leftovers import destroy, is_alive
+from testbed.runtimes.real.places import Recorded, read_record
 from tests.runtimes.local_runs import needs_network
 
 pytestmark = needs_network
@@ -35,6 +35,7 @@ _PATIENCE_S = 60.0
 def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TESTBED_RUNTIME", raising=False)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     Path("small.yaml").write_text(SMALL)
     yield
     if Path("results").is_dir():

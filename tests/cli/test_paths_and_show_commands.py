@@ -109,7 +109,7 @@ def test_only_the_pairs_asked_for(file: str, options: list[str], expected: list[
 @pytest.mark.parametrize("option", ["--from", "--to"])
 def test_an_unknown_node_is_a_usage_problem(file: str, option: str) -> None:
     result = run("paths", file, option, "ilsand", expect=ExitCode.USAGE)
-    assert f"{option}: no node `ilsand` in this topology" in result.stderr
+    assert f"{option}: there is no node `ilsand`" in result.stderr
     assert "did you mean `island`?" in result.stderr
     assert result.stdout == ""
     run("paths", file, option, "r1", expect=ExitCode.USAGE)

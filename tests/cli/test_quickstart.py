@@ -17,22 +17,37 @@ TESTBED = """#!/bin/sh
 echo "testbed $*" >> said.txt
 case "$1" in
     doctor) echo "what the doctor says"; exit {doctor} ;;
-    deploy) exit {deploy} ;;
+    deploy)
+        case "$*" in
+            *"--engine none") exit 0 ;;
+            *"--runtime local"*) exit {local} ;;
+        esac
+        run=$(echo "$*" | sed 's/.*--run-id //')
+        mkdir -p "results/$run"
+        echo '{{"runtime": "{chosen}"}}' > "results/$run/plan.json"
+        exit {deploy} ;;
 esac
 """
 
 
-def quickstart(folder: Path, doctor: int, deploy: int) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """The script in a checkout where nothing is installed and every command is only written down."""
+def quickstart(
+    folder: Path, *, chosen: str = "local", deploy: int = 0, doctor: int = 0, local: int = 0
+) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """The script in a checkout where nothing is installed and every command is only written down.
+
+    `chosen` is the runtime that `deploy` takes by itself; the numbers are exit codes, `local` that of `deploy` when it
+    is told to take processes.
+    """
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("there is no bash here")
     (folder / "scripts").mkdir()
     (folder / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "quickstart", folder / "scripts" / "quickstart")
+    answers = {"doctor": doctor, "deploy": deploy, "local": local, "chosen": chosen}
     for path, text in {
         folder / "scripts" / "venv": INSTALLED,
-        folder / ".venv" / "bin" / "testbed": TESTBED.format(doctor=doctor, deploy=deploy),
+        folder / ".venv" / "bin" / "testbed": TESTBED.format(**answers),
     }.items():
         path.write_text(text)
         path.chmod(0o755)
@@ -46,25 +61,40 @@ def quickstart(folder: Path, doctor: int, deploy: int) -> tuple[subprocess.Compl
 
 
 @pytest.mark.parametrize("deploy", [0, 7])
-def test_a_real_run_and_its_table(deploy: int, tmp_path: Path) -> None:
-    result, said = quickstart(tmp_path, 0, deploy)
+@pytest.mark.parametrize("chosen", ["local", "docker"])
+def test_a_real_run_and_its_table(chosen: str, deploy: int, tmp_path: Path) -> None:
+    """As `deploy` chooses: containers where there are such."""
+    result, said = quickstart(tmp_path, chosen=chosen, deploy=deploy)
     assert result.returncode == 0, result.stderr
-    assert [line.split()[1] for line in said] == ["doctor", "deploy", "collect"]
-    assert "topologies/wan16.xml --data digits" in said[1]
-    assert said[1].endswith("--runtime local --engine fabric")
-    assert said[2].split("results/")[1] in said[1]
+    assert [line.split()[1] for line in said] == ["deploy", "collect"]
+    assert "topologies/wan16.xml --data digits" in said[0]
+    assert "--runtime" not in said[0]
+    assert "--engine" not in said[0]
+    assert said[1].split("results/")[1] in said[0]
+    assert ("testbed build" in result.stdout) is (chosen == "local"), "how to get them, where there are none"
+
+
+def test_containers_that_have_no_room_become_processes(tmp_path: Path) -> None:
+    result, said = quickstart(tmp_path, chosen="docker", deploy=4)
+    assert result.returncode == 0, result.stderr
+    assert said[2].endswith("--runtime local --engine fabric")
+    assert "in place of containers" in result.stderr
+    assert len(said) == 4
 
 
 def test_where_networks_are_denied_it_says_so_and_runs_unshaped(tmp_path: Path) -> None:
-    result, said = quickstart(tmp_path, 4, 0)
+    result, said = quickstart(tmp_path, deploy=4, doctor=4)
     assert result.returncode == 0
     assert "what the doctor says" in result.stdout
     assert "plain loopback, unshaped" in result.stderr
-    assert said[1].endswith("--runtime local --engine none")
-    assert len(said) == 3
+    assert said[2].endswith("--runtime local --engine none")
+    assert len(said) == 4
+    assert said[3].split("results/")[1] in said[2], "that run, and not what a refused one may have left"
+    assert said[3].split("results/")[1] not in said[0]
 
 
-def test_a_run_that_fails_fails_the_script(tmp_path: Path) -> None:
-    result, said = quickstart(tmp_path, 0, 6)
-    assert result.returncode == 6
-    assert len(said) == 2
+@pytest.mark.parametrize(("deploy", "local", "expected"), [(6, 0, 6), (4, 4, 4), (4, 6, 6)])
+def test_a_run_that_fails_fails_the_script(deploy: int, local: int, expected: int, tmp_path: Path) -> None:
+    result, said = quickstart(tmp_path, deploy=deploy, local=local)
+    assert result.returncode == expected
+    assert not [line for line in said if "collect" in line]

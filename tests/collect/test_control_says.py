@@ -85,10 +85,64 @@ def test_what_is_not_valid_is_said_wherever_its_numbers_are(tmp_path: Path) -> N
     assert "times of these cannot be trusted: overloaded (overloaded)" in group_table([group], [bad]).notes
 
 
+def test_a_run_whose_health_is_broken_is_not_complete(tmp_path: Path) -> None:
+    """Whatever else is there: its nodes may have ended well before what they need was gone."""
+    broken = judged(two_nodes(tmp_path, runtime="local"), "broken")
+    assert (broken.health, broken.nodes, broken.complete) == ("broken", NodeCounts(2, 2, 0, 0), False)
+    assert broken.problems[0].startswith("its health is broken")
+
+
+@pytest.mark.parametrize("left", [None, '{"schema": 1, "hea'])
+def test_where_nobody_has_judged_nothing_is_complete(tmp_path: Path, left: str | None) -> None:
+    """Control was killed between its last word and its judgement, or the disk was full."""
+    run = two_nodes(tmp_path, runtime="local")
+    path = run.path / "summary.json"
+    path.unlink()
+    if left is not None:
+        path.write_text(left)
+    summary = summarise(collect_run(run))
+    assert (summary.health, summary.complete) == ("unknown", False)
+    assert summary.problems == ("no summary.json that can be read: nobody can say whether this run was valid",)
+
+
+@pytest.mark.parametrize("runtime", ["sim", "local"])
+def test_a_run_without_controls_last_word_is_not_complete(tmp_path: Path, runtime: str) -> None:
+    """Its nodes have ended well, and then control was killed: nobody knows whether all was well."""
+    run = two_nodes(tmp_path, runtime=runtime)
+    assert summarise(collect_run(run)).complete
+    for log in (text([Event(0.0, "joined", node="n.0")]), b""):
+        run.events.write_bytes(log)
+        summary = summarise(collect_run(run))
+        assert (summary.nodes, summary.complete) == (NodeCounts(2, 2, 0, 0), False)
+        assert "nobody has said how the run ended: it goes on, or was killed (testbed status tells)" in summary.problems
+    run.events.unlink()
+    assert not summarise(collect_run(run)).complete
+
+
+def test_who_could_not_be_made_to_join_is_missing(tmp_path: Path) -> None:
+    """The time of the one had come, the other's had not."""
+    control = [
+        Event(0.0, "joined", node="n.0"),
+        Event(3.0, "not-done", "join n.1: no process left", planned_t=3.0),
+        Event(4.0, "not-done", "nobody asked for it any more"),
+        Over(9.0, "finished", 1, 0),
+    ]
+    run = write(tmp_path, {"n.0": text([start(0), end(9.0)])}, plan(3), control)
+    summary = summarise(collect_run(run))
+    assert summary.nodes == NodeCounts(2, 1, 0, 1)
+    assert not summary.complete
+    assert summary.problems == (
+        "the run was over before 1 node joined: n.2",
+        "not done: join n.1: no process left",
+        "1 node left no journal that can be read: n.1",
+    )
+    assert summary.by_hand == ()
+
+
 def test_a_run_that_was_touched_repeats_no_other(tmp_path: Path) -> None:
     runs = [two_nodes(tmp_path, name, seed=seed, runtime="local") for seed, name in enumerate("abc")]
     touched = b'{"type":"event","t":1.0,"what":"link-set","detail":"","node":null,"planned_t":0.9}\n'
-    runs[1].events.write_bytes(touched)
+    runs[1].events.write_bytes(touched + runs[1].events.read_bytes())
     summaries = [summarise(collect_run(run)) for run in runs]
     assert [each.by_hand for each in summaries] == [(), ("link-set",), ()]
     assert "by hand (link-set)" in summaries[1].problems[0]

@@ -16,10 +16,13 @@ import pytest
 from click.testing import CliRunner
 
 from testbed.cli.main import main
+from testbed.control.outcome import Outcome
 from testbed.plan.model import RunPlan
 from testbed.records import End, Evaluation, Event, Over, Round, Start
 from testbed.rundir import RunDirectory
 from tests.contract.runtimes import InVirtualTime, Runtime
+from tests.contract.traffic import assert_all_take_their_own_way, assert_the_fabric_carried_all
+from tests.runtimes.corner import until
 from tests.runtimes.sim_runs import plan_of, records, star
 
 NODES = tuple(f"node.{rank}" for rank in range(4))
@@ -70,10 +73,11 @@ COMMANDS = (
     "fault kill RUN node.3",
     "fault join RUN node.3",
     "fault leave RUN node.2",
-    "fault crash RUN node.1",
+    "fault crash RUN node.1 --for 100ms",
 )
 """What can be asked of a run that goes on, in this order: a later one builds upon those before."""
 NODE_FAULTS = ("pause", "resume", "disconnect", "reconnect", "kill", "join")
+SELDOM = {"every": 20, "samples": 20}
 LOCKSTEP = ALGORITHMS.keys() - {"asynchronous", "stale-synchronous"}
 """Those in which nothing depends on who is faster: what they learn and send is the same wherever they run."""
 
@@ -136,10 +140,17 @@ class RuntimeContract:
 
     runtime: ClassVar[Runtime]
 
+    def run(self, plan: RunPlan, folder: Path, runtime: Runtime | None = None) -> tuple[RunDirectory, Outcome]:
+        """A whole run, all of whose bytes went where they should."""
+        directory, outcome = (runtime or self.runtime).run(plan, folder)
+        if self.runtime.has_packets:
+            assert_the_fabric_carried_all(directory, NODES)
+        return directory, outcome
+
     @pytest.mark.parametrize("name", ALGORITHMS)
     def test_runs_every_algorithm_to_its_end(self, name: str, tmp_path: Path) -> None:
         plan = plan_of(star(4), **{"stop": {"rounds": 3}, "snapshots": {"every": 3}, **ALGORITHMS[name]})
-        directory, outcome = self.runtime.run(plan, tmp_path)
+        directory, outcome = self.run(plan, tmp_path)
         assert (outcome.reason, outcome.finished, outcome.failures, outcome.broken) == ("finished", 4, (), ())
         assert ends(directory) == dict.fromkeys(NODES, "finished")
         sent = received = 0
@@ -148,6 +159,7 @@ class RuntimeContract:
             assert isinstance(first, Start)
             assert isinstance(last, End)
             assert last.t >= first.t
+            assert first.learner is None or last.sent.payload > 0
             sent += last.sent.payload
             received += last.received.payload
             rounds = [each.round for each in between if isinstance(each, Round)]
@@ -177,8 +189,9 @@ class RuntimeContract:
 
     def test_a_node_that_crashes_is_missed_and_comes_back(self, tmp_path: Path) -> None:
         what = "  - {at: 0.3s, node: node.3, do: crash}\n  - {at: 1.2s, node: node.3, do: join}\n"
-        settings = {"overlay": {"kind": "full"}, "stop": {"time": "3s"}, "missing": PATIENT, "rejoin": "last"}
-        directory, outcome = self.runtime.run(plan_of(star(4, what), **settings), tmp_path)
+        ending = {"stop": {"time": f"{3 + self.runtime.new_life_s}s"}, "evaluation": SELDOM}
+        settings = {"overlay": {"kind": "full"}, "missing": PATIENT, "rejoin": "last", **ending}
+        directory, outcome = self.run(plan_of(star(4, what), **settings), tmp_path)
         assert (outcome.reason, outcome.failures) == ("time", ())
         found = records(directory, "node.3")
         starts = [each for each in found if isinstance(each, Start)]
@@ -194,30 +207,31 @@ class RuntimeContract:
 
     def test_a_node_that_leaves_says_goodbye(self, tmp_path: Path) -> None:
         what = "  - {at: 0.3s, node: node.3, do: leave}\n"
-        directory, outcome = self.runtime.run(plan_of(star(4, what), stop={"rounds": 15}, missing=PATIENT), tmp_path)
+        directory, outcome = self.run(plan_of(star(4, what), stop={"rounds": 15}, missing=PATIENT), tmp_path)
         assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 4, ())
         assert ends(directory) == {**dict.fromkeys(NODES, "finished"), "node.3": "left"}
 
     def test_a_node_may_join_later(self, tmp_path: Path) -> None:
         what = "  - {at: 0.5s, node: node.3, do: join}\n"
-        settings = {"stop": {"time": "2s"}, "missing": PATIENT}
-        directory, outcome = self.runtime.run(plan_of(star(4, what), **settings), tmp_path)
+        stop_s = 2 + self.runtime.new_life_s
+        settings = {"stop": {"time": f"{stop_s}s"}, "missing": PATIENT, "evaluation": SELDOM}
+        directory, outcome = self.run(plan_of(star(4, what), **settings), tmp_path)
         assert not outcome.failures
         (start,) = of_kind(directory, "node.3", Start)
-        assert 0.5 <= start.t < 2.0
+        assert 0.5 <= start.t < stop_s
         assert start.rejoin == "fresh"
 
     def test_a_paused_node_goes_on(self, tmp_path: Path) -> None:
         what = "  - {at: 0.3s, node: node.1, do: pause}\n  - {at: 1.5s, node: node.1, do: resume}\n"
         plan = plan_of(star(4, what), stop={"rounds": 20}, overlay={"kind": "full"})
-        directory, outcome = self.runtime.run(plan, tmp_path)
+        directory, outcome = self.run(plan, tmp_path)
         assert (outcome.reason, outcome.failures) == ("finished", ())
         assert longest_wait(directory, "node.0") > 0.8
 
     def test_a_disconnected_node_is_reached_again(self, tmp_path: Path) -> None:
         what = "  - {at: 0.3s, node: node.1, do: disconnect}\n  - {at: 1.5s, node: node.1, do: reconnect}\n"
         plan = plan_of(star(4, what), stop={"rounds": 20}, overlay={"kind": "full"})
-        directory, outcome = self.runtime.run(plan, tmp_path)
+        directory, outcome = self.run(plan, tmp_path)
         assert (outcome.reason, outcome.failures) == ("finished", ())
         assert ends(directory) == dict.fromkeys(NODES, "finished")
         assert longest_wait(directory, "node.0") > 0.8
@@ -232,13 +246,13 @@ class RuntimeContract:
     )
     def test_what_divides_the_network_heals(self, what: str, tmp_path: Path) -> None:
         plan = plan_of(star(4, what), stop={"rounds": 20}, overlay={"kind": "full"})
-        directory, outcome = self.runtime.run(plan, tmp_path)
+        directory, outcome = self.run(plan, tmp_path)
         assert (outcome.reason, outcome.failures) == ("finished", ())
         assert {each.planned_t for each in events(directory, "network-changed")} == {0.3, 1.3}
         assert longest_wait(directory, "node.0") > 0.6
 
     def test_stops_when_its_time_is_over(self, tmp_path: Path) -> None:
-        directory, outcome = self.runtime.run(plan_of(star(4), stop={"time": "1s"}), tmp_path)
+        directory, outcome = self.run(plan_of(star(4), stop={"time": "1s"}), tmp_path)
         assert (outcome.reason, outcome.failures) == ("time", ())
         assert ends(directory) == dict.fromkeys(NODES, "stopped")
         for name in NODES:
@@ -246,7 +260,7 @@ class RuntimeContract:
 
     def test_stops_when_it_is_good_enough(self, tmp_path: Path) -> None:
         settings = {"stop": {"rounds": 500, "accuracy": 0.3}, "evaluation": {"every": 2, "samples": 100}}
-        directory, outcome = self.runtime.run(plan_of(star(4), **settings), tmp_path)
+        directory, outcome = self.run(plan_of(star(4), **settings), tmp_path)
         assert (outcome.reason, outcome.failures) == ("accuracy", ())
         assert outcome.last is not None
         assert outcome.last.rounds < 500
@@ -257,6 +271,8 @@ class RuntimeContract:
         """One after the other: a run for each would take long, and some of them undo what others did."""
         endless = {"stop": {"rounds": 10**6}, "evaluation": {"every": 1000, "samples": 20}, "missing": PATIENT}
         with self.runtime.going_on(plan_of(star(4), **endless), tmp_path) as long:
+            if self.runtime.has_packets:
+                assert_all_take_their_own_way(long, NODES)
             self.try_what_only_it_has(long)
             for words in COMMANDS:
                 self._try(words, long, tmp_path / "n.pcap")
@@ -275,6 +291,8 @@ class RuntimeContract:
         assert done.exit_code in ((0, 8) if verb == "collect" else (0,)), (words, done.stderr)
         if verb == "fault" and rest[0] in NODE_FAULTS:
             assert [each.node for each in events(long, rest[0])] == ["node.3"]
+        if words.startswith("fault join"):
+            until(lambda: [each.rejoin for each in of_kind(long, "node.3", Start)] == [None, "fresh"])
         if verb == "capture":
             assert pcap.stat().st_size > 24
         if verb == "exec":
@@ -286,9 +304,14 @@ class RuntimeContract:
             "from testbed.node.algorithm import Algorithm\n\n\n"
             "class Wrong(Algorithm):\n    async def run(self, node):\n        raise ValueError('on purpose')\n"
         )
-        directory, outcome = self.runtime.run(plan_of(star(4), algorithm={"name": f"{source}:Wrong"}), tmp_path)
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Wrong"})
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
         assert outcome.reason == "failed"
         failure = outcome.failures[0].failure
         assert (failure.file, failure.line) == ("wrong.py", 6)
         assert "on purpose" in failure.message
+        if self.runtime.has_packets:  # a process of its own, with a log: how it came to that line
+            told = directory.node(outcome.failures[0].node).log.read_text()
+            assert "Traceback" in told
+            assert told.rstrip().endswith("ValueError: on purpose")
         assert set(ends(directory).values()) <= {"failed", "stopped"}

@@ -1,6 +1,6 @@
 """How tests have runs begun by each runtime: whole ones, and ones that go on for commands to be tried on.
 
-A further runtime is one more class here, and one more subclass of the contract.
+A further runtime is one more class here, or in a file beside its tests, and one more subclass of the contract.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from testbed.control.outcome import Outcome
 from testbed.plan.files import to_text
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.engine import FABRIC
+from testbed.runtimes.real.engine import FABRIC
 from tests.runtimes import local_runs, sim_runs
 from tests.runtimes.corner import PATIENCE_S, made_in, until
 
@@ -29,17 +29,29 @@ class Runtime(Protocol):
     name: str
     refuses: frozenset[str]
     """Commands about runs that it cannot do."""
+    has_packets: bool
+    """Whether nodes are real processes, each in a network of its own, whose packets the fabric carries."""
+    new_life_s: float
+    """Emulated seconds that a node which joins may need until it trains, beyond those that it has in virtual time."""
+
+    def knowing(self, code: Path) -> Runtime:
+        """One whose nodes find this file."""
 
     def run(self, plan: RunPlan, folder: Path) -> tuple[RunDirectory, Outcome]:
         """A whole run, in a directory in the folder."""
 
     def going_on(self, plan: RunPlan, folder: Path) -> AbstractContextManager[RunDirectory]:
-        """A run called `long`, in `folder/results`, in which every node has done a round; the plan has no end."""
+        """A run in `folder/results`, in which every node has done a round; the plan has no end."""
 
 
 class InVirtualTime:
     name = "sim"
     refuses = frozenset({"exec", "link", "capture", "fault", "logs"})
+    has_packets = False
+    new_life_s = 0.0
+
+    def knowing(self, code: Path) -> InVirtualTime:  # noqa: ARG002
+        return self
 
     def run(self, plan: RunPlan, folder: Path) -> tuple[RunDirectory, Outcome]:
         return sim_runs.run(plan, folder)
@@ -48,9 +60,9 @@ class InVirtualTime:
     def going_on(self, plan: RunPlan, folder: Path) -> Iterator[RunDirectory]:
         (folder / "plan.json").write_text(to_text(plan))
         run = RunDirectory(folder / "results" / "long")
-        with _deploy(folder, "--workers", "0") as process:
+        with deploying(folder, "long", "--workers", "0") as process:
             try:
-                until(lambda: _all_have_done_a_round(run, plan), process)
+                until(lambda: all_have_done_a_round(run, plan), process)
                 yield run
             finally:
                 process.kill()
@@ -59,9 +71,14 @@ class InVirtualTime:
 class OnThisMachine:
     name = "local"
     refuses = frozenset[str]()
+    has_packets = True
+    new_life_s = 0.0
 
     def __init__(self, engine: str = FABRIC) -> None:
         self._engine = engine
+
+    def knowing(self, code: Path) -> OnThisMachine:  # noqa: ARG002
+        return self
 
     def run(self, plan: RunPlan, folder: Path) -> tuple[RunDirectory, Outcome]:
         return local_runs.run(plan, folder, self._engine)
@@ -70,10 +87,10 @@ class OnThisMachine:
     def going_on(self, plan: RunPlan, folder: Path) -> Iterator[RunDirectory]:
         with made_in(folder) as corner:
             (folder / "plan.json").write_text(to_text(local_runs.locally(plan, self._engine)))
-            with _deploy(folder, "--detach", environment=corner.environment) as process:
+            with deploying(folder, "long", "--detach", environment=corner.environment) as process:
                 _, said = process.communicate(timeout=PATIENCE_S)
             assert process.returncode == 0, said
-            until(lambda: _all_have_done_a_round(corner.run, plan))
+            until(lambda: all_have_done_a_round(corner.run, plan))
             try:
                 yield corner.run
             finally:
@@ -83,16 +100,19 @@ class OnThisMachine:
                     until(lambda: not corner.processes())
 
 
-def _deploy(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
+def deploying(
+    folder: Path, run_id: str, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """The command, running `plan.json` of the folder."""
     words = [sys.executable, "-m", "testbed", "deploy", "--plan", str(folder / "plan.json")]
     return subprocess.Popen(
-        [*words, "--results", str(folder / "results"), "--run-id", "long", *arguments],
+        [*words, "--results", str(folder / "results"), "--run-id", run_id, *arguments],
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
     )
 
 
-def _all_have_done_a_round(run: RunDirectory, plan: RunPlan) -> bool:
+def all_have_done_a_round(run: RunDirectory, plan: RunPlan) -> bool:
     journals = [run.node(node.name).journal for node in plan.nodes]
     return all(each.exists() and b'"type":"round"' in each.read_bytes() for each in journals)

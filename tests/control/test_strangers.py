@@ -12,10 +12,10 @@ import pytest
 from testbed.control import strangers
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
-from testbed.control.packets import connect
 from testbed.control.strangers import Strangers
 from testbed.errors import PreflightRefused
 from testbed.protocol import Unable, encode
+from testbed.socket_paths import connect
 from tests.runtimes.sim_runs import plan_of, star
 
 

@@ -43,6 +43,47 @@ def test_set_by_hand_until_reset() -> None:
     assert latencies(made) == [5.0, 5.0, 6.0, 6.0]
 
 
+def ups(made: Conditions) -> list[bool]:
+    return [bool(each) for each in made.network().up]
+
+
+def test_what_is_held_down_is_afterwards_what_it_would_be_without() -> None:
+    made = conditions(
+        {"at": "1s", "link": ["n.0", "hub"], "state": "down"},
+        {"at": "2s", "link": ["n.0", "hub"], "state": "up"},
+    )
+    made.hold_down("n.0", "hub", both=True)
+    assert ups(made) == [False, False, True, True]
+    assert [each.changed for each in made.show_links("n.0", "hub", both=True)] == [True, True]
+    made.set_links(SetLink(1, "n.0", "hub", latency_ms=50.0))
+    made.set_links(SetLink(2, "n.1", "hub", latency_ms=60.0))
+    assert ups(made) == [False, False, True, True]
+    made.turn()
+    made.let_go("n.0", "hub", both=True)
+    assert ups(made) == [False, False, True, True], "the topology has it down"
+    assert latencies(made) == [50.0, 50.0, 60.0, 60.0]
+    made.hold_down("n.0", "hub", both=True)
+    made.turn()
+    made.let_go("n.0", "hub", both=True)
+    assert ups(made) == [True, True, True, True]
+
+
+def test_the_last_word_on_a_link_that_is_held_down_counts() -> None:
+    made = conditions()
+    for up in (False, True):
+        made.hold_down("n.0", "hub", both=True)
+        made.set_links(SetLink(1, "n.0", "hub", up=up))
+        assert ups(made) == [up, up, True, True]
+        made.let_go("n.0", "hub", both=True)
+        assert ups(made) == [up, up, True, True]
+    assert made.reset_links("n.0", "hub", both=True) == 2
+    for ends in (("n.0", "hub"), (None, None)):
+        made.hold_down("n.0", "hub", both=True)
+        assert made.reset_links(*ends, both=True) == 2
+        assert ups(made) == [True, True, True, True]
+        assert made.reset_links(*ends, both=True) == 0
+
+
 def test_a_limit_of_the_queue_replaces_the_other_kind() -> None:
     made = conditions()
     made.set_links(SetLink(1, "n.0", "hub", queue_bytes=3000.0))

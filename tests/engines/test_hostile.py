@@ -15,11 +15,13 @@ from random import Random
 
 import pytest
 
-from testbed.engines.attach import NodeNetwork, hand_over, make_device
-from testbed.engines.denied import NetworkDenied, Step
-from testbed.engines.fabric.config import node_socket
-from testbed.engines.fabric.start import FabricLost
+from testbed.engines.attach import NodeNetwork
+from testbed.engines.denied import NetworkDenied
+from testbed.engines.device import hand_over, make_device
+from testbed.engines.fabric.requests import FabricLost
+from testbed.engines.fabric.sockets import node_socket
 from testbed.engines.namespace import TcpSettings, enter_namespace
+from testbed.engines.steps import Step
 from testbed.engines.tun import open_device
 from testbed.plan.addresses import address
 from testbed.protocol import (
@@ -28,6 +30,8 @@ from testbed.protocol import (
     Attach,
     GetStatus,
     NodeAttached,
+    NodeDetached,
+    NodeRefused,
     Refused,
     encode,
 )
@@ -74,6 +78,22 @@ def test_only_a_tun_of_the_right_kind_is_taken(tmp_path: Path) -> None:
         assert made.status().attached == 0
         open_files = {each.name: os.readlink(each) for each in Path(f"/proc/{made.fabric.pid}/fd").iterdir()}
         assert not [name for name, file in open_files.items() if int(name) > 2 and file.startswith(("pipe", "/dev"))]
+
+
+def test_what_is_no_device_costs_its_node_nothing_and_is_told_once(tmp_path: Path) -> None:
+    with world(pair(), tmp_path) as made:
+        made.node(0)
+        reading, writing = os.pipe()
+        for descriptor in (reading, writing):
+            assert "not /dev/net/tun" in say(made, 0, encode(Attach()), descriptor)
+            os.close(descriptor)
+        say(made, 0, b"noise")
+        assert made.status().attached == 1
+        notes = made.control.notes()
+        assert [note for note in notes if isinstance(note, NodeDetached)] == []
+        assert [note for note in notes if isinstance(note, NodeRefused)] == [
+            NodeRefused(0, "the descriptor is not /dev/net/tun", 0.0)
+        ]
 
 
 def test_calls_without_end_cost_one_connection(tmp_path: Path) -> None:
@@ -221,7 +241,7 @@ def tap_device() -> int:
 
 def congestion_control_of_nowhere() -> int:
     try:
-        make_device(NodeNetwork(address(0), TcpSettings(congestion="nowhere")))
+        make_device(NodeNetwork(address(0), TcpSettings(congestion="nowhere")).device)
     except NetworkDenied as denied:
         assert denied.step is Step.ROUTE
         assert "modprobe" in denied.hint
@@ -238,7 +258,7 @@ class Hostile:
 
     def join(self, network: NodeNetwork, fabric: Path) -> None:
         enter_namespace(network.tcp)
-        self.descriptor = make_device(replace(network, address=self._called or network.address))
+        self.descriptor = make_device(replace(network, address=self._called or network.address).device)
         hand_over(self.descriptor, fabric)
 
     def reads_along(self) -> int:

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from testbed.engines.fabric.start import Note
+import pytest
+
+from testbed.engines.counters import device_counters
+from testbed.engines.fabric.requests import Note
 from testbed.engines.namespace import TcpSettings
-from testbed.engines.netlink import device_counters
 from testbed.engines.privileges import User
 from testbed.plan.addresses import address
 from testbed.protocol import (
@@ -41,6 +43,7 @@ from tests.engines.world import (
     World,
     echo_times,
     links,
+    need_tun_for_all,
     needs_network,
     pair,
     tcp_receiver,
@@ -48,7 +51,9 @@ from tests.engines.world import (
     world,
 )
 
-pytestmark = needs_network
+pytestmark = [needs_network, pytest.mark.alone]
+EARLY_MS = 0.02
+"""The fabric takes what woke it for as old as waking up takes at the least: now and then it is a little younger."""
 GOODPUT = 1448 / 1500
 
 
@@ -80,7 +85,7 @@ def test_a_round_trip_takes_twice_the_latency(tmp_path: Path) -> None:
         one.start()
         times_ms = one.result()
         assert len(times_ms) == 60
-        assert min(times_ms) >= 20.0
+        assert min(times_ms) >= 20.0 - EARLY_MS
         assert 20.0 <= statistics.median(times_ms) <= 22.0
         health = made.finish()
     assert [node.packets_out for node in health.nodes] == [60, 60]
@@ -105,7 +110,7 @@ def test_lost_datagrams_are_exactly_those_that_the_fabric_dropped(tmp_path: Path
     with world(pair("5ms", loss="5%"), tmp_path) as made:
         one = made.node(0, datagrams(address(1), 3000, 10, 0.001))
         other = made.node(1, datagrams_received(3000))
-        other.start()
+        other.start_listening()
         one.start()
         one.result()
         missing = 3000 - other.result()
@@ -119,7 +124,7 @@ def test_fragments_arrive_and_are_put_together(tmp_path: Path) -> None:
     with world(pair("5ms"), tmp_path) as made:
         one = made.node(0, datagrams(address(1), 20, 1, 0.005, size=9000))
         other = made.node(1, datagrams_received(20))
-        other.start()
+        other.start_listening()
         one.start()
         assert other.result() == 20
         one.result()
@@ -172,7 +177,7 @@ def test_a_live_change_shows_at_once_and_so_does_its_end(tmp_path: Path) -> None
         times_ms = [rtt for sent_s, rtt in echoes if after_s + 0.05 <= sent_s and sent_s + rtt / 1e3 < before_s]
         assert len(times_ms) > 10
         assert least_ms <= statistics.median(times_ms) <= most_ms
-        assert min(times_ms) >= least_ms
+        assert min(times_ms) >= least_ms - EARLY_MS
 
 
 def test_the_timeline_applies_itself_and_says_so(tmp_path: Path) -> None:
@@ -245,7 +250,9 @@ def test_a_node_that_comes_back_replaces_what_it_was(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="every other test here ran it as an ordinary user")
 def test_an_ordinary_user_needs_no_more(tmp_path: Path) -> None:
+    need_tun_for_all()
     with world(pair("10ms"), tmp_path) as made:
         for rank in (0, 1):
             (Path(made.config.sockets) / "nodes" / str(rank) / "fabric.sock").chmod(0o777)
@@ -263,7 +270,10 @@ def test_nodes_and_the_fabric_have_given_up_their_privileges(tmp_path: Path) -> 
         one = made.node(0, what_is_left_of_privileges)
         one.start()
         mine = one.result()
-        assert {name: mine[name] for name in mine if name != "uid"} == privileges_of(made.fabric.pid)
+        fabric = privileges_of(made.fabric.pid)
+        if os.getuid() != 0:
+            del fabric["CapBnd"]  # which an ordinary user cannot empty, and without new privileges needs not
+        assert mine.items() >= fabric.items()
         assert mine["CapEff"] == mine["CapBnd"] == 0
 
 

@@ -6,9 +6,11 @@ import json
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from testbed.engines.fabric import accounts
 from testbed.engines.fabric.accounts import PAIRS_EVERY, Accounts
 from testbed.engines.fabric.carrier import Carrier
 from testbed.engines.fabric.delays import ABSENT_S, Delays
@@ -21,30 +23,58 @@ from testbed.topologies.source import Form
 from tests.engines.test_frames import super_segment
 from tests.engines.world import pair
 
+SIZE_BYTES = 2896
 
-def test_lines_have_what_happened_since_the_line_before(tmp_path: Path) -> None:
-    topology = load_bytes(pair("10ms", "10Mbps").encode(), Form.YAML, "test").require()
-    network = expand(topology)
+
+def lines_of(folder: Path, busy: Sequence[int], seconds: int) -> list[dict[str, Any]]:
+    """At half the speed, two packets in each busy second; a report in the middle of every second, and a last one."""
+    network = expand(load_bytes(pair("10ms", "10Mbps").encode(), Form.YAML, "test").require())
     carrier = Carrier(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500, time_scale=2.0)
-    accounts = Accounts(tmp_path / "links.jsonl", network)
-    for second in range(PAIRS_EVERY):
-        if second in (0, 2):
-            carrier.offer(float(second), 0, super_segment(2896))
-        assert len(list(carrier.advance(second + 0.5))) == (2 if second in (0, 2) else 0)
-        accounts.write(second + 0.5, carrier.packets.snapshot(), 2.0)
-    accounts.write(99.0, carrier.packets.snapshot(), 2.0, is_last=True)
-    accounts.close()
-    lines = [json.loads(line) for line in (tmp_path / "links.jsonl").read_text().splitlines()]
-    # One of the two packets waited for the other: 1.2 ms at the rate of the link, in emulated time.
-    link = {"origin": "n.0", "dest": "n.1", "link": 0, "bytes": 3000, "packets": 2}
-    waited = {"queue_mean_ms": 0.6, "queue_max_ms": 1.2}
-    assert [(line["t"], line["links"]) for line in lines] == [
-        (0.5, [{**link, **waited}]),
-        (2.5, [{**link, **waited}]),
-        (PAIRS_EVERY - 0.5, []),
-    ]
-    carried = {"bytes": 6000, "packets": 4, "arrived_bytes": 6000, "arrived_packets": 4}
-    assert lines[-1]["pairs"] == [{"origin": 0, "dest": 1, **carried}]
+    written = Accounts(folder / "links.jsonl", network)
+    for second in range(seconds):
+        if second in busy:
+            carrier.offer(float(second), 0, super_segment(SIZE_BYTES))
+        assert len(list(carrier.advance(second + 0.5))) == (2 if second in busy else 0)
+        written.write(second + 0.5, carrier.packets.snapshot(), 2.0)
+    written.write(99.0, carrier.packets.snapshot(), 2.0, is_last=True)
+    written.close()
+    return [json.loads(line) for line in (folder / "links.jsonl").read_text().splitlines()]
+
+
+CARRIED = {"bytes": 3000, "packets": 2}
+# One of the two packets waited for the other: 1.2 ms at the rate of the link, in emulated time.
+LINK = {"origin": "n.0", "dest": "n.1", "link": 0, **CARRIED, "queue_mean_ms": 0.6, "queue_max_ms": 1.2}
+PAIR = {"origin": 0, "dest": 1, **CARRIED, "arrived_bytes": 3000, "arrived_packets": 2, "queue_mean_ms": 0.6}
+
+
+def test_lines_have_what_happened_in_the_seconds_that_they_name(tmp_path: Path) -> None:
+    """And what is silent has none: the second that is busy after that is no longer for it."""
+    first, then = lines_of(tmp_path, busy=(0, 7), seconds=9)
+    assert first == {"t": 0.5, "seconds": 0.25, "links": [LINK], "pairs": [PAIR], "pairs_seconds": 0.25}
+    assert then == {"t": 7.5, "seconds": 0.5, "links": [LINK], "pairs": [PAIR], "pairs_seconds": 0.5}
+
+
+def test_a_great_many_pairs_are_written_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "MANY_PAIRS", 0)
+    lines = lines_of(tmp_path, busy=(0, 2, PAIRS_EVERY + 1), seconds=PAIRS_EVERY + 2)
+    assert [line["t"] for line in lines] == [0.5, 2.5, PAIRS_EVERY - 0.5, PAIRS_EVERY + 1.5, 99.0]
+    twice = {"bytes": 6000, "packets": 4, "arrived_bytes": 6000, "arrived_packets": 4}
+    assert [line.get("pairs") for line in lines] == [None, None, [{**PAIR, **twice}], None, [PAIR]]
+    assert [line.get("pairs_seconds") for line in lines] == [None, None, (PAIRS_EVERY - 0.5) / 2, None, 0.5]
+
+
+def test_the_waiting_of_a_pair_is_that_of_its_packets_which_were_not_dropped(tmp_path: Path) -> None:
+    """Thirty packets at 1.2 ms each meet a queue for 10 ms: nine wait, the longest for 9.6 ms, and 21 find no room."""
+    network = expand(load_bytes(pair("10ms", "10Mbps", queue="10ms").encode(), Form.YAML, "test").require())
+    carrier = Carrier(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500)
+    written = Accounts(tmp_path / "links.jsonl", network)
+    carrier.offer(0.0, 0, super_segment(30 * 1448))
+    assert sum(each.packets for each in carrier.advance(1.0)) == 9
+    written.write(1.0, carrier.packets.snapshot(), 1.0)
+    written.close()
+    (found,) = json.loads((tmp_path / "links.jsonl").read_text())["pairs"]
+    assert (found["packets"], found["arrived_packets"], found["dropped_packets"]) == (30, 9, 21)
+    assert found["queue_mean_ms"] == pytest.approx(1.2 * sum(range(9)) / 9)
 
 
 def counted(*late_s: float) -> LatenessCounts:

@@ -10,6 +10,7 @@ import pytest
 
 from testbed.engines.fabric.ports import Port
 from testbed.engines.fabric.waiting import HEARTBEAT_S, Waiting
+from testbed.engines.kernel import Timer
 
 Device = tuple[Port, int]
 """A port, and the end to write to."""
@@ -105,3 +106,41 @@ def test_who_oversleeps_has_not_looked_since_it_was_to_wake(
     assert [each.rank for each in waiting.ready_ports(asked_s + 3.0)] == [0]
     assert waiting.overslept_s == pytest.approx(0.5 - HEARTBEAT_S)
     assert port.since_s == pytest.approx(asked_s + HEARTBEAT_S)
+
+
+def sleep_until_timer(waiting: Waiting, timer: Timer) -> tuple[float, float]:
+    """When it began to wait, and when it was to wake."""
+    asked_s = time.monotonic()
+    due_s = asked_s + 0.003
+    timer.arm(due_s)
+    assert list(waiting.ready_ports(due_s)) == []
+    return asked_s, due_s
+
+
+def test_who_knows_how_long_waking_takes_wakes_a_moment_early(waiting: Waiting) -> None:
+    """And takes what woke it for so much older; never for older than its last look."""
+    timer = Timer()
+    waiting.add(timer.descriptor, timer.clear)
+    assert waiting.early_s == 0.0
+    for _ in range(100):
+        asked_s, _ = sleep_until_timer(waiting, timer)
+        now_s = time.monotonic()
+        assert asked_s <= waiting.arrived_s <= now_s
+    assert 0.0 < waiting.early_s <= 0.0003
+    for _ in range(3):
+        _, due_s = sleep_until_timer(waiting, timer)
+        assert due_s <= waiting.arrived_s < waiting._polled_s
+    timer.close()
+
+
+def test_who_hardly_sleeps_is_not_early(waiting: Waiting) -> None:
+    """It would wait in vain for what is to be done next, all the time."""
+    timer = Timer()
+    waiting.add(timer.descriptor, timer.clear)
+    for _ in range(100):
+        sleep_until_timer(waiting, timer)
+    assert waiting.early_s > 0.0
+    for _ in range(1000):
+        assert ready(waiting) == set()  # it does not wait
+    assert waiting.early_s == 0.0
+    timer.close()

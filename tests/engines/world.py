@@ -23,8 +23,9 @@ import yaml
 
 from testbed.engines.abilities import what_is_denied
 from testbed.engines.attach import NodeNetwork, join_network
-from testbed.engines.fabric.config import SCHEMA, FabricConfig, FabricNode, node_socket
+from testbed.engines.fabric.config import SCHEMA, FabricConfig, FabricNode
 from testbed.engines.fabric.health import Health
+from testbed.engines.fabric.sockets import node_socket
 from testbed.engines.fabric.start import FabricConversation, FabricHandle, start_fabric
 from testbed.engines.namespace import TcpSettings
 from testbed.engines.privileges import User
@@ -37,11 +38,18 @@ from testbed.topologies.source import Form
 Work = Callable[[], object]
 Join = Callable[[NodeNetwork, Path], None]
 NOBODY = 65_534
+TUN = "/dev/net/tun"
 _PR_SET_DUMPABLE = 4
 
 _TCP = TcpSettings()
 _DENIED = what_is_denied(_TCP)
 needs_network = pytest.mark.skipif(_DENIED is not None, reason=str(_DENIED))
+
+
+def need_tun_for_all() -> None:
+    """Before root becomes an ordinary user: skips where those may not open what every network needs."""
+    if os.stat(TUN).st_mode & 0o006 != 0o006:
+        pytest.skip(f"{TUN} is not for everybody here, as udev would make it: chmod 666 {TUN}")
 
 
 class Child:
@@ -60,6 +68,14 @@ class Child:
 
     def start(self) -> None:
         self._mine.send(b"go")
+
+    def start_listening(self) -> None:
+        """Its work waits for datagrams, and has a socket for them when this returns."""
+        self.start()
+        until_s = time.monotonic() + 30
+        while len(Path(f"/proc/{self.pid}/net/udp").read_text().splitlines()) < 2:
+            assert time.monotonic() < until_s, f"node {self.rank} has no socket for datagrams"
+            time.sleep(0.01)
 
     def result(self) -> Any:
         """What the work gave."""

@@ -143,7 +143,27 @@ def test_ends_that_undo_only_what_their_own_event_did_are_refused() -> None:
         + "  - {at: 5s, link: [x, b], state: down, for: 10s}\n"
         + "  - {at: 7s, link: [x, b], state: down, for: 2s}\n"
     )
-    assert "kollaps-cannot-say" in {each.code for each in refusals(text)}
+    told = [each for each in refusals(text) if each.code == "kollaps-cannot-say"]
+    assert [each.message.partition(" cannot say ")[2] for each in told] == [OVERLAPPING] * len(told) != []
+
+
+OVERLAPPING = "how long something is down that goes down again by then (let downtimes of one thing end before the next)"
+
+
+@pytest.mark.parametrize(
+    ("event", "cause"),
+    [
+        ("{every: 10s, from: 5s, until: 20s, node: '*', do: crash, count: 1, rejoin: 2s}", "which replicas an event"),
+        ("{every: 10s, from: 5s, until: 20s, node: a, do: pause, for: 2s}", "`pause`"),
+        ("{at: 5s, partition: [a, b], for: 2s}", "a partition"),
+        ("{every: 1s, from: 5s, until: 20000s, link: [x, b], state: down, for: 100ms}", "39992 events (at most 10000"),
+    ],
+)
+def test_what_is_refused_is_never_what_could_have_been_written_out(event: str, cause: str) -> None:
+    told = [each.message for each in refusals(YAML + EVENTS + f"  - {event}\n") if each.code == "kollaps-cannot-say"]
+    assert told
+    for message in told:
+        assert message.startswith(f"Kollaps' XML cannot say {cause}")
 
 
 def test_a_crash_of_all_with_its_return_is_written_out() -> None:

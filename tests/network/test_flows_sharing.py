@@ -111,30 +111,30 @@ def test_the_first_flow_on_a_link_is_nothing_special() -> None:
         assert sorted(rates) == pytest.approx([12.0, 48.0])
 
 
-def both_ways(waiting: float, back: float = 8.0) -> list[float]:
+def both_ways(slower: float, back: float = 8.0) -> list[float]:
     """Two senders over link 0, whose acknowledgements come back over link 1; one sender there, answered over link 0."""
     links = np.array([[0], [0], [1]], dtype=np.intp)
     capacity = np.array([8.0, back, 1e9])
     rates = np.minimum(max_min(links, capacity), 8.0)
-    held = held_back(rates, links, np.array([[1], [1], [0]]), capacity, np.full(3, waiting))
-    return [float(rate) for rate in held]
+    longer = held_back(rates, links, np.array([[1], [1], [0]]), capacity, np.full(3, slower))
+    return [float(each) for each in rates / (1.0 + longer)]
 
 
 def test_acknowledgements_that_meet_a_full_link_slow_their_flow_down() -> None:
-    """By a third, as with the kernel's TCP, if all of the message waits for acknowledgements."""
-    assert both_ways(1.0) == pytest.approx([4.0 / 1.33, 4.0 / 1.33, 8.0 / 1.33])
-    assert both_ways(0.5) == pytest.approx([4.0 / 1.165, 4.0 / 1.165, 8.0 / 1.165])
+    """All flows of both directions, by as much as is asked for."""
+    assert both_ways(0.33) == pytest.approx([4.0 / 1.33, 4.0 / 1.33, 8.0 / 1.33])
+    assert both_ways(0.02) == pytest.approx([4.0 / 1.02, 4.0 / 1.02, 8.0 / 1.02])
     assert both_ways(0.0) == [4.0, 4.0, 8.0]
 
 
 def test_a_link_is_full_where_little_room_is_left() -> None:
     """The third flow leaves link 1 a twentieth or more: the first two are not held back, but it is, by theirs."""
-    assert both_ways(1.0, back=8.0 / 0.94) == pytest.approx([4.0, 4.0, 8.0 / 1.33])
-    assert both_ways(1.0, back=8.0 / 0.96) == pytest.approx([4.0 / 1.33, 4.0 / 1.33, 8.0 / 1.33])
+    assert both_ways(0.33, back=8.0 / 0.94) == pytest.approx([4.0, 4.0, 8.0 / 1.33])
+    assert both_ways(0.33, back=8.0 / 0.96) == pytest.approx([4.0 / 1.33, 4.0 / 1.33, 8.0 / 1.33])
 
 
 def test_who_meets_nobody_on_the_way_back_is_not_held_back() -> None:
     """Two full links one after the other, and a way back that is empty, or has no limit at all."""
     links, capacity = np.array([[0, 1, 3]], dtype=np.intp), np.array([8.0, 8.0, 8.0, 8.0])
     for back in ([2, 3], [3, 3]):
-        assert held_back(np.array([8.0]), links, np.array([back]), capacity, np.ones(1)).tolist() == [8.0]
+        assert held_back(np.array([8.0]), links, np.array([back]), capacity, np.ones(1)).tolist() == [0.0]

@@ -182,7 +182,8 @@ def test_cubics_window_is_that_of_its_formula() -> None:
     """RFC 9438: 1.054 (RTT/p)^(3/4); at 200 ms far more than reno's."""
     network = lossy("0.01%", latency="100ms")
     cubic = window(network, 0.2, "cubic")
-    assert 0.75 < cubic / (1.054 * (0.2 / 0.0001) ** 0.75) < 1.25
+    # It loses some thirty times only; one draw more or less is 3 %.
+    assert 0.75 < cubic / (1.054 * (0.2 / 0.0001) ** 0.75) < 1.3
     assert cubic > 1.8 * window(network, 0.2, "reno")
 
 
@@ -291,10 +292,7 @@ def halves_s(congestion: str) -> float:
     return arrival_s(flows, flows.send(1, 2, 400 * SEGMENT))
 
 
-def test_cubic_ends_slow_start_when_others_stand_before_it_and_reno_does_not() -> None:
-    """Rounds of 10, 20 and 40 segments; the other's 40 are 24 ms of the link, more than the 16 ms that HyStart allows.
-
-    So cubic goes on with 80 segments and a little more every round trip, while reno doubles until the link is full.
-    """
-    assert halves_s("reno") == pytest.approx(0.2 + 4 * 0.2 + 2 * (400 - 150) * 0.0006 + 0.1, abs=0.05)
-    assert halves_s("cubic") > halves_s("reno") + 0.15
+def test_others_segments_do_not_end_slow_start_before_the_link_is_full() -> None:
+    """Rounds of 10, 20, 40, 80 segments: the two messages' 160 are 96 ms of the link, less than half a round trip."""
+    assert halves_s("reno") == pytest.approx(0.2 + 4 * 0.2 + 2 * (400 - 150) * 0.0006 + 0.1, abs=0.02)
+    assert halves_s("cubic") == pytest.approx(halves_s("reno"), abs=0.01)

@@ -424,6 +424,19 @@ def test_a_link_that_goes_down_drops_its_queue_and_not_what_is_past_it() -> None
     assert packets.snapshot().no_path == 1
 
 
+def test_what_reaches_a_link_that_went_down_meanwhile_is_dropped_there() -> None:
+    network = line("latency: 20ms, rate: 12Mbps", "latency: 20ms, rate: 12Mbps")
+    packets = Packets(network, seed=1, window_s=0.0)
+    packets.offer(0.0, 0, 1, [MTU] * 10)
+    packets.advance(0.015)
+    packets.change(0.015, replace(network, up=~((network.origin == 1) | (network.dest == 1))))
+    assert not packets.advance(1.0)
+    snapshot = packets.snapshot()
+    assert snapshot.links.dropped_down.tolist() == [0, 10]
+    assert snapshot.pairs.dropped_packets.tolist() == [10]
+    assert snapshot.in_flight == 0
+
+
 def test_another_way_is_taken_while_the_usual_one_is_down() -> None:
     text = "services: {a: {}, b: {}}\nbridges: [x, y]\nlinks:\n"
     text += "".join(

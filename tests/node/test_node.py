@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import inf
 from pathlib import Path
 
@@ -235,6 +236,15 @@ def test_a_node_that_says_goodbye_is_not_waited_for() -> None:
 def test_a_node_that_leaves_at_the_start_only_says_goodbye() -> None:
     outcome = World(3, graph=full(3), experiment=SKIP, early=[(0.0, 1, Reason.LEFT)]).run()
     assert (outcome.end(1).reason, outcome.end(1).rounds, outcome.end(1).sent.messages) == ("left", 0, 2)  # goodbyes
+
+
+def test_what_happens_before_a_nodes_life_is_told_behind_its_first_record() -> None:
+    """A stranger may knock, or a mailbox be full, while everybody waits for the start."""
+    running = _Running(World(learners=2, rounds=1, graph=ring(2)))
+    running._nodes[0].note("refused", "a stranger")
+    first, told, *_ = [json.loads(each) for each in running.run().journals[0].splitlines()]
+    assert (first["type"], told["what"], told["detail"]) == ("start", "refused", "a stranger")
+    assert told["t"] >= first["t"] >= 0.0
 
 
 def test_streams_are_each_nodes_own() -> None:

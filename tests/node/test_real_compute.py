@@ -7,10 +7,11 @@ import contextlib
 import fcntl
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from testbed.node.data.partition import test_parts as parts_to_test
 from testbed.node.evaluation_samples import evaluation_parts
 from testbed.node.pace import end_of_work
 from testbed.node.real_clock import RealClock
-from testbed.node.real_compute import Own, RealCompute
+from testbed.node.real_compute import Overruns, Own, RealCompute
 from testbed.node.real_thread import ComputeThread
 from testbed.node.trainer_of import make_trainer
 from testbed.plan.files import split
@@ -140,7 +141,7 @@ def test_work_that_comes_late_is_counted_with_its_lateness() -> None:
             await compute.train(compute.initial(), step, 20)
         overruns = compute.overruns
         assert (overruns.works, overruns.late) == (2, 2)
-        assert 0 < overruns.worst_s < overruns.total_s < 2 * overruns.worst_s + 1e-9
+        assert overruns.worst_s > 0
         compute.close()
 
     asyncio.run(test())
@@ -150,6 +151,7 @@ STILL_S = 0.3
 """Far longer than the work takes that waits meanwhile for its time."""
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("time_scale", [1.0, 4.0])
 @pytest.mark.parametrize("on_purpose", [False, True])
 def test_whoever_stands_still_until_after_its_time_is_late_unless_it_was_stopped_on_purpose(
@@ -161,7 +163,7 @@ def test_whoever_stands_still_until_after_its_time_is_late_unless_it_was_stopped
     async def test() -> None:
         compute = made.compute()
         await compute.train(compute.initial(), 0, 1)  # all is warm
-        before = replace(compute.overruns)
+        compute.overruns = Overruns()
         told: list[tuple[float, float]] = []
 
         def stand_still() -> None:
@@ -176,13 +178,12 @@ def test_whoever_stands_still_until_after_its_time_is_late_unless_it_was_stopped
         asyncio.get_running_loop().call_later(0.02 * time_scale, stand_still)
         await compute.train(compute.initial(), 1, 1)
         overruns = compute.overruns
-        assert overruns.works - before.works == 1
-        late_s = overruns.total_s - before.total_s
+        assert overruns.works == 1
         if on_purpose:
-            assert late_s < STILL_S / 2 / time_scale  # on a busy machine it may have been late
+            assert overruns.worst_s < STILL_S / 2 / time_scale  # on a busy machine it may have been late
         else:
-            assert overruns.late - before.late == 1
-            assert STILL_S / 2 / time_scale < late_s == overruns.worst_s
+            assert overruns.late == 1
+            assert STILL_S / 2 / time_scale < overruns.worst_s
         compute.close()
 
     asyncio.run(test())
@@ -315,12 +316,15 @@ def taken(folder: Path, count: int) -> int:
     return number
 
 
-def test_slots_are_taken_wherever_they_are_free_and_lost_by_nobodys_death(tmp_path: Path, children: list[int]) -> None:
+@pytest.mark.parametrize("freed", [0, 1])
+def test_slots_are_taken_wherever_they_are_free_first_and_lost_by_nobodys_death(
+    freed: int, tmp_path: Path, children: list[int]
+) -> None:
     holder(tmp_path, 2, 0, children)
     assert taken(tmp_path, 2) == 1
     holder(tmp_path, 2, 0, children)
     assert taken(tmp_path, 2) == 2
-    slots = ComputeSlots(tmp_path, 2, 1)
+    slots, behind = ComputeSlots(tmp_path, 2, 1), ComputeSlots(tmp_path, 2, 1)
     got: list[float] = []
 
     async def test() -> None:
@@ -333,8 +337,10 @@ def test_slots_are_taken_wherever_they_are_free_and_lost_by_nobodys_death(tmp_pa
         waiting = asyncio.ensure_future(thread.do(wait))
         await asyncio.sleep(0.1)
         assert not got
-        assert holders(tmp_path) == set(children), "who only waits holds none"
-        victim = children.pop()  # whoever has the one that it waits for
+        assert holders(tmp_path) == {*children, os.getpid()}, "the first of a queue keeps those behind it"
+        with behind.one_if_free() as is_free:
+            assert not is_free
+        victim = children.pop(freed)
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
         async with asyncio.timeout(5):
@@ -346,6 +352,68 @@ def test_slots_are_taken_wherever_they_are_free_and_lost_by_nobodys_death(tmp_pa
     assert taken(tmp_path, 2) == 1
     assert holders(tmp_path) == set(children)
     slots.close()
+    behind.close()
+
+
+def test_who_only_asks_for_one_of_the_slots_takes_nobodys_turn(tmp_path: Path) -> None:
+    """Even in the moment before whoever waits sees that one has become free."""
+    slots = ComputeSlots(tmp_path, 2, 0)
+    with (tmp_path / "queue-1").open("r+") as queue:
+        fcntl.flock(queue, fcntl.LOCK_EX)
+        with slots.one_if_free() as is_free:
+            assert not is_free
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        with slots.one_if_free() as is_free:
+            assert is_free
+    slots.close()
+
+
+def test_those_who_wait_for_slots_get_them_one_after_the_other(tmp_path: Path) -> None:
+    first, second = ComputeSlots(tmp_path, 1, 0), ComputeSlots(tmp_path, 1, 0)
+    got: list[str] = []
+
+    def wait(slots: ComputeSlots, name: str) -> None:
+        with slots.one():
+            got.append(name)
+
+    with ComputeSlots(tmp_path, 1, 0).one():
+        threads = [
+            threading.Thread(target=wait, args=each, daemon=True) for each in ((first, "first"), (second, "second"))
+        ]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.1)
+        assert waiting_in_a_queue(tmp_path) == 1
+        first.step_aside()
+        time.sleep(0.1)
+        assert waiting_in_a_queue(tmp_path) == 1
+    for thread in threads:
+        thread.join(5)
+    assert got == ["second", "first"], "who steps aside begins anew"
+    first.close()
+    second.close()
+
+
+def waiting_in_a_queue(folder: Path) -> int:
+    """How many the kernel keeps waiting for a queue's file."""
+    number = str((folder / "queue-0").stat().st_ino)
+    lines = (line.split() for line in Path("/proc/locks").read_text().splitlines())
+    return sum(1 for words in lines if "->" in words and any(word.endswith(f":{number}") for word in words))
+
+
+def test_holders_of_slots_are_found_where_a_volume_has_parts(
+    tmp_path: Path, children: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with btrfs: what `stat` says of the device is not what the kernel's list of locks does."""
+    holder(tmp_path, 1, 0, children)
+    original = os.stat
+
+    def as_of_a_part(*args: Any, **options: Any) -> os.stat_result:
+        told = original(*args, **options)
+        return os.stat_result((*told[:2], told.st_dev + 1, *told[3:]))
+
+    monkeypatch.setattr(os, "stat", as_of_a_part)
+    assert holders(tmp_path) == set(children)
 
 
 def test_a_slot_is_given_back_whatever_happens(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -420,3 +421,18 @@ def test_bare_loops_do_all_the_steps_and_their_times_add_up() -> None:
     assert speed.steps_per_s <= 2.02 * 1000 / speed.step_ms.mean()
     assert bare_loops(trainer, [PART], processes=1, rounds=1000, steps=5, at_most_s=0).step_ms.shape == (1,)
     assert sustained_ms_per_step(steps_per_s=500, learners=256) == 640.0
+
+
+def test_whoever_measures_and_is_interrupted_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(descriptor: int) -> bytes:
+        os.close(descriptor)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("testbed.node.training_speed._read_all", interrupted)
+    trainer = Trainer("mlp", {}, images(1, 8, 8), Settings(0.1, 8), seed=2)
+    with pytest.raises(KeyboardInterrupt):
+        bare_loops(trainer, [PART], processes=1, rounds=200, steps=5)
+    os.wait()
+    assert capfd.readouterr().err == ""

@@ -204,6 +204,24 @@ def test_a_large_message_fills_a_long_link_and_has_left_when_its_last_byte_has(t
     assert 0.0 < told["left_s"] <= told["arrived_s"] - 0.09
 
 
+async def say_hello(transport: ZmqTransport, arrivals: socket.socket) -> object:
+    """How many connections it took until a peer had heard something."""
+    transport.ship(1, Message("hello", 0), lambda: None)
+    await asyncio.wait_for(asyncio.get_running_loop().sock_recv(arrivals, 16), 10)
+    assert await transport.all_arrived(5)
+    return transport.connections
+
+
+@pytest.mark.parametrize("rtt_ms", [300, 150])
+def test_a_peer_is_reached_however_long_the_way_is(
+    tcp: ModuleType, monkeypatch: pytest.MonkeyPatch, rtt_ms: float
+) -> None:
+    """One and a half times as long as an attempt lasts, and less: as if it were ten times as much."""
+    monkeypatch.setattr("testbed.node.zmq_connection._ATTEMPT_MS", 200)
+    monkeypatch.setattr("testbed.node.zmq_connection._PATIENT_MS", 6000)
+    assert between(tcp, rtt_ms, None, say_hello) == 1
+
+
 async def one_life_after_another(arrived: socket.socket) -> None:
     """Rank 1 lives, is cut off and dies without a word, and is back after some seconds."""
 
@@ -220,7 +238,8 @@ async def one_life_after_another(arrived: socket.socket) -> None:
     die_without_a_word()
     first.close()
     arrived.send(struct.pack("<id", -1, time.monotonic()))
-    await asyncio.sleep(4.3)
+    # When the kernel has just sent once more, and would only try again much later: at 200 ms it begins with 400.
+    await asyncio.sleep(6.6)
     live_at(ADDRESSES[1])
     second = ZmqTransport(1, ADDRESSES, PORT, receive)
     arrived.send(struct.pack("<id", -2, time.monotonic()))

@@ -14,7 +14,14 @@ from testbed.plan.files import read_node_plan, read_plan, write_plan
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
 from testbed.plan.rehearse import RARE, WINDOW_S, Busiest
-from testbed.plan.time_scale import MARGIN, SCALES, late_for_tcp, refuse_too_late_for_tcp, smallest_scale
+from testbed.plan.time_scale import (
+    MARGIN,
+    SCALES,
+    largest_scale,
+    late_for_tcp,
+    refuse_too_late_for_tcp,
+    smallest_scale,
+)
 from testbed.rundir import create_run
 from tests.plan.test_make import nodes
 
@@ -106,6 +113,19 @@ def test_where_no_connection_would_come_up_nothing_starts() -> None:
     with pytest.raises(PreflightRefused) as refused:
         refuse_too_late_for_tcp(plan_of(2.0, latency="20s"))
     assert refused.value.hint == "take --time-scale 1, or shorter ways"
+
+
+@pytest.mark.parametrize(
+    ("latency", "largest"), [("0ms", 1000), ("1ms", 1000), ("25ms", 512), ("150ms", 96), ("10s", 1), ("40s", 1)]
+)
+def test_what_is_chosen_is_never_refused(latency: str, largest: float) -> None:
+    plan = plan_of(latency=latency)
+    assert largest_scale(plan) == largest
+    refuse_too_late_for_tcp(plan.model_copy(update={"time_scale": largest_scale(plan)}))
+    beyond = next((scale for scale in SCALES if scale > largest), None)
+    if beyond is not None:
+        with pytest.raises(PreflightRefused):
+            refuse_too_late_for_tcp(plan.model_copy(update={"time_scale": float(beyond)}))
 
 
 class TestThePeak:

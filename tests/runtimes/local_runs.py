@@ -12,7 +12,8 @@ from testbed.engines.namespace import TcpSettings
 from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.local.run import LocalRun
+from testbed.runtimes.local.local_ground import LocalGround
+from testbed.runtimes.real.run import RealRun
 
 _DENIED = what_is_denied(TcpSettings())
 needs_network = pytest.mark.skipif(_DENIED is not None, reason=str(_DENIED))
@@ -23,8 +24,10 @@ def locally(plan: RunPlan, engine: str = "fabric") -> RunPlan:
     return plan.model_copy(update={"runtime": "local", "engine": engine})
 
 
-def run(plan: RunPlan, folder: Path, engine: str = "fabric") -> tuple[RunDirectory, Outcome]:
+def run(
+    plan: RunPlan, folder: Path, engine: str = "fabric", ground: LocalGround | None = None
+) -> tuple[RunDirectory, Outcome]:
     directory = create_run(folder, "run")
     plan = locally(plan, engine)
     write_plan(directory, plan)
-    return directory, LocalRun(plan, directory).run()
+    return directory, RealRun(plan, directory, ground or LocalGround()).run()

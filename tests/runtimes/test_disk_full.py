@@ -34,7 +34,11 @@ def fill(results: Path) -> None:
             file.write(bytes(4096))
 
 
-@pytest.mark.parametrize("phase", ["before", "first", "starting", "training"])
+EXIT_CODES = {"before": {2}, "first": {5, 6}, "starting": {5, 6}, "training": {6}}
+"""Only what has no place at all is a mistake of the command line; while it starts, a node may be first to notice."""
+
+
+@pytest.mark.parametrize("phase", EXIT_CODES)
 def test_a_full_disk_is_told_in_one_line(phase: str, corner: Corner) -> None:
     with corner.start(before=on_a_small_volume(corner, "8k" if phase == "before" else "4M")) as process:
         inside = Corner(Path(f"/proc/{process.pid}/root{corner.folder}"), corner.temporary)
@@ -48,6 +52,6 @@ def test_a_full_disk_is_told_in_one_line(phase: str, corner: Corner) -> None:
         _, said = process.communicate(timeout=PATIENCE_S)
     assert FULL.search(said), said
     assert "Traceback" not in said
-    assert process.returncode in ((2,) if phase == "before" else (2, 5, 6)), said
+    assert process.returncode in EXIT_CODES[phase], said
     corner.assert_all_ended(namespaces)
     assert not list(corner.temporary.iterdir())

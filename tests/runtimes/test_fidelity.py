@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.engines.quiet import skip_where_nobody_keeps_time
 from tests.runtimes.local_runs import needs_network
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fidelity"
@@ -28,6 +29,7 @@ def fidelity() -> ModuleType:
 
 
 @needs_network
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "words",
     [("20kB", "2ms"), ("335kB", "50ms", "100Mbps"), ("335kB", "200ms", "100Mbps")],
@@ -37,8 +39,7 @@ def test_a_round_takes_as_long_in_both(words: tuple[str, ...], fidelity: ModuleT
     (case,) = fidelity.chosen([*words, "lossless", "star", "cubic"])
     told: list[str] = []
     row = fidelity.run(case, tmp_path, None, [1], told.append, tries=4)
-    if row.local.overloaded:
-        pytest.skip(f"this machine cannot keep up now: {row.local.overloaded[0]}")
+    skip_where_nobody_keeps_time(row.local.overloaded)
     assert row.holds, f"{row.off:+.1%}: {told}"
 
 
@@ -71,3 +72,35 @@ def test_the_path_is_as_long_and_as_lossy_as_the_case_says(fidelity: ModuleType)
         last = len(plan.nodes) - 1
         assert 2 * paths.latency_ms[0, last] == pytest.approx(case.rtt_ms)
         assert paths.loss[0, last] == pytest.approx(case.loss, rel=1e-4)
+
+
+def test_a_valid_run_is_replaced_by_a_valid_one_only(fidelity: ModuleType, tmp_path: Path) -> None:
+    """And what is merged is read again as it was, in the order of all cases."""
+    late, early = fidelity.CASES[5], fidelity.CASES[2]
+
+    def row(case: object, sim_s: float, local_s: float, *overloaded: str) -> object:
+        local = fidelity.Rounds(1.0, local_s, local_s, overloaded, "2026-11-18", 0.5)
+        return fidelity.Row(case, fidelity.Rounds(1.0, sim_s, sim_s), local)
+
+    rows = fidelity.merged({}, row(late, 1.0, 1.0, "late"))
+    rows = fidelity.merged(rows, row(late, 2.0, 2.0, "late again"))
+    assert rows[late.words].local.median_s == 2.0
+    rows = fidelity.merged(rows, row(late, 3.0, 3.0))
+    rows = fidelity.merged(rows, row(late, 4.0, 4.0, "late"))
+    assert (rows[late.words].sim.median_s, rows[late.words].local.median_s) == (4.0, 3.0)
+    rows = fidelity.merged(rows, row(early, 5.0, 5.0))
+    rows = fidelity.merged(rows, row(late, 6.0, 6.0))
+    assert rows[late.words].local.median_s == 6.0
+    assert list(rows) == [early.words, late.words]
+    file = tmp_path / "rows.json"
+    fidelity.write_whole(file, fidelity.document(rows.values()))
+    assert fidelity.read_rows([file]) == rows
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]
+
+
+def test_all_seeds_of_a_case_have_the_same_graph(fidelity: ModuleType) -> None:
+    """Between the sides of `bridge` three to nine pairs exchange models, as the graph falls."""
+    for case in fidelity.chosen(["bridge", "wan16", "lossy"]):
+        first, other = case.plan(1), case.plan(3)
+        assert (first.seed, other.seed, other.experiment.seed) == (1, 3, 3)
+        assert first.overlay == other.overlay

@@ -16,8 +16,8 @@ import pytest
 
 from testbed.records import Over
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.leftovers import destroy, is_alive
-from testbed.runtimes.local.places import ProcessRecord, Recorded, process_record
+from testbed.runtimes.real.leftovers import destroy, is_alive
+from testbed.runtimes.real.places import ProcessRecord, Recorded, process_record
 from tests.runtimes.corner import ENDLESS, PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
 from tests.runtimes.sim_runs import records
@@ -64,6 +64,21 @@ def test_a_killed_process_ends_the_run_with_a_clear_word(victim: str, phase: str
         assert summary["health"] == "broken"
     if phase == "training":
         assert summary["finished"] == over.finished == (2 if victim == "node 2" else 0)
+
+
+def test_a_killed_command_takes_with_it_what_hears_nobody(corner: Corner) -> None:
+    """What all nodes come from stands still, and one of them: they cannot see that nobody is there any more."""
+    corner.write_plan(stop=dict(ENDLESS))
+    with corner.start() as process:
+        corner.reach("training", process)
+        namespaces = corner.namespaces()
+        for name in ("zygote", "node 1"):
+            found = corner.process(name)
+            assert found is not None
+            os.kill(found.pid, signal.SIGSTOP)
+        process.kill()
+        process.communicate()
+    corner.assert_all_ended(namespaces)
 
 
 @pytest.mark.parametrize("phase", ["first", *PHASES])

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import resource
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from testbed.control.log import ControlLog
-from testbed.engines.fabric.config import node_socket
+from testbed.engines.fabric.sockets import node_socket
 from testbed.errors import ExitCode, PreflightRefused
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, End, Event, Round
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.local import run as local
-from testbed.runtimes.local.engine import Engine, start_engine
-from testbed.runtimes.local.leftovers import is_alive
-from testbed.runtimes.local.loopback import LoopbackBlock
+from testbed.runtimes.local import local_ground
 from testbed.runtimes.local.needs import Need, needs_of
-from testbed.runtimes.local.node_process import on_loopback
-from testbed.runtimes.local.places import Places, make_places, process_record, read_record, start_ticks
-from testbed.runtimes.local.run import LocalRun
+from testbed.runtimes.real import run as real
+from testbed.runtimes.real.engine import Engine, start_engine
+from testbed.runtimes.real.leftovers import is_alive
+from testbed.runtimes.real.loopback import LoopbackBlock
+from testbed.runtimes.real.node_process import on_loopback
+from testbed.runtimes.real.places import Places, make_places, process_record, read_record
+from testbed.runtimes.real.proc_stat import stat_of
+from testbed.runtimes.real.run import RealRun
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -38,7 +43,7 @@ def test_a_node_that_gets_no_network_lets_nobody_train(tmp_path: Path, monkeypat
         node_socket(places.sockets, 2).unlink()
         return engine
 
-    monkeypatch.setattr(local, "start_engine", without_a_door)
+    monkeypatch.setattr(local_ground, "start_engine", without_a_door)
     with pytest.raises(PreflightRefused, match="handing the device to the fabric was denied"):
         run(plan_of(star(4)), tmp_path)
     assert not list(tmp_path.glob("run/nodes/*/journal.jsonl"))
@@ -138,7 +143,7 @@ def test_a_process_is_known_by_its_start_too(tmp_path: Path) -> None:
     mine = process_record("me", os.getpid())
     assert is_alive(mine)
     assert not is_alive(type(mine)(mine.name, mine.pid, mine.start_ticks + 1))
-    assert start_ticks(2**22 + 1) == 0
+    assert stat_of(2**22 + 1) is None
     places = make_places(create_run(tmp_path, "run"))
     record = read_record(places.run)
     assert record is not None
@@ -147,6 +152,14 @@ def test_a_process_is_known_by_its_start_too(tmp_path: Path) -> None:
     places.remove()
     assert read_record(places.run) is None
     assert not places.sockets.exists()
+
+
+def test_a_dead_process_that_nobody_has_asked_for_is_dead() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        there = process_record("it", process.pid)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert stat_of(process.pid) is not None
+        assert not is_alive(there)
 
 
 def test_what_a_run_needs_grows_with_its_nodes() -> None:
@@ -164,7 +177,7 @@ def test_a_node_needs_files_for_all_whom_it_meets(monkeypatch: pytest.MonkeyPatc
     ring, full = (of_a_node(overlay={"kind": kind}) for kind in ("ring", "full"))
     changing = of_a_node(overlay={"kind": "regular", "degree": 2, "dynamic": True})
     served = of_a_node(algorithm={"name": "fedavg"})
-    assert int(full.needed) - int(ring.needed) == 9 * 6
+    assert int(full.needed) - int(ring.needed) == 9 * 8
     assert full.needed == changing.needed == served.needed
     monkeypatch.setattr(resource, "getrlimit", lambda _: (100, int(ring.needed)))
     assert [of_a_node(overlay={"kind": kind}).is_short for kind in ("ring", "full")] == [False, True]
@@ -197,20 +210,42 @@ def test_a_log_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path, monke
     (tmp_path / "run" / "events.jsonl").mkdir(parents=True)
     plan = locally(plan_of(star(2)))
     with pytest.raises(CannotWrite, match=r"events\.jsonl"):
-        LocalRun(plan, RunDirectory(tmp_path / "run")).run()
+        RealRun(plan, RunDirectory(tmp_path / "run"), local_ground.LocalGround()).run()
     assert read_record(RunDirectory(tmp_path / "run")) is None
     assert list(temporary.iterdir()) == []
 
 
 @needs_network
-def test_a_log_that_cannot_be_written_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [("joined", ExitCode.NOT_STARTED), ("average", ExitCode.NODE_FAILED), ("over", ExitCode.NODE_FAILED)],
+)
+def test_a_log_that_cannot_be_written_ends_the_run(
+    what: str, code: ExitCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the start barrier, or after it; where there is room for it, the summary says why."""
+
     class Full(ControlLog):
         def write(self, record: AnyRecord) -> None:
-            if isinstance(record, Event) and record.what == "joined":
+            if what in (record.what if isinstance(record, Event) else "", type(record).__name__.lower()):
                 raise CannotWrite("the disk is full")
             super().write(record)
 
-    monkeypatch.setattr(local, "ControlLog", Full)
-    with pytest.raises(CannotWrite, match="the disk is full"):
-        run(plan_of(star(4)), tmp_path)
-    assert read_record(RunDirectory(tmp_path / "run")) is None
+    monkeypatch.setattr(real, "ControlLog", Full)
+    directory, outcome = run(plan_of(star(4)), tmp_path)
+    assert outcome.exit_code is code
+    assert outcome.broken == ("the disk is full",)
+    summary = json.loads((directory.path / "summary.json").read_text())
+    assert (summary["health"], summary["reason"], summary["broken"]) == ("broken", "failed", ["the disk is full"])
+    assert read_record(directory) is None
+
+
+@needs_network
+def test_a_summary_without_room_breaks_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> NoReturn:
+        raise CannotWrite("cannot write summary.json: no room")
+
+    monkeypatch.setattr(real, "write_summary", full)
+    _, outcome = run(plan_of(star(2)), tmp_path)
+    assert outcome.exit_code is ExitCode.NODE_FAILED
+    assert outcome.broken == ("cannot write summary.json: no room",)

@@ -16,8 +16,8 @@ from testbed.protocol import SLOTS, Discard, Judge, Judged, Left
 from testbed.records import AnyRecord, Average, Event
 from testbed.rundir import RunDirectory
 from testbed.runtimes.averaging import judge
-from testbed.runtimes.local.judge import Judges
-from testbed.runtimes.local.shelf import Shelf
+from testbed.runtimes.real.judge import Judges
+from testbed.runtimes.real.shelf import Shelf
 from tests.runtimes import local_runs, sim_runs
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -90,7 +90,7 @@ def lost(directory: RunDirectory) -> list[int]:
 LEAKS = """
 import pathlib, sys
 from testbed.node.algorithms.dpsgd import DPSGD
-from testbed.runtimes.local.shelf import Shelf
+from testbed.runtimes.real.shelf import Shelf
 class Mine(DPSGD): pass
 put = Shelf.put
 def leak(shelf, rank, vector, *, is_last):
@@ -155,7 +155,6 @@ class Told:
         self.path = folder / "events.jsonl"
 
     def records(self) -> list[AnyRecord]:
-        self.log.flush()
         return [sim_runs.DECODER.decode(text) for text in self.path.read_bytes().splitlines()]
 
 
@@ -355,7 +354,7 @@ def _never() -> None:
 
 
 def test_a_large_shelf_is_in_pieces_that_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.runtimes.local.shelf._LARGEST_BYTES", 2 * 4 * SLOTS * 3)
+    monkeypatch.setattr("testbed.runtimes.real.shelf._LARGEST_BYTES", 2 * 4 * SLOTS * 3)
     shelf = Shelf(5, 3)
     for rank in range(5):
         for slot in range(SLOTS):

@@ -17,11 +17,11 @@ from testbed.control.control import Control
 from testbed.errors import ExitCode
 from testbed.records import End, Failure, Over
 from testbed.rundir import create_run
-from testbed.runtimes.local import run as local
-from testbed.runtimes.local.engine import FabricEngine
-from testbed.runtimes.local.leftovers import is_alive
-from testbed.runtimes.local.nursery import Nursery
-from testbed.runtimes.local.places import Places, make_places, process_record
+from testbed.runtimes.real import run as real
+from testbed.runtimes.real.engine import FabricEngine
+from testbed.runtimes.real.leftovers import is_alive
+from testbed.runtimes.real.nursery import Nursery
+from testbed.runtimes.real.places import Places, make_places, process_record
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -112,7 +112,7 @@ def test_nobody_waits_long_for_a_node_that_hangs_at_the_end(
 ) -> None:
     """The patience for the last of the work would be a minute: who presses Ctrl-C then means it."""
     hurry, exit_code, reason = HURRIES[why]
-    monkeypatch.setattr(local, "_GRACE_S", 1.0)
+    monkeypatch.setattr(real, "_GRACE_S", 1.0)
     source = tmp_path / "hung.py"
     source.write_text(
         "import os, signal\nfrom testbed.node.algorithms.dpsgd import DPSGD\n\n\n"
@@ -141,9 +141,9 @@ def test_nobody_waits_for_ever_for_one_that_should_tell_of_deaths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All nodes are forked from one process: it hangs while they work, and they end well."""
-    monkeypatch.setattr(local, "_GRACE_S", 1.0)
-    monkeypatch.setattr(local, "_LAST_WORK_S", 1.0)
-    monkeypatch.setattr(local, "_LAST_WORK_EACH_S", 0.0)
+    monkeypatch.setattr(real, "_GRACE_S", 1.0)
+    monkeypatch.setattr(real, "_LAST_WORK_S", 1.0)
+    monkeypatch.setattr(real, "_LAST_WORK_EACH_S", 0.0)
     monkeypatch.setattr(control_module, "_JUDGING_S", 0.5)
     parents: list[int] = []
     is_warm, begin = Nursery.is_warm, Control.begin

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
-from testbed.protocol import TO_NODE, Finished, Recorded, encode
+from testbed.protocol import TO_NODE, Finished, Ready, Recorded, encode
 from testbed.records import Count, End, Event, line
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
@@ -80,6 +80,10 @@ def test_control_tells_of_those_that_are_done_and_dead_until_they_are_back(tmp_p
         await asyncio.sleep(0.01)
         assert heard() == [Finished((0, 2))]
         control.started(2, os.getpid())
+        assert heard() == [Finished((0,))]
+        control.begin()
+        pairs[3][1].send(encode(Ready()))  # it was made after that: nobody had told it
+        await asyncio.sleep(0.05)
         assert heard() == [Finished((0,))]
         control.close()
 

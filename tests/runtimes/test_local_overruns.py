@@ -7,11 +7,17 @@ import json
 import socket
 from pathlib import Path
 
+from testbed.control.commands import Seen
 from testbed.control.control import Control
+from testbed.control.health import why_overloaded
 from testbed.control.log import ControlLog
 from testbed.protocol import Overrun, encode
 from testbed.records import Round
-from tests.runtimes.local_runs import needs_network, run
+from testbed.rundir import create_run
+from testbed.runtimes.local.local_ground import LocalGround
+from testbed.runtimes.real.engine import NoEngine
+from testbed.runtimes.real.run import RealRun
+from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
 NODES = ("node.0", "node.1")
@@ -49,4 +55,31 @@ def test_what_a_node_said_last_counts_once_for_each_of_its_lives(tmp_path: Path)
         return dict(control.overruns)
 
     assert asyncio.run(body()) == {"node.1": Overrun(19, 3, 0.5, 7)}
+    log.close()
+
+
+def test_who_looks_on_is_told_what_the_summary_will_say(tmp_path: Path) -> None:
+    """Not only what the fabric knows: packets lost before it, and training that was late."""
+    plan = locally(plan_of(star(2)), "none")
+    log = ControlLog(tmp_path / "events.jsonl")
+
+    async def look(whole: RealRun) -> Seen:
+        async for reply in whole._seen():
+            assert isinstance(reply, Seen)
+            return reply
+        raise AssertionError
+
+    async def body() -> tuple[Seen, Seen]:
+        whole = RealRun(plan, create_run(tmp_path, "run"), LocalGround())
+        whole._control, whole._engine = Control(plan, log), NoEngine()
+        whole._control._overruns[1, 11] = Overrun(1000, 900, 9.0, 7)
+        early = await look(whole)
+        whole._ready_s = 1.0
+        return early, await look(whole)
+
+    early, seen = asyncio.run(body())
+    assert early.overloaded == ()
+    overruns = {"node.1": Overrun(1000, 900, 9.0, 7)}
+    assert seen.overloaded == why_overloaded((), overruns, plan.ms_per_step)
+    assert len(seen.overloaded) == 3
     log.close()

@@ -14,10 +14,11 @@ from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.errors import UsageProblem
 from testbed.protocol import Heal, ToFabric
-from testbed.runtimes.local.engine import NoEngine
-from testbed.runtimes.local.injections import Injections
-from testbed.runtimes.local.node_actions import NodeActions
+from testbed.runtimes.real.engine import NoEngine
+from testbed.runtimes.real.injections import Injections
+from testbed.runtimes.real.node_actions import NodeActions
 from tests.runtimes.sim_runs import plan_of, star
+from tests.runtimes.unforked import Unforked
 
 
 class Denies(NoEngine):
@@ -41,15 +42,15 @@ def test_a_partition_whose_healing_is_denied_can_be_healed_later(tmp_path: Path)
     async def body() -> list[Reply]:
         plan, log, engine = plan_of(star(2)), ControlLog(tmp_path / "events.jsonl"), Denies()
         control = Control(plan, log)
-        actions = NodeActions(plan, control, log, engine, lambda *_: None, tmp_path)
+        actions = NodeActions(plan, control, log, engine, Unforked(control.pid_of, tmp_path))
         injections = Injections(plan, control, log, engine, actions, lambda _: None)
-        _ = [each async for each in injections.divide(Divide(((0,), (1,))))]
+        _ = [each async for each in injections.obey(Divide(((0,), (1,))))]
         with pytest.raises(UsageProblem, match="not now"):
-            _ = [each async for each in injections.reunite(Reunite())]
-        said = [each async for each in injections.reunite(Reunite("by-hand-1"))]
+            _ = [each async for each in injections.obey(Reunite())]
+        said = [each async for each in injections.obey(Reunite("by-hand-1"))]
         assert engine.healed == ["by-hand-1"]
         with pytest.raises(UsageProblem, match="there is no partition"):
-            _ = [each async for each in injections.reunite(Reunite())]
+            _ = [each async for each in injections.obey(Reunite())]
         injections.close()
         log.close()
         return said

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +17,14 @@ import pytest
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.node.compute_slots import ComputeSlots, holders
-from testbed.runtimes.local import node_actions
-from testbed.runtimes.local.engine import NoEngine
-from testbed.runtimes.local.node_actions import NodeActions
-from testbed.runtimes.local.places import start_ticks
+from testbed.runtimes.local import local_ground
+from testbed.runtimes.real.engine import NoEngine
+from testbed.runtimes.real.node_actions import NodeActions
+from testbed.runtimes.real.proc_stat import stands_still, stat_of
 from tests.runtimes.corner import until
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
+from tests.runtimes.unforked import Unforked
 
 PAUSED_S = 3.0
 CORES = 2
@@ -51,8 +53,9 @@ def learner(slots: Path, favourite: int) -> Iterator[int]:
 
 
 def is_stopped(pid: int) -> bool:
-    assert start_ticks(pid)
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    found = stat_of(pid)
+    assert found is not None
+    return found.state == "T"
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this kernel does not say who holds a lock")
@@ -66,7 +69,7 @@ def test_two_that_are_paused_leave_both_slots_to_the_others(tmp_path: Path) -> N
         control = Control(plan_of(star(2)), log)
         for rank, pid in enumerate(pids):
             control.started(rank, pid)
-        actions = NodeActions(plan_of(star(2)), control, log, NoEngine(), lambda *_: None, slots)
+        actions = NodeActions(plan_of(star(2)), control, log, NoEngine(), Unforked(control.pid_of, slots))
         for _ in range(TIMES):
             await actions.happen("pause", (0, 1), 0.0)
             until(lambda: all(is_stopped(pid) for pid in pids))
@@ -83,6 +86,111 @@ def test_two_that_are_paused_leave_both_slots_to_the_others(tmp_path: Path) -> N
     mine.close()
 
 
+def test_a_process_stands_still_when_all_its_threads_do() -> None:
+    pid = os.fork()
+    if not pid:
+        threading.Thread(target=time.sleep, args=(60,)).start()
+        time.sleep(60)
+        os._exit(1)
+    try:
+        until(lambda: len(list(Path(f"/proc/{pid}/task").iterdir())) == 2)
+        assert not stands_still(pid)
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: stands_still(pid))
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: not stands_still(pid))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert stands_still(pid)  # there is none any more
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this kernel does not say who holds a lock")
+def test_one_that_begins_to_compute_while_the_signal_is_on_its_way_keeps_no_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes its time to stop a process; here so long that this one has found a slot meanwhile."""
+    go, tell = os.pipe()
+    pid = os.fork()
+    if not pid:
+        slots = ComputeSlots(tmp_path, 1, 0)
+        os.read(go, 1)
+        with slots.one():
+            time.sleep(0.3)
+        time.sleep(60)
+        os._exit(1)
+
+    async def body() -> None:
+        log = ControlLog(tmp_path / "events.jsonl")
+        control = Control(plan_of(star(2)), log)
+        control.started(0, pid)
+        nodes = Unforked(control.pid_of, tmp_path)
+        actions = NodeActions(plan_of(star(2)), control, log, NoEngine(), nodes)
+        at_once = nodes.signal
+
+        def late(rank: int, number: signal.Signals) -> None:
+            def stop() -> None:
+                os.write(tell, b"x")
+                until(lambda: holders(tmp_path) == {pid})
+                at_once(rank, number)
+
+            monkeypatch.setattr(nodes, "signal", at_once)
+            asyncio.get_running_loop().call_later(0.05, stop)
+
+        monkeypatch.setattr(nodes, "signal", late)
+        await actions.happen("pause", (0,), 0.0)
+        await asyncio.sleep(0.1)
+        until(lambda: is_stopped(pid))
+        assert holders(tmp_path) == set()
+        log.close()
+
+    try:
+        asyncio.run(body())
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(go)
+        os.close(tell)
+    assert "slot-kept" not in (tmp_path / "events.jsonl").read_text()
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this kernel does not say who holds a lock")
+def test_one_that_waits_for_a_slot_is_not_paused_at_the_head_of_those_who_wait(tmp_path: Path) -> None:
+    """However long those compute that have them all."""
+    taken, tell_taken = os.pipe()
+    pid = os.fork()
+    if not pid:
+        own = ComputeSlots(tmp_path, 1, 0)
+        signal.signal(signal.SIGCONT, lambda *_: own.step_aside())
+        os.read(taken, 1)
+        with own.one():
+            os._exit(1)
+
+    async def body() -> None:
+        log = ControlLog(tmp_path / "events.jsonl")
+        control = Control(plan_of(star(2)), log)
+        control.started(0, pid)
+        actions = NodeActions(plan_of(star(2)), control, log, NoEngine(), Unforked(control.pid_of, tmp_path))
+        await actions.happen("pause", (0,), 0.0)
+        until(lambda: is_stopped(pid))
+        assert holders(tmp_path) == {os.getpid()}
+        log.close()
+
+    mine = ComputeSlots(tmp_path, 1, 0)
+    try:
+        with mine.one():
+            os.write(tell_taken, b"t")
+            until(lambda: holders(tmp_path) == {os.getpid(), pid})
+            asyncio.run(body())
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        mine.close()
+        os.close(taken)
+        os.close(tell_taken)
+    assert "slot-kept" not in (tmp_path / "events.jsonl").read_text()
+
+
 def test_one_that_cannot_be_paused_in_time_holds_up_nobody_for_long_and_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,15 +202,15 @@ def test_one_that_cannot_be_paused_in_time_holds_up_nobody_for_long_and_is_told_
             while True:
                 time.sleep(60)
         pids.append(pid)
-    monkeypatch.setattr(node_actions, "_ATTEMPTS_S", 0.3)
-    monkeypatch.setattr(node_actions, "holders", lambda _: set(pids[1:]))
+    monkeypatch.setattr(local_ground, "_ATTEMPTS_S", 0.3)
+    monkeypatch.setattr(local_ground, "holders", lambda _: set(pids[1:]))
 
     async def body() -> float:
         log = ControlLog(tmp_path / "events.jsonl")
         control = Control(plan_of(star(6)), log)
         for rank, pid in enumerate(pids):
             control.started(rank, pid)
-        actions = NodeActions(plan_of(star(6)), control, log, NoEngine(), lambda *_: None, tmp_path)
+        actions = NodeActions(plan_of(star(6)), control, log, NoEngine(), Unforked(control.pid_of, tmp_path))
         begun_s = time.monotonic()
         await actions.happen("pause", range(6), 0.0)
         took_s = time.monotonic() - begun_s

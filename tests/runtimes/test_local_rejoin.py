@@ -16,12 +16,12 @@ from testbed.control.commands import EndRun, Inject, Look, Seen, ask
 from testbed.plan.model import RunPlan
 from testbed.records import Event, Round, Start
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.places import commands_socket, read_record
+from testbed.runtimes.real.places import commands_socket, read_record
 from testbed.topologies.load import load
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records
 
-pytestmark = needs_network
+pytestmark = [needs_network, pytest.mark.alone]
 
 BACK = "node.3"
 RANK = 3

@@ -11,8 +11,8 @@ from testbed.control import silence
 from testbed.control.silence import Silence
 from testbed.network.timeline import PartitionChange
 from testbed.records import Count, End, Event, Phases, Round, Start
-from testbed.runtimes.local import stall
-from testbed.runtimes.local.stall import Carried, _Coming
+from testbed.runtimes.real import stall
+from testbed.runtimes.real.stall import Carried, _Coming
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 

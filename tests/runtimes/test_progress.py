@@ -99,31 +99,46 @@ def test_the_share_is_that_of_whatever_comes_first() -> None:
 
 
 def test_the_line_fits_and_the_time_left_is_sane() -> None:
-    line = progress_line(progress(rounds=750), 60.0)
+    line = progress_line(progress(rounds=750), 60.0, 180.0)
     assert line == (
         "round 750/3000 (25 %) · 1024 nodes · accuracy 0.737 · sent 123 MB · emulated 12m05s · real 1m00s · left 3m00s"
     )
     for width in (100, 80, 60, 40):
-        fitting = progress_line(progress(rounds=750), 60.0, width)
+        fitting = progress_line(progress(rounds=750), 60.0, 180.0, width)
         assert len(fitting) <= width
         assert fitting.startswith("round 750/3000 (25 %)")
-    assert "left 3m00s" in progress_line(progress(rounds=750), 60.0, 60)
-    assert progress_line(progress(rounds=750), 60.0, 5) == "round 750/3000 (25 %)"
+    assert "left 3m00s" in progress_line(progress(rounds=750), 60.0, 180.0, 60)
+    assert progress_line(progress(rounds=750), 60.0, 180.0, 5) == "round 750/3000 (25 %)"
     assert "left" not in progress_line(progress(rounds=0), 60.0)
     assert "loss 1.500" in progress_line(progress(accuracy=None), 60.0)
     assert progress_line(progress(rounds_planned=None, nodes=1), 1.0).startswith("round 1234 · 1 node · ")
+
+
+def test_nodes_that_are_done_are_not_gone() -> None:
+    for nodes, done, words in ((4, 0, " 4 nodes "), (3, 1, " 3 nodes, 1 done "), (0, 4, " 4 nodes done ")):
+        assert words in progress_line(progress(nodes=nodes, done=done), 1.0)
+
+
+def test_what_is_left_is_told_from_what_was_done_and_not_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(sys, "stderr", heard)
+    monkeypatch.setattr(view, "monotonic", lambda: now[0])
+    with progress_view(quiet=False) as shown:
+        for now[0], rounds in ((90.0, 0), (100.0, 1000), (110.0, 2000)):
+            shown.tell(progress(rounds=rounds, rounds_planned=3000))
+    assert [line.partition(" left ")[2] for line in heard.getvalue().splitlines()] == ["", "20.0s", "10.0s"]
 
 
 def test_plain_lines_come_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     heard, now = io.StringIO(), [100.0]
     monkeypatch.setattr(sys, "stderr", heard)
     monkeypatch.setattr(view, "monotonic", lambda: now[0])
-    with progress_view(quiet=False) as tell:
-        tell(progress(rounds=0))
+    with progress_view(quiet=False) as shown:
+        shown.tell(progress(rounds=0))
         assert heard.getvalue() == ""
         for step in range(120):
             now[0] = 100.0 + step / 10
-            tell(progress(rounds=1 + step))
+            shown.tell(progress(rounds=1 + step))
     lines = heard.getvalue().splitlines()
     assert [line.split("/")[0] for line in lines] == ["round 1", "round 51", "round 101"]
 
@@ -132,17 +147,17 @@ def test_slow_first_rounds_are_not_silent(monkeypatch: pytest.MonkeyPatch) -> No
     heard, now = io.StringIO(), [100.0]
     monkeypatch.setattr(sys, "stderr", heard)
     monkeypatch.setattr(view, "monotonic", lambda: now[0])
-    with progress_view(quiet=False) as tell:
+    with progress_view(quiet=False) as shown:
         now[0] = 106.0
-        tell(progress(rounds=0))
+        shown.tell(progress(rounds=0))
     assert heard.getvalue().startswith("round 0/3000")
 
 
 def test_quiet_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     heard = io.StringIO()
     monkeypatch.setattr(sys, "stderr", heard)
-    with progress_view(quiet=True) as tell:
-        tell(progress())
+    with progress_view(quiet=True) as shown:
+        shown.tell(progress())
     assert heard.getvalue() == ""
 
 

@@ -19,15 +19,15 @@ from testbed.engines.namespace import TcpSettings
 from testbed.plan.addresses import address
 from testbed.plan.files import split
 from testbed.plan.model import RunPlan
+from testbed.plan.tcp import tcp_of
 from testbed.protocol import SetLink
 from testbed.records import End, Event, Over, Round, Start
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.node_process import tcp_of
 from tests.engines.world import PORT, connect, echo_times, pair, world
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
-pytestmark = needs_network
+pytestmark = [needs_network, pytest.mark.alone]
 RENO = {"congestion": "reno"}
 LARGE = {"name": "mlp", "hidden": 512}
 """150 kB: a round is mostly waiting for messages."""

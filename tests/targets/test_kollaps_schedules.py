@@ -110,6 +110,17 @@ def test_a_link_that_came_back_cannot_come_back_again() -> None:
     assert finding.where.line == YAML.count("\n") + 3
 
 
+def test_of_a_link_that_was_down_in_one_direction_both_directions_are_told() -> None:
+    events = (
+        "  - {at: 30s, link: [a, x], state: down, one-way: true}\n",
+        "  - {at: 40s, link: [a, x], state: up}\n",
+    )
+    found = judged(YAML + "".join(events))
+    (back,), (never,) = only(found, "kollaps-replica-link"), only(found, "kollaps-link-join")
+    assert back.where == never.where
+    assert ("`a` to `x`" in back.message, "`x` to `a`" in never.message) == (True, True)
+
+
 def test_a_new_link_may_join_without_having_left() -> None:
     found = judged(YAML + "  - {at: 10s, link: [a, y], state: up, latency: 1ms, rate: 1Mbps}\n")
     assert not [finding for finding in found if finding.severity is Severity.ERROR]

@@ -113,6 +113,21 @@ def test_queue(factor: float, right: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("factor", "is_full", "verdict"),
+    [
+        (1.0, True, Verdict.OK),
+        (1.16, True, Verdict.WRONG),
+        (0.84, True, Verdict.WRONG),
+        (1.16, False, Verdict.WRONG),
+        (1.0, False, Verdict.UNMEASURED),
+        (0.84, False, Verdict.UNMEASURED),
+    ],
+)
+def test_a_queue_that_was_never_full_is_too_long_or_not_judged(factor: float, is_full: bool, verdict: Verdict) -> None:
+    assert judge.filled_queue("p", 0.05, 0.05 * factor, is_full=is_full).verdict is verdict
+
+
+@pytest.mark.parametrize(
     ("shares", "wrong"),
     [
         ((0.24, 0.24, 0.24, 0.24), set()),

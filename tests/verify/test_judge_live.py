@@ -98,14 +98,31 @@ def replace_line(**values: float) -> LinkLine:
 
 
 def test_without_traffic_no_rate_is_judged() -> None:
-    assert verdicts(judge_live.busiest(network(), [])) == [Verdict.UNMEASURED]
-    assert judge_live.counted_losses(network(), [], 1) == []
+    assert judge_live.busiest(network(), []) == []
+    assert judge_live.counted_losses(network(), [], 1) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("packets", "lost", "told", "left_out"),
+    [
+        (4, 0, [], 1),
+        (199, 10, [], 1),
+        (200, 10, [Verdict.OK], 0),
+        (6, 6, [Verdict.WRONG], 0),
+        (0, 0, [], 0),
+    ],
+)
+def test_too_few_packets_tell_nothing_of_a_loss(packets: int, lost: int, told: list[Verdict], left_out: int) -> None:
+    """One in twenty is lost: of four packets none is no measurement, of six all is."""
+    line = replace_line(packets=packets, dropped_loss=lost)
+    rows, others = judge_live.counted_losses(network(), [Counted(1.0, {0: line})], 10)
+    assert (verdicts(rows), others) == (told, left_out)
 
 
 @pytest.mark.parametrize(("lost", "verdict"), [(500, Verdict.OK), (650, Verdict.WRONG), (350, Verdict.WRONG)])
 def test_the_fabric_counts_what_was_asked_for(lost: int, verdict: Verdict) -> None:
     line = replace_line(packets=5_000, dropped_loss=lost // 2)
-    rows = judge_live.counted_losses(network(), [Counted(1.0, {0: line})] * 2, 10)
-    assert verdicts(rows) == [verdict]
+    rows, left_out = judge_live.counted_losses(network(), [Counted(1.0, {0: line})] * 2, 10)
+    assert (verdicts(rows), left_out) == ([verdict], 0)
     other = replace(network(), loss=network().loss * 0)
-    assert verdicts(judge_live.counted_losses(other, [Counted(1.0, {0: line})], 10)) == [Verdict.WRONG]
+    assert verdicts(judge_live.counted_losses(other, [Counted(1.0, {0: line})], 10)[0]) == [Verdict.WRONG]

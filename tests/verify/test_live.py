@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 
 from testbed.engines.fabric.config import FabricConfig
+from testbed.errors import UsageProblem
 from testbed.plan.addresses import address
-from testbed.protocol import SetLink
+from testbed.protocol import Cut, SetLink
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.live import LiveRun, measure_live
+from testbed.verify.measure import Measured
 from tests.engines.world import World, configuration, links, needs_network, tcp_receiver, tcp_sender, world
 
-pytestmark = needs_network
+pytestmark = [needs_network, pytest.mark.alone]
 _PROBES = 40
 
 
@@ -34,17 +37,19 @@ def topology(
     )
 
 
-def rows_of(made: World, config: FabricConfig) -> list[Row]:
+def found_in(made: World, config: FabricConfig) -> Measured:
     """What is found where `config` is what was asked for."""
     pids = {child.rank: child.pid for child in made.children}
-    live = LiveRun(config, config.load_topology(), Path(made.config.engine), pids)
+    live = LiveRun(config, config.control_socket, config.load_topology(), Path(made.config.engine), pids)
     pairs, found = measure_live(live, 20, 1, lambda _: None, probes=_PROBES)
     assert {frozenset((pair.origin, pair.dest)) for pair in pairs} == {
         frozenset((0, 1)),
         frozenset((2, 3)),
         frozenset((4, 5)),
     }
-    return list(found.rows)
+    assert {row.verdict for row in found.rows} <= {Verdict.OK, Verdict.WRONG, Verdict.TOLD}
+    assert "jitter, queues" in found.left_out[0]
+    return found
 
 
 def wrong(rows: list[Row]) -> set[str]:
@@ -65,19 +70,46 @@ def test_beside_traffic(tmp_path: Path) -> None:
         made.control.ask(lambda number: SetLink(number, "n.4", "n.5", latency_ms=35.0))
         for child in made.children:
             child.start()
-        rows = rows_of(made, made.config)
+        found = found_in(made, made.config)
+        rows = list(found.rows)
+        assert len(found.left_out) == 1
         assert wrong(rows) == set(), rows
         measured = {row.what for row in rows if row.verdict is Verdict.OK}
         assert {"round trip, least", "loss", "loss back", "loss, counted", "busiest second"} <= measured
-        assert {row.what for row in rows if row.verdict is Verdict.UNMEASURED} >= {"jitter", "queue", "rate (TCP)"}
         # What was set by hand is what is asked for now.
         assert max(row.asked or 0.0 for row in rows if row.what == "round trip, least") == pytest.approx(70.0, abs=0.1)
 
         text = topology("7Mbps", "60%", ("26ms", "14ms", "20ms"))
-        rows = rows_of(made, configuration(text, tmp_path, Path(made.config.sockets)))
+        rows = list(found_in(made, configuration(text, tmp_path, Path(made.config.sockets))).rows)
         assert {"round trip, least", "loss, counted", "busiest second"} <= wrong(rows)
         slow = {row.pair for row in rows if row.what == "round trip, least" and row.verdict is not Verdict.OK}
         assert len(slow) == 2  # of both: too long, and too short
+
+
+def test_a_run_that_ends_meanwhile_is_over_and_no_bug(tmp_path: Path) -> None:
+    with world(topology(), tmp_path) as made:
+        for rank in range(6):
+            made.node(rank)
+        made.begin()
+        end = Timer(1.5, made.fabric.stop)
+        end.start()
+        with pytest.raises(UsageProblem, match="the run is over"):
+            found_in(made, made.config)
+        end.join()
+
+
+def test_pairs_of_nodes_that_go_meanwhile_are_not_judged(tmp_path: Path) -> None:
+    with world(topology(), tmp_path) as made:
+        for rank in range(6):
+            made.node(rank)
+        made.begin()
+        cut = Timer(1.0, lambda: made.fabric.connect().ask(lambda number: Cut(number, ranks=(4,))))
+        cut.start()
+        rows = found_in(made, made.config).rows
+        cut.join()
+        assert {row.verdict for row in rows if "n.4" in row.pair and " → n.5" in row.pair} == {Verdict.TOLD}
+        assert "went away meanwhile" in next(row.detail for row in rows if "n.4" in row.pair)
+        assert {row.verdict for row in rows if row.pair == "n.0 → n.1"} == {Verdict.OK}
 
 
 def test_a_network_that_changes_meanwhile_is_not_judged(tmp_path: Path) -> None:
@@ -86,6 +118,6 @@ def test_a_network_that_changes_meanwhile_is_not_judged(tmp_path: Path) -> None:
         for rank in range(6):
             made.node(rank)
         made.begin()
-        rows = rows_of(made, made.config)
-        assert {row.verdict for row in rows} == {Verdict.TOLD, Verdict.UNMEASURED}
-        assert "changed meanwhile" in rows[0].detail
+        found = found_in(made, made.config)
+        assert {row.verdict for row in found.rows} == {Verdict.TOLD}
+        assert "changed meanwhile" in found.rows[0].detail

@@ -195,6 +195,10 @@ def test_twenty_pairs_of_a_loss_free_network_take_three_minutes_at_most() -> Non
     assert plan.with_few_drops == 0
 
 
+def test_flows_of_a_bottleneck_are_watched_for_as_long_as_is_promised() -> None:
+    assert (Effort().shared_warm_s, Effort().shared_s) == (5.0, 20.0)
+
+
 def test_small_losses_would_take_longer_and_it_is_known_beforehand() -> None:
     path = find_bundled("wan16")
     assert path is not None

@@ -4,7 +4,8 @@ Every node has a network namespace of its own, whose only device is a TUN; the o
 unprivileged process a host, which reads what nodes write, lets it walk the links of the topology, and writes it to whom
 it is for when it is due. It takes a `FabricConfig`, and touches its sockets, its files and the descriptors it is given.
 
-- `config`: what a fabric is started with; `start`: starts one, talks to it, ends it; `__main__`: the process.
+- `config`: what a fabric is started with; `sockets`: where it is reached.
+- `start`: starts one, talks to it, ends it; `__main__`: the process.
 - `fabric`: its one thread; `waiting`: what that waits for.
 - `doors`, `conversations`, `server`: how nodes and control come in, and what they may ask.
 - `ports`, `closing`: the nodes' devices; `frames`: what comes out of them.

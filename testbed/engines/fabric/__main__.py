@@ -16,9 +16,9 @@ from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.start import READY
 from testbed.engines.kernel import be_quick
 from testbed.engines.open_files import allow_most_files
-from testbed.engines.parent import die_with_parent
 from testbed.engines.privileges import drop_privileges
 from testbed.errors import ExitCode, InvalidInput, TestbedError
+from testbed.parent import die_with_parent
 
 
 def main(arguments: list[str]) -> int:

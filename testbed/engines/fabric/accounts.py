@@ -1,7 +1,7 @@
 """What links and pairs of nodes carried, once a second: `links.jsonl`.
 
-Takes snapshots of the packet model, gives lines; touches that file. Every line has what happened since the line before
-(for pairs: since the line before that has pairs), and leaves out whatever nothing happened on.
+Takes snapshots of the packet model, gives lines; touches that file. Every line has what happened in the seconds that it
+names, and leaves out whatever nothing happened on; a second in which nothing happened at all has no line.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ import numpy as np
 
 from testbed.network.graph import Network
 from testbed.network.packets import LinkCounts, PairCounts, Snapshot
+from testbed.network.packets.counters import Times
 
+MANY_PAIRS = 4096
+"""When more than that have carried something they are written less often: 64 nodes have so many, and a line of them has
+0.5 MB and takes 10 ms, in which no packet is carried. All pairs of 256 nodes are sixteen times as many."""
 PAIRS_EVERY = 10
-"""Lines from one with pairs to the next: there are many more of them than links."""
+"""Seconds from one line with so many pairs to the next."""
 
 
 class LinkLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,6 +48,8 @@ class PairLine(msgspec.Struct, frozen=True, omit_defaults=True):
     arrived_bytes: int = 0
     arrived_packets: int = 0
     dropped_packets: int = 0
+    queue_mean_ms: float = 0.0
+    """Waiting in all queues on the way, added up when they are entered, of every packet that was not dropped."""
 
 
 class Second(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,9 +57,13 @@ class Second(msgspec.Struct, frozen=True, omit_defaults=True):
 
     t: float | None
     """Emulated seconds; None before the start."""
+    seconds: float
+    """Emulated seconds that the links are about, up to then."""
     links: list[LinkLine]
     pairs: list[PairLine] | None = None
     """None in a line that has none, because it is not their turn."""
+    pairs_seconds: float = 0.0
+    """Emulated seconds that the pairs are about, up to then."""
 
 
 class Accounts:
@@ -64,18 +74,30 @@ class Accounts:
         self._names = network.names
         self._origin, self._dest = network.origin, network.dest
         self._links: dict[int, tuple[int, int, int, int, int, float]] = {}
-        self._pairs: dict[tuple[int, int], tuple[int, int, int, int, int]] = {}
-        self._turn = 0
+        self._at_s = 0.0
+        """Up to when links were looked at, by the snapshots' clock."""
+        self._node_count = network.node_count
+        self._pair_keys = np.empty(0, dtype=np.int64)
+        self._pairs: Times = np.empty((0, 6))
+        """What pairs had carried when they were written last, by key."""
+        self._paired_at_s = 0.0
+        self._unpaired = 0
+        """Seconds since then."""
 
     def write(self, t: float | None, snapshot: Snapshot, time_scale: float, *, is_last: bool = False) -> None:
         """A line for what happened since the last one."""
-        self._turn += 1
-        with_pairs = is_last or self._turn % PAIRS_EVERY == 0
+        now_s, before_s = snapshot.at_s, self._at_s
+        self._at_s = now_s
+        pairs = self._of_pairs(snapshot.pairs, time_scale, is_last=is_last)
         line = Second(
             t=None if t is None else round(t, 6),
+            seconds=round((now_s - before_s) / time_scale, 6),
             links=self._of_links(snapshot.links, time_scale),
-            pairs=self._of_pairs(snapshot.pairs) if with_pairs else None,
+            pairs=pairs,
+            pairs_seconds=0.0 if pairs is None else round((now_s - self._paired_at_s) / time_scale, 6),
         )
+        if pairs is not None:
+            self._paired_at_s = now_s
         if line.links or line.pairs:
             self._file.write(msgspec.json.encode(line) + b"\n")
             self._file.flush()
@@ -110,25 +132,36 @@ class Accounts:
             )
         return found
 
-    def _of_pairs(self, counts: PairCounts) -> list[PairLine]:
-        found = []
+    def _of_pairs(self, counts: PairCounts, time_scale: float, *, is_last: bool) -> list[PairLine] | None:
+        """Those that anything has happened on since they were written last; None when they are to wait."""
+        keys = counts.origin * self._node_count + counts.dest
         columns = (
-            counts.origin,
-            counts.dest,
             counts.offered_bytes,
             counts.offered_packets,
             counts.arrived_bytes,
             counts.arrived_packets,
             counts.dropped_packets,
+            counts.queue_s,
         )
-        for origin, dest, *numbers in np.column_stack(columns).tolist():
-            now = tuple(numbers)
-            before = self._pairs.get((origin, dest), _NO_PAIR)
-            if now != before:
-                self._pairs[origin, dest] = now
-                found.append(PairLine(origin, dest, *(new - old for new, old in zip(now, before, strict=True))))
-        return found
+        now = np.column_stack(columns).astype(np.float64)
+        since = now.copy()
+        since[np.searchsorted(keys, self._pair_keys)] -= self._pairs  # a pair that was there once is there for ever
+        changed = np.flatnonzero(since.any(axis=1))
+        self._unpaired += 1
+        if len(changed) > MANY_PAIRS and self._unpaired < PAIRS_EVERY and not is_last:
+            return None
+        self._unpaired = 0
+        self._pair_keys, self._pairs = keys, now
+        return [
+            _pair_line(key // self._node_count, key % self._node_count, numbers, time_scale)
+            for key, numbers in zip(keys[changed].tolist(), since[changed].tolist(), strict=True)
+        ]
+
+
+def _pair_line(origin: int, dest: int, numbers: list[float], time_scale: float) -> PairLine:
+    size, packets, arrived_size, arrived, dropped = map(int, numbers[:5])
+    waited_ms = numbers[5] / max(packets - dropped, arrived, 1) / time_scale * 1e3
+    return PairLine(origin, dest, size, packets, arrived_size, arrived, dropped, round(waited_ms, 4))
 
 
 _NO_LINK = (0, 0, 0, 0, 0, 0.0)
-_NO_PAIR = (0, 0, 0, 0, 0)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from testbed.errors import UsageProblem, did_you_mean
+from testbed.errors import UsageProblem
 from testbed.network.graph import Flags, Floats, Ints, Network, expand
 from testbed.network.moment import links_between, moments, network_before, vertices_of
 from testbed.network.packets import Routes
@@ -26,6 +26,7 @@ from testbed.network.timeline import Change, NodesChange, timeline
 from testbed.protocol import LinkState, SetLink
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import NodeAction, NodeEvent, Topology
+from testbed.topologies.unknown_node import unknown_node
 from testbed.units import MAX_LATENCY_MS, MAX_RATE_BPS, UNLIMITED, shown
 
 _PREPARED = 32
@@ -63,6 +64,8 @@ class Conditions:
         """Ranks that join later."""
         self._set: dict[int, dict[str, float]] = {}
         """By link, what was set by hand."""
+        self._held: set[int] = set()
+        """Links that are down for a while, by hand: what they are besides goes on below."""
         self._partitions: dict[str, Ints] = {}
         self._coming = self._turns(links_only, seed)
         self._prepared: deque[Turn] = deque(islice(self._coming, _PREPARED))
@@ -72,6 +75,10 @@ class Conditions:
         now = self._current
         if self._set:
             now = self._with_what_was_set(now)
+        if self._held:
+            up = now.up.copy()
+            up[[*self._held]] = False
+            now = replace(now, up=up)
         if self._partitions:
             now = replace(now, partitions=(*now.partitions, *self._partitions.values()))
         return now
@@ -119,16 +126,29 @@ class Conditions:
             mine = {name: value for name, value in wanted.items() if not leg or name in _ON_LEGS}
             if mine:
                 self._set.setdefault(link, {}).update(mine)
+            if "up" in mine:
+                self._held.discard(link)
         return int(found.sum())
 
     def reset_links(self, origin: str | None, dest: str | None, *, both: bool) -> int:
         """How many directed links are again what the timeline makes them."""
         if origin is None or dest is None:
-            count = len(self._set)
+            count = len(self._set.keys() | self._held)
             self._set.clear()
+            self._held.clear()
             return count
-        links = np.flatnonzero(self._find(origin, dest, both=both)).tolist()
-        return sum(self._set.pop(link, None) is not None for link in links)
+        links = set(np.flatnonzero(self._find(origin, dest, both=both)).tolist())
+        changed = links & (self._set.keys() | self._held)
+        for link in changed:
+            self._set.pop(link, None)
+        self._held -= changed
+        return len(changed)
+
+    def hold_down(self, origin: str, dest: str, *, both: bool) -> None:
+        self._held.update(np.flatnonzero(self._find(origin, dest, both=both)).tolist())
+
+    def let_go(self, origin: str, dest: str, *, both: bool) -> None:
+        self._held.difference_update(np.flatnonzero(self._find(origin, dest, both=both)).tolist())
 
     def show_links(self, origin: str, dest: str, *, both: bool) -> Iterator[LinkState]:
         """The links between two ends, now; links behind a shared access link stand beside its legs."""
@@ -145,7 +165,7 @@ class Conditions:
                 queue_bytes=float(now.queue_bytes[link]),
                 background_bps=float(now.background_bps[link]),
                 up=bool(now.up[link]),
-                changed=link in self._set,
+                changed=link in self._set or link in self._held,
             )
 
     def divide(self, name: str, groups: Iterable[Iterable[int]]) -> None:
@@ -172,9 +192,8 @@ class Conditions:
 
     def _check_name(self, endpoint: str) -> None:
         if not vertices_of(self._topology, self._base, endpoint).any():
-            bridges = (bridge.name for bridge in self._topology.bridges)
-            known = [*bridges, *(service.name for service in self._topology.services), *self._topology.ranks]
-            raise UsageProblem(f"{shown(endpoint)} names no bridge and no node", did_you_mean(endpoint, known))
+            nodes = ((node.name, node.service.name) for node in self._topology.nodes)
+            raise unknown_node(endpoint, nodes, self._topology.bridge_names)
 
     def _with_what_was_set(self, network: Network) -> Network:
         columns: dict[str, Floats] = {}

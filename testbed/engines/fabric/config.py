@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from testbed.engines.fabric.sockets import control_socket, node_socket
 from testbed.errors import InvalidInput, UsageProblem, error
 from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
@@ -67,15 +68,6 @@ class FabricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def control_socket(self) -> Path:
         return control_socket(Path(self.sockets))
-
-
-def node_socket(sockets: Path, rank: int) -> Path:
-    """Where a node finds the fabric, and nobody else does."""
-    return sockets / "nodes" / str(rank) / "fabric.sock"
-
-
-def control_socket(sockets: Path) -> Path:
-    return sockets / "fabric.sock"
 
 
 def config_of(plan: RunPlan, *, sockets: Path, engine: Path) -> FabricConfig:

@@ -10,7 +10,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from testbed.protocol import MAX_MESSAGE_BYTES, Message, encode
+from testbed.protocol import MAX_MESSAGE_BYTES, OUT_OF_ROOM, Message, encode
 
 _BACKLOG = 8
 _BUFFER_BYTES = 4 << 20
@@ -28,11 +28,17 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
+class NoRoom(Exception):
+    """Nobody can be let in now; says why."""
+
+
 def accept(listener: socket.socket) -> socket.socket | None:
-    """The next caller; None when it has hung up already, or there is no room for it."""
+    """The next caller; None when it has hung up already. Raises NoRoom when it has to wait outside."""
     try:
         connection, _ = listener.accept()
-    except OSError:
+    except OSError as problem:
+        if problem.errno in OUT_OF_ROOM:
+            raise NoRoom(problem.strerror) from None
         return None
     connection.setblocking(False)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)

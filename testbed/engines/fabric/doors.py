@@ -7,13 +7,14 @@ a node that calls without end costs one connection.
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
 
-from testbed.engines.fabric.conversations import accept, close_all, listen, receive, send
+from testbed.engines.fabric.conversations import NoRoom, accept, close_all, listen, receive, send
 from testbed.engines.fabric.waiting import Waiting
 from testbed.protocol import (
     FROM_NODE_TO_FABRIC,
@@ -27,29 +28,64 @@ from testbed.protocol import (
     Watch,
 )
 
+_CLOSED_S = 0.5
+"""For how long nobody is let in when there was no room."""
 
-class NodeDoor:
-    """The socket that one node has: whoever comes in here is that node."""
 
-    def __init__(self, waiting: Waiting, path: Path, attach: Callable[[int], Attached | Refused]) -> None:
-        """`attach` takes over the descriptor that a node gives."""
+class _Entrance:
+    """Lets callers in, one after the other."""
+
+    def __init__(self, waiting: Waiting, path: Path, welcome: Callable[[socket.socket], None]) -> None:
         self._waiting = waiting
         self._path = path
-        self._attach = attach
+        self._welcome = welcome
         self._listener = listen(path)
-        self._caller: socket.socket | None = None
+        self._is_full = False
         waiting.add(self._listener.fileno(), self._open)
 
     def close(self) -> None:
-        self._hang_up()
+        self._waiting.remove(self._listener.fileno())
         self._listener.close()
         with suppress(OSError):
             self._path.unlink()
 
     def _open(self) -> None:
-        caller = accept(self._listener)
-        if caller is None:
+        try:
+            caller = accept(self._listener)
+        except NoRoom as problem:
+            self._waiting.rest(self._listener.fileno(), _CLOSED_S)
+            if not self._is_full:
+                self._is_full = True
+                sys.stderr.write(f"whoever calls at {self._path} has to wait: {problem}\n")
+                sys.stderr.flush()
             return
+        self._is_full = False
+        if caller is not None:
+            self._welcome(caller)
+
+
+class NodeDoor:
+    """The socket that one node has: whoever comes in here is that node."""
+
+    def __init__(
+        self,
+        waiting: Waiting,
+        path: Path,
+        attach: Callable[[int], Attached | Refused],
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`attach` takes over the descriptor that a node gives; `refused` is told why it was not, or nothing was."""
+        self._waiting = waiting
+        self._attach = attach
+        self._refused = refused
+        self._caller: socket.socket | None = None
+        self._entrance = _Entrance(waiting, path, self._welcome)
+
+    def close(self) -> None:
+        self._hang_up()
+        self._entrance.close()
+
+    def _welcome(self, caller: socket.socket) -> None:
         self._hang_up()  # one at a time
         self._caller = caller
         self._waiting.add(caller.fileno(), partial(self._hear, caller))
@@ -60,7 +96,10 @@ class NodeDoor:
             data, descriptors = told
             if not data:
                 return
-            send(caller, self._answer(data, descriptors))
+            answer = self._answer(data, descriptors)
+            if isinstance(answer, Refused):
+                self._refused(answer.reason)
+            send(caller, answer)
         self._hang_up()
 
     def _answer(self, data: bytes, descriptors: list[int]) -> Attached | Refused:
@@ -95,16 +134,14 @@ class ControlDoor:
     ) -> None:
         """Every caller has a number of its own, which `gone` is told in the end; `lost` when it led the run."""
         self._waiting = waiting
-        self._path = path
         self._answer = answer
         self._gone = gone
         self._lost = lost
-        self._listener = listen(path)
         self._numbers = count()
         self._callers: dict[socket.socket, int] = {}
         self._watchers: set[socket.socket] = set()
         self._leaders: set[socket.socket] = set()
-        waiting.add(self._listener.fileno(), self._open)
+        self._entrance = _Entrance(waiting, path, self._welcome)
 
     def tell(self, message: Message) -> None:
         """Everybody who watches."""
@@ -115,15 +152,11 @@ class ControlDoor:
     def close(self) -> None:
         for caller in list(self._callers):
             self._hang_up(caller)
-        self._listener.close()
-        with suppress(OSError):
-            self._path.unlink()
+        self._entrance.close()
 
-    def _open(self) -> None:
-        caller = accept(self._listener)
-        if caller is not None:
-            self._callers[caller] = next(self._numbers)
-            self._waiting.add(caller.fileno(), partial(self._hear, caller))
+    def _welcome(self, caller: socket.socket) -> None:
+        self._callers[caller] = next(self._numbers)
+        self._waiting.add(caller.fileno(), partial(self._hear, caller))
 
     def _hear(self, caller: socket.socket) -> None:
         told = receive(caller)

@@ -22,7 +22,7 @@ from testbed.engines.fabric.conditions import Conditions, Presence
 from testbed.engines.fabric.config import FabricConfig
 from testbed.engines.fabric.delays import Delays
 from testbed.engines.fabric.doors import ControlDoor, NodeDoor
-from testbed.engines.fabric.ports import Port, Ports
+from testbed.engines.fabric.ports import Port, Ports, make_fit
 from testbed.engines.fabric.reports import EVERY_S, Reports
 from testbed.engines.fabric.server import answer
 from testbed.engines.fabric.waiting import Waiting
@@ -37,6 +37,7 @@ from testbed.protocol import (
     FromFabric,
     NodeAttached,
     NodeDetached,
+    NodeRefused,
     Refused,
     ToFabric,
 )
@@ -78,11 +79,14 @@ class Fabric:
         self._armed_s = math.inf
         self._waiting.add(self._timer.descriptor, self._timer.clear)
         self._doors: list[NodeDoor] = []
+        self._told_of: set[int] = set()
+        """Nodes of which control was told that they were refused."""
         self._control = ControlDoor(
             self._waiting, config.control_socket, self._answer, self._captures.forget, self.quit
         )
         for rank in range(len(config.nodes)):
-            self._doors.append(NodeDoor(self._waiting, config.node_socket(rank), partial(self._attach, rank)))
+            attach, refused = partial(self._attach, rank), partial(self._refused, rank)
+            self._doors.append(NodeDoor(self._waiting, config.node_socket(rank), attach, refused))
         self._wake_on_signals()
 
     def _wake_on_signals(self) -> None:
@@ -116,8 +120,8 @@ class Fabric:
         return time.monotonic()
 
     def _due_s(self) -> float:
-        """When there is something to do next, by the host's clock; if that is to come, the timer will wake us."""
-        due_s = min(self._carrier.packets.next_s() + self._started_s, self._next_event_s())
+        """When to be awake for what is next, by the host's clock; if that is to come, the timer will wake us."""
+        due_s = min(self._carrier.packets.next_s() + self._started_s, self._next_event_s()) - self._waiting.early_s
         if due_s > self.clock() and due_s != self._armed_s:
             self._timer.arm(due_s)
             self._armed_s = due_s
@@ -126,13 +130,15 @@ class Fabric:
     def _read(self, port: Port) -> None:
         try:
             data = self._ports.read(port)
-        except OSError:
-            self.detach(port.rank, "its device is gone")
+        except OSError as problem:
+            self.detach(port.rank, f"its device cannot be read: {problem.strerror}", was_lost=True)
             return
         if data is None:
             return
         started_s = self._started_s
-        idle_s = self._carrier.offer(self.clock() - started_s, port.rank, data, port.since_s - started_s)
+        # Whatever is read in this turn was there when it began, however long the turn is.
+        arrived_s = max(self._waiting.arrived_s - started_s, self._carrier.packets.now_s)
+        idle_s = self._carrier.offer(arrived_s, port.rank, data, port.since_s - started_s)
         self._reports.delays.read(idle_s)
         if self._captures.files and (capture := self._captures.files.get(port.rank)):
             capture.add(data[VNET_HEADER_BYTES:])
@@ -192,23 +198,29 @@ class Fabric:
     # -- what nodes and control want -------------------------------------------------------------------------------
 
     def _attach(self, rank: int, descriptor: int) -> Attached | Refused:
-        again = self._ports.ports[rank].is_attached
-        self.detach(rank, "replaced")
         try:
-            port = self._ports.attach(rank, descriptor)
+            make_fit(descriptor)
         except NotATun as problem:
             return Refused(str(problem))
-        self._waiting.add_port(port)
+        again = self._ports.ports[rank].is_attached
+        self.detach(rank, "replaced")
+        self._waiting.add_port(self._ports.attach(rank, descriptor))
         self._control.tell(NodeAttached(rank, again))
         return Attached()
 
-    def detach(self, rank: int, why: str) -> None:
+    def _refused(self, rank: int, why: str) -> None:
+        """Once a node: it may go on for ever."""
+        if rank not in self._told_of:
+            self._told_of.add(rank)
+            self._control.tell(NodeRefused(rank, why, max(0.0, self._t() or 0.0)))
+
+    def detach(self, rank: int, why: str, *, was_lost: bool = False) -> None:
         """The node's descriptor is closed, if there is one."""
         port = self._ports.ports[rank]
         if port.is_attached:
             self._waiting.remove_port(port)
             self._ports.detach(rank)
-            self._control.tell(NodeDetached(rank, why))
+            self._control.tell(NodeDetached(rank, why, was_lost))
 
     def _answer(self, request: ToFabric, asker: int) -> FromFabric:
         return answer(request, asker, self)

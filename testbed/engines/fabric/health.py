@@ -53,6 +53,10 @@ class Health(msgspec.Struct, frozen=True):
     in_flight: int
     """Packets in the model."""
     no_path: int
+    wire_sent: int
+    """Bytes of the packets that nodes have offered so far, headers and what was sent again included."""
+    wire_received: int
+    """Of those that have arrived."""
     nodes: list[NodeHealth]
 
 

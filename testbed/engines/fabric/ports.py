@@ -2,12 +2,16 @@
 
 Takes descriptors, gives and takes frames; touches the descriptors. No read or write ever waits, whatever the node does
 to the open file that it shares with the fabric: every call says so itself (RWF_NOWAIT), O_NONBLOCK is not relied on.
+
+Kernels before 6.4 know no such calls of TUN devices. There O_NONBLOCK is set anew before each call: a node that takes
+it away in just that moment, and reads its own packets, makes the fabric wait for it, and control ends the run then.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -45,6 +49,17 @@ class Port:
         return self.descriptor >= 0
 
 
+def make_fit(descriptor: int) -> None:
+    """To be attached; raises NotATun, and the descriptor is closed, when it will not do."""
+    try:
+        check_tun(descriptor)
+        set_offload(descriptor, super_segments=True)
+        os.set_blocking(descriptor, False)
+    except (OSError, NotATun) as problem:
+        os.close(descriptor)
+        raise NotATun(str(problem)) from None
+
+
 class Ports:
     """All nodes' ends, by rank."""
 
@@ -53,20 +68,15 @@ class Ports:
         self._buffer = bytearray(_LARGEST_FRAME)
         self._view = memoryview(self._buffer)
         self._into = [self._buffer]
+        self._calls_say_so = True
+        """That they do not wait; False as soon as this kernel has said that it knows no such calls."""
 
     @property
     def attached(self) -> int:
         return sum(port.is_attached for port in self.ports)
 
     def attach(self, rank: int, descriptor: int) -> Port:
-        """Takes over a descriptor; raises NotATun, and the descriptor is closed, when it will not do."""
-        try:
-            check_tun(descriptor)
-            set_offload(descriptor, super_segments=True)
-            os.set_blocking(descriptor, False)
-        except (OSError, NotATun) as problem:
-            os.close(descriptor)
-            raise NotATun(str(problem)) from None
+        """Takes over a descriptor that was made fit."""
         port = self.ports[rank]
         port.descriptor = descriptor
         return port
@@ -80,10 +90,16 @@ class Ports:
     def read(self, port: Port) -> bytes | None:
         """One frame; None when there is none after all. Raises OSError when there will never be one again."""
         try:
-            size = os.preadv(port.descriptor, self._into, -1, os.RWF_NOWAIT)
+            if self._calls_say_so:
+                size = os.preadv(port.descriptor, self._into, -1, os.RWF_NOWAIT)
+            else:
+                os.set_blocking(port.descriptor, False)
+                size = os.readv(port.descriptor, self._into)
         except BlockingIOError:
             return None
         except OSError as problem:
+            if self._is_too_much_for(problem):
+                return self.read(port)
             port.failed[f"read {errno.errorcode.get(problem.errno or 0, '?')}"] += 1
             raise
         port.frames_in += 1
@@ -96,12 +112,27 @@ class Ports:
             port.failed["absent"] += packets
             return False
         try:
-            os.pwritev(port.descriptor, data, -1, os.RWF_NOWAIT)
+            if self._calls_say_so:
+                os.pwritev(port.descriptor, data, -1, os.RWF_NOWAIT)
+            else:
+                os.set_blocking(port.descriptor, False)
+                os.writev(port.descriptor, data)
         except OSError as problem:
+            if self._is_too_much_for(problem):
+                return self.write(rank, data, packets, size_bytes)
             port.failed[f"write {errno.errorcode.get(problem.errno or 0, '?')}"] += packets
             return False
         port.packets_out += packets
         port.bytes_out += size_bytes
+        return True
+
+    def _is_too_much_for(self, problem: OSError) -> bool:
+        """Whether this kernel has just said that it is one of the older ones: the call is made again, in their way."""
+        if problem.errno != errno.EOPNOTSUPP or not self._calls_say_so:
+            return False
+        self._calls_say_so = False
+        sys.stderr.write("this kernel is older than 6.4: TUN devices are read and written by O_NONBLOCK\n")
+        sys.stderr.flush()
         return True
 
     def close(self) -> None:

@@ -92,6 +92,8 @@ class Reports:
             held_bytes=self._carrier.held_bytes,
             in_flight=snapshot.in_flight,
             no_path=snapshot.no_path,
+            wire_sent=int(snapshot.pairs.offered_bytes.sum()),
+            wire_received=int(snapshot.pairs.arrived_bytes.sum()),
             nodes=[
                 NodeHealth(
                     name=node.name,

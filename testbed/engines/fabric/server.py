@@ -23,6 +23,8 @@ from testbed.protocol import (
     FromFabric,
     GetStatus,
     Heal,
+    HoldDown,
+    LetGo,
     Links,
     Partition,
     Quit,
@@ -87,6 +89,12 @@ def _answer(request: ToFabric, asker: int, fabric: Ability) -> FromFabric:
             return Done(number, fabric.change_network())
         case ResetLink():
             fabric.conditions.reset_links(request.origin, request.dest, both=request.both)
+            return Done(number, fabric.change_network())
+        case HoldDown():
+            fabric.conditions.hold_down(request.origin, request.dest, both=request.both)
+            return Done(number, fabric.change_network())
+        case LetGo():
+            fabric.conditions.let_go(request.origin, request.dest, both=request.both)
             return Done(number, fabric.change_network())
         case ShowLink():
             links = fabric.conditions.show_links(request.origin, request.dest, both=request.both)

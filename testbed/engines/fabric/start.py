@@ -15,23 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testbed.doors import Door, connect_to
 from testbed.engines.apart import start_apart
-from testbed.engines.fabric.config import FabricConfig, control_socket, write_config
-from testbed.errors import CouldNotStart, TestbedError
-from testbed.protocol import (
-    FROM_FABRIC,
-    MAX_MESSAGE_BYTES,
-    Applied,
-    Denied,
-    Done,
-    FabricStatus,
-    FromFabric,
-    Links,
-    NodeAttached,
-    NodeDetached,
-    ToFabric,
-    encode,
-)
+from testbed.engines.fabric.config import FabricConfig, write_config
+from testbed.engines.fabric.requests import Answer, FabricLost, Note, Requests
+from testbed.engines.fabric.sockets import control_socket
+from testbed.errors import CouldNotStart
+from testbed.protocol import MAX_MESSAGE_BYTES, ToFabric, encode
 
 READY = b"ready\n"
 LOG = "fabric.log"
@@ -40,37 +30,25 @@ ANSWER_PATIENCE_S = 30.0
 END_PATIENCE_S = 10.0
 """It ends within a second; the kernel may take longer over hundreds of devices."""
 
-Note = Applied | NodeAttached | NodeDetached
-
-
-class FabricLost(TestbedError):
-    """The fabric does not answer, or is not there any more."""
-
 
 class FabricConversation:
     """One connection to a fabric; requests are answered one after the other."""
 
-    def __init__(self, path: Path) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    def __init__(self, door: Door) -> None:
         try:
-            self._socket.connect(str(path))
-            self._socket.settimeout(ANSWER_PATIENCE_S)
+            self._socket = connect_to(door, ANSWER_PATIENCE_S)
         except OSError as problem:
-            self._socket.close()
             raise FabricLost(f"cannot reach the fabric: {problem.strerror or problem}") from None
-        self._number = 0
         self._notes: list[Note] = []
+        self._requests = Requests(self._notes.append)
 
-    def ask(self, make: Callable[[int], ToFabric]) -> Done | Denied | Links | FabricStatus:
+    def ask(self, make: Callable[[int], ToFabric]) -> Answer:
         """The answer to a request, which is made with the number given, as in `ask(lambda n: Cut(n, (3,)))`."""
-        self._number += 1
-        request = make(self._number)
+        request = self._requests.numbered(make)
         self._send(encode(request))
         while True:
-            answer = self._receive()
-            if isinstance(answer, Note):
-                self._notes.append(answer)
-            elif answer.number == self._number:
+            answer = self._requests.answer_in(self._receive())
+            if answer is not None and answer.number == request.number:
                 return answer
 
     def notes(self) -> list[Note]:
@@ -78,10 +56,9 @@ class FabricConversation:
         readable = select.poll()
         readable.register(self._socket, select.POLLIN)
         while readable.poll(0):
-            told = self._receive()
-            if isinstance(told, Note):
-                self._notes.append(told)
-        found, self._notes = self._notes, []
+            self._requests.answer_in(self._receive())
+        found = self._notes.copy()
+        self._notes.clear()
         return found
 
     def fileno(self) -> int:
@@ -97,7 +74,7 @@ class FabricConversation:
         except OSError as problem:
             raise FabricLost(f"the fabric has ended: {problem.strerror or problem}") from None
 
-    def _receive(self) -> FromFabric:
+    def _receive(self) -> bytes:
         try:
             data = self._socket.recv(MAX_MESSAGE_BYTES)
         except TimeoutError:
@@ -106,7 +83,7 @@ class FabricConversation:
             raise FabricLost(f"the fabric has ended: {problem.strerror or problem}") from None
         if not data:
             raise FabricLost("the fabric has ended")
-        return FROM_FABRIC.read(data)
+        return data
 
 
 @dataclass

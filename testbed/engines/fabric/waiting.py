@@ -16,6 +16,14 @@ HEARTBEAT_S = 0.01
 """So that a process which does not get the processor finds out, though nothing else is to be done."""
 _AT_ONCE_S = 0.0001
 """A call that takes no longer has not waited."""
+_LONGEST_WAKING_S = 0.0003
+"""What takes longer is no waking up, but a machine with other things to do."""
+_STEP_S = 5e-6
+"""By which the usual time to wake up follows what is seen: up and down as often, where half of all take longer."""
+_CREEP_S = 1e-6
+"""By which the least time to wake up may grow again each time, as when a machine has become slower."""
+_EARLY_SHARE = 0.1
+"""Of the time that it has slept, this process may be awake too early, and look again and again until it is time."""
 
 
 class Waiting:
@@ -25,8 +33,19 @@ class Waiting:
         self._epoll = select.epoll()
         self._ports: dict[int, Port] = {}
         self._handlers: dict[int, Callable[[], None]] = {}
+        self._resting: dict[int, float] = {}
+        """Until when, by descriptor."""
         self._turn = 0
         self._polled_s = -math.inf
+        self._waking_s = 0.0
+        """Half of the times that a timer went off in this process' sleep, it took longer until the process ran."""
+        self._quickest_s = 0.0
+        """It hardly ever took less: what woke it came so long before, and still no packet is faster than its path."""
+        self.early_s = 0.0
+        """How much before its time something is to wake it."""
+        self._early_until_s = -math.inf
+        self.arrived_s = -math.inf
+        """When, at the latest, what was ready in this turn has come, by the host's clock."""
         self.overslept_s = 0.0
         """By how much the last call has returned later than it was to: nobody looked after anything meanwhile."""
 
@@ -38,6 +57,12 @@ class Waiting:
         """To be called before it is closed."""
         self._epoll.unregister(descriptor)
         del self._handlers[descriptor]
+        self._resting.pop(descriptor, None)
+
+    def rest(self, descriptor: int, for_s: float) -> None:
+        """Its handler is not called for a while, whatever there is to read."""
+        self._epoll.modify(descriptor, 0)
+        self._resting[descriptor] = time.monotonic() + for_s
 
     def add_port(self, port: Port) -> None:
         self._ports[port.descriptor] = port
@@ -55,14 +80,20 @@ class Waiting:
         A port then knows since when it may have had something: it had nothing when all were last asked.
         """
         asked_s = time.monotonic()
+        if self._resting:
+            self._wake(asked_s)
         by_s = min(max(due_s, asked_s), asked_s + HEARTBEAT_S)
         timeout_s = HEARTBEAT_S if due_s > asked_s else 0.0
         ready = self._epoll.poll(timeout_s, len(self._ports) + len(self._handlers))
         empty_s, self._polled_s = self._polled_s, time.monotonic()
         self.overslept_s = max(0.0, self._polled_s - by_s)
+        self.arrived_s = self._polled_s
         if self._polled_s - asked_s > _AT_ONCE_S:
             # Nobody had anything, or there would have been nothing to wait for; but who oversleeps has not looked.
             empty_s = min(self._polled_s, by_s)
+            self._woke(asked_s, due_s)
+        elif self._polled_s > self._early_until_s:
+            self.early_s = 0.0
         self._turn += 1
         for descriptor, _ in ready:
             port = self._ports.get(descriptor)
@@ -75,6 +106,24 @@ class Waiting:
             handler = self._handlers.get(descriptor)
             if handler is not None:
                 handler()
+
+    def _woke(self, asked_s: float, due_s: float) -> None:
+        """Of what comes while it sleeps, this process learns later, by as much as of a timer that goes off."""
+        if asked_s < due_s < min(self._polled_s, asked_s + HEARTBEAT_S):
+            took_s = self._polled_s - due_s
+            step_s = _STEP_S if took_s > self._waking_s else -_STEP_S
+            self._waking_s = min(max(0.0, self._waking_s + step_s), _LONGEST_WAKING_S)
+            self._quickest_s = min(self._quickest_s + _CREEP_S, took_s, _LONGEST_WAKING_S)
+        self.arrived_s = max(asked_s, self._polled_s - self._quickest_s)
+        may_take_s = _EARLY_SHARE * (self._polled_s - asked_s)
+        self.early_s = self._waking_s if self._waking_s <= may_take_s else 0.0
+        self._early_until_s = self._polled_s + may_take_s
+
+    def _wake(self, now_s: float) -> None:
+        for descriptor, until_s in list(self._resting.items()):
+            if now_s >= until_s:
+                del self._resting[descriptor]
+                self._epoll.modify(descriptor, select.EPOLLIN)
 
     def close(self) -> None:
         self._epoll.close()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from testbed.errors import Finding, note
+from testbed.errors import Finding, Where, note
 from testbed.manifests.kollaps.services import Rewritten
 from testbed.targets.names import learners
 from testbed.topologies.event_checks import starting_absent
@@ -54,6 +54,17 @@ def written_out(topology: Topology) -> Rewritten:
         return topology, []
     message = f"repeated and lasting events were written out: {len(topology.events)} are {len(events)} now"
     return replace(topology, events=tuple(events)), [note("kollaps-cannot-say", message, "", first.where)]
+
+
+def why_left(topology: Topology) -> dict[Where, str]:
+    """Why an event still repeats or lasts, where it is not for what it does itself, by its place."""
+    left = [each for each in topology.events if each.when.every_s is not None or each.for_s is not None]
+    left = [each for each in left if _can_be_written(each, set()) and _is_whole(topology, each)]
+    count = sum(event.when.count() for event in topology.events)
+    why = "how long something is down that goes down again by then (let downtimes of one thing end before the next)"
+    if count > _MOST_OCCURRENCES:
+        why = f"{count} events (at most {_MOST_OCCURRENCES}, each written out)"
+    return {event.where: why for event in left if event.where is not None}
 
 
 def _by_service(topology: Topology, event: Event) -> Iterator[Event]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from testbed.errors import Finding, InvalidInput, Severity, has_errors, note
-from testbed.manifests.kollaps.events import in_order, with_joins, written_out
+from testbed.errors import Finding, InvalidInput, Severity, Where, has_errors, note
+from testbed.manifests.kollaps.events import in_order, why_left, with_joins, written_out
 from testbed.manifests.kollaps.links import in_both_directions, with_latency, without_sharing
 from testbed.manifests.kollaps.services import Rewritten, one_network, whole_services, with_dashboard, without_devices
 from testbed.network.findings import path_findings
@@ -29,6 +29,7 @@ _STEPS = (
     in_order,
 )
 _TIES, _ZERO, _UPPER_CASE = "kollaps-ties", "kollaps-zero-latency", "kollaps-upper-case"
+_CANNOT_SAY = "kollaps-cannot-say"
 _MOST_NODES_COMPARED = 256
 """All their paths, twice, are computed in well below a second."""
 
@@ -50,6 +51,7 @@ def rewritten(topology: Topology, file: str, *, lower_case: bool) -> Rewritten:
         topology = replace(topology, routing=Routing.LATENCY)
         judged, network = _judged(topology)
     judged = [_as_it_matters(each, lower_case=lower_case) for each in judged]
+    judged = _with_causes(judged, why_left(topology))
     if not lower_case:
         judged = [each for each in judged if each.code != _UPPER_CASE]
     if has_errors(judged):
@@ -67,6 +69,16 @@ def _as_it_matters(finding: Finding, *, lower_case: bool) -> Finding:
     if finding.code == _TIES or (finding.code == _UPPER_CASE and lower_case):
         return replace(finding, severity=Severity.ERROR)
     return finding
+
+
+def _with_causes(findings: Iterable[Finding], causes: Mapping[Where, str]) -> list[Finding]:
+    """Repeated and lasting events are written out here: of those that were not it is said why."""
+    return [
+        replace(each, message=f"Kollaps' XML cannot say {causes[each.where]}")
+        if each.code == _CANNOT_SAY and each.where in causes
+        else each
+        for each in findings
+    ]
 
 
 def _is_decided_by_latency(topology: Topology, network: Network) -> bool:

@@ -80,7 +80,7 @@ class Connections:
         self.loss: Floats = np.zeros(_FIRST_SLOTS)
 
         self.rate: Floats = np.zeros(_FIRST_SLOTS)
-        """Bytes per second since the last step."""
+        """Bytes per second since the last step, or when it last sent."""
         self.queued: Floats = np.zeros(_FIRST_SLOTS)
         """Bytes of all messages that have not left."""
         self.head: Floats = np.zeros(_FIRST_SLOTS)
@@ -106,6 +106,18 @@ class Connections:
         """In this round: 1 a segment, 2 also the segment sent again in its place."""
         self.before_loss: Floats = np.zeros(_FIRST_SLOTS)
         """What was sent in this round before the first of them."""
+        self.is_clocked = np.zeros(_FIRST_SLOTS, dtype=np.bool_)
+        """The round follows one before it, so acknowledgements set its window free, not a new message."""
+        self.missing: Floats = np.zeros(_FIRST_SLOTS)
+        """What a full queue dropped in this round."""
+        self.before_pause: Floats = np.zeros(_FIRST_SLOTS)
+        """What this round had sent when the next message came: not free again before that is acknowledged."""
+        self.return_s: Floats = np.zeros(_FIRST_SLOTS)
+        """The latency of the way back."""
+        self.longer: Floats = np.zeros(_FIRST_SLOTS)
+        """By how much longer than with its fair share of the links it takes, where data fills both ways."""
+        self.is_unanswered = np.zeros(_FIRST_SLOTS, dtype=np.bool_)
+        """The round's end is when its first segment arrives, until it is known when the acknowledgement comes back."""
         self.peak: Floats = np.zeros(_FIRST_SLOTS)
         """Cubic's: the window at the last loss, 0 before any."""
         self.peak_in_s: Floats = np.zeros(_FIRST_SLOTS)
@@ -133,6 +145,7 @@ class Connections:
         self.back = self._with_row(self.back, slot, route.back_links)
         self.most[slot] = route.rate_bytes_s
         self.rtt_s[slot] = route.rtt_s
+        self.return_s[slot] = route.return_s
         self.loss[slot] = route.loss
 
     def _with_row(self, table: Links, slot: int, row: tuple[int, ...]) -> Links:
@@ -143,6 +156,13 @@ class Connections:
         table[slot] = self.no_link
         table[slot, : len(row)] = row
         return table
+
+    def standing(self, slots: Links) -> Floats:
+        """What of their windows stands before links, rather than being under way."""
+        window = np.minimum(self.window[slots], self.queued[slots])
+        under_way = self.is_clocked[slots] * self.rate[slots] * self.rtt_s[slots]
+        found: Floats = np.maximum(np.minimum(window - under_way, self.budget[slots]), 0.0)
+        return found
 
     def room(self, slots: Links) -> Floats:
         """What they may send and have."""

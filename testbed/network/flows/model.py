@@ -19,15 +19,18 @@ from testbed.network.flows.arrivals import Arrivals, next_try_s
 from testbed.network.flows.connections import Connection, Connections, Part
 from testbed.network.flows.draws import Draws
 from testbed.network.flows.messages import News, Transfer
+from testbed.network.flows.queues import Queues
 from testbed.network.flows.routes import Routes
 from testbed.network.flows.settings import Sharing, Tcp
-from testbed.network.flows.sharing import Links, held_back, max_min, rtt_weighted
+from testbed.network.flows.sharing import TWO_WAYS, Links, held_back, max_min, rtt_weighted
 from testbed.network.flows.tcp import Windows
 from testbed.network.graph import Network
 
 _FEW = 24
 """Connections that are stepped exactly."""
 _EXACT_STEP_S = 1e-6
+_INSTANT_S = 1e-9
+"""How long after messages that are handed over at one instant the step is that lets all of them begin."""
 _SHORTEST_STEP_S, _LONGEST_STEP_S = 1e-3, 1e-2
 _STEPS_PER_ROUND_TRIP = 16
 _NOTHING = 0.5
@@ -51,9 +54,10 @@ class Flows:
         self._seed = seed
         self._tcp = tcp
         self._sharing = sharing
-        self._routes = Routes(network, tcp.goodput)
+        self._routes = Routes(network, tcp)
         self._state = Connections(no_link=network.link_count)
         self._windows = Windows(self._state, tcp)
+        self._queues = Queues(self._state, tcp)
         self._pairs: dict[tuple[int, int], Connection] = {}
         self._resets: dict[int, int] = {}
         self._starting: dict[tuple[int, int], float] = {}
@@ -154,7 +158,7 @@ class Flows:
         path resumes sending, with a window of one segment.
         """
         self._account()
-        self._routes = Routes(network, self._tcp.goodput)
+        self._routes = Routes(network, self._tcp)
         if network.link_count != self._state.no_link:
             raise ValueError("a network does not get more or fewer links, they go up and down")
         for connection in self._state.by_slot:
@@ -212,7 +216,7 @@ class Flows:
 
     def _step_soon(self) -> None:
         """Something was begun or given up: the next step is not later than it may be."""
-        self._step_s = min(self._step_s, max(self.now_s, self._stepped_s + self._quantum_s))
+        self._step_s = min(self._step_s, max(self.now_s + _INSTANT_S, self._stepped_s + self._quantum_s))
 
     # Steps
 
@@ -276,18 +280,25 @@ class Flows:
     def _go_on(self) -> None:
         """Lets begin what is due, shares the links, and plans the next step."""
         state = self._state
-        self._open_waiting()
+        begun = self._open_waiting()
         self._busy = state.is_busy[: state.slots].nonzero()[0]
         self._quantum_s = self._least_step_s()
         due = self._busy[state.round_end_s[self._busy] <= self.now_s]
         if due.size:
-            self._windows.next_round(due, self._quantum_s if self._quantum_s > _EXACT_STEP_S else 0.0)
+            asked = state.is_unanswered[due]
+            over = self._windows.resume(due[~asked])
+            if over.size:
+                self._windows.next_round(over, self._quantum_s if self._quantum_s > _EXACT_STEP_S else 0.0)
+            self._queues.look(self._busy, due[asked], over, begun, self._routes)
+        elif begun:
+            self._queues.look(self._busy, due, due, begun, self._routes)
         self._share()
         self._plan()
 
-    def _open_waiting(self) -> None:
-        """Connections that have something to send after a pause, in the order of pairs."""
+    def _open_waiting(self) -> list[int]:
+        """Connections that have something to send after a pause, in the order of pairs; those that may send at once."""
         state = self._state
+        begun = []
         for pair in sorted(self._starting):
             began_s = self._starting[pair]
             connection = self._pairs[pair]
@@ -301,11 +312,17 @@ class Flows:
                 connection.stalled_s = began_s
             elif not state.is_open[slot]:
                 self._open(connection, began_s)
+            if state.is_open[slot] and state.round_end_s[slot] > self.now_s:
+                state.is_clocked[slot] = False
+                if state.round_trips[slot] == 1.0:
+                    state.before_pause[slot] = state.round_sent[slot]
+                begun.append(slot)
             state.is_busy[slot] = True
             state.began_s[slot] = began_s
             state.head[slot] = connection.queue[0].size_bytes
             state.queued[slot] = sum(part.size_bytes for part in connection.queue)
         self._starting.clear()
+        return begun
 
     def _open(self, connection: Connection, began_s: float) -> None:
         connection.opened_s = self._arrivals.handshake_done_s(connection, began_s)
@@ -344,17 +361,19 @@ class Flows:
         before = self._sending
         if self._is_shared_out and sending.size == before.size and not np.count_nonzero(sending != before):
             return
-        state.rate[self._sending] = 0.0
         self._sending = sending
         self._is_shared_out = True
         if not sending.size:
             return
-        links = state.links[sending]
+        links = state.links.take(sending, axis=0)
         if self._sharing is Sharing.MAX_MIN:
             rates = max_min(links, self._routes.capacity)
             if self._tcp.two_ways:
                 waiting = np.maximum(1.0 - state.window[sending] / state.queued[sending], 0.0)
-                rates = held_back(rates, links, state.back[sending], self._routes.capacity, waiting)
+                slower = self._tcp.acknowledging + TWO_WAYS * waiting
+                longer = held_back(rates, links, state.back.take(sending, axis=0), self._routes.capacity, slower)
+                state.longer[sending] = longer
+                rates /= 1.0 + longer
             state.rate[sending] = rates
         else:
             rtt_s, used = state.rtt_s[sending], state.most[sending]

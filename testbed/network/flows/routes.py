@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from testbed.network.flows.settings import Tcp
 from testbed.network.graph import Floats, Network
 from testbed.network.paths import Paths, compute_paths
 
@@ -30,7 +31,7 @@ class Route:
     """There and back between two nodes."""
 
     links: tuple[int, ...]
-    """Those that throttle, on the way there."""
+    """Those that throttle, in their order on the way there."""
     back_links: tuple[int, ...]
     """Those on the way back."""
     latency_s: float
@@ -47,9 +48,10 @@ class Route:
 class Routes:
     """Of one network; a new one for every change. Rates are what is left of them for messages."""
 
-    def __init__(self, network: Network, goodput: float) -> None:
+    def __init__(self, network: Network, tcp: Tcp) -> None:
         self.network = network
-        self._bytes_per_bit = goodput / _BITS
+        self._bytes_per_bit = tcp.goodput / _BITS
+        self._segment_bytes = tcp.mss_bytes
         self._found: dict[tuple[int, int], Route | None] = {}
 
     @cached_property
@@ -59,6 +61,12 @@ class Routes:
         rates_bps = np.maximum(rate_bps - self.network.background_bps, rate_bps * _LEAST_LEFT)
         rates = np.minimum(rates_bps * self._bytes_per_bit, UNTHROTTLED_BYTES_S)
         return np.append(rates, UNTHROTTLED_BYTES_S)
+
+    @cached_property
+    def limit(self) -> Floats:
+        """Bytes that every link's queue holds; infinite for the one that stands for none."""
+        held = self.network.queue_ms / 1e3 * self.capacity[:-1]
+        return np.append(np.minimum(held, self.network.queue_bytes), math.inf)
 
     @cached_property
     def _paths(self) -> Paths:
@@ -72,7 +80,15 @@ class Routes:
         return self._found[pair]
 
     def _throttling(self, links: list[int]) -> tuple[int, ...]:
-        return tuple(sorted({link for link in links if math.isfinite(self.network.rate_bps[link])}))
+        return tuple(dict.fromkeys(link for link in links if math.isfinite(self.network.rate_bps[link])))
+
+    def _passed_on_s(self, links: list[int]) -> float:
+        """A segment is sent on when all of it is there: what it takes on the links besides the slowest.
+
+        On that one it takes its share of the link's rate, which all that is sent takes anyway.
+        """
+        each_s = self._segment_bytes / self.capacity[links]
+        return float(each_s.sum() - each_s.max())
 
     def _look_up(self, origin: int, dest: int) -> Route | None:
         paths = self._paths
@@ -83,7 +99,7 @@ class Routes:
         return Route(
             links=self._throttling(links),
             back_links=self._throttling(paths.links(dest, origin)),
-            latency_s=max(float(paths.latency_ms[origin, dest]) / 1e3, _LEAST_LATENCY_S),
+            latency_s=max(float(paths.latency_ms[origin, dest]) / 1e3, _LEAST_LATENCY_S) + self._passed_on_s(links),
             return_s=max(float(paths.latency_ms[dest, origin]) / 1e3, _LEAST_LATENCY_S),
             jitter_s=float(paths.jitter_ms[origin, dest]) / 1e3,
             loss=float(paths.loss[origin, dest]),

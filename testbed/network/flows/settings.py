@@ -38,6 +38,8 @@ class Tcp:
     syn_timeout_s: float = 1.0
     two_ways: bool = True
     """Acknowledgements that come back over full links slow their flow down."""
+    drops: bool = True
+    """A queue drops what it does not hold."""
 
     def __post_init__(self) -> None:
         if self.congestion not in ("cubic", "reno"):
@@ -49,6 +51,11 @@ class Tcp:
     def goodput(self) -> float:
         """The part of a link's rate that is left for messages."""
         return self.mss_bytes / (self.mss_bytes + self.header_bytes)
+
+    @property
+    def acknowledging(self) -> float:
+        """The part of a full link that acknowledgements take: one, of headers alone, for every two segments."""
+        return self.header_bytes / (2.0 * (self.mss_bytes + self.header_bytes))
 
     @property
     def initial_window_bytes(self) -> float:

@@ -55,19 +55,19 @@ def max_min(links: Links, capacity: Floats) -> Floats:
     return rates
 
 
-def held_back(rates: Floats, links: Links, back: Links, capacity: Floats, waiting: Floats) -> Floats:
-    """Those rates, lower where acknowledgements come back over links that data fills.
+def held_back(rates: Floats, links: Links, back: Links, capacity: Floats, slower: Floats) -> Floats:
+    """By how much longer flows take that have those rates, where acknowledgements meet links that data fills.
 
     Acknowledgements stand behind the data there, so they come late and many at once, and what they set free travels on
     as a train. Flows of both directions then wait for each other: those with the smaller windows are slower, though no
-    link is full of them, and who waits for all messages waits for these. `waiting` is the part of a flow's message
-    that does not fit into its window; what fits needs no acknowledgement.
+    link is full of them, and who waits for all messages waits for these. `slower` is by how much more such a flow
+    takes.
     """
     carried = np.bincount(links.ravel(), np.repeat(rates, links.shape[1]), minlength=capacity.size)
     is_full = carried >= capacity * _FULL
     is_full[-1] = False
-    lower: Floats = rates / (1.0 + TWO_WAYS * waiting * is_full[back].any(axis=1))
-    return lower
+    longer: Floats = slower * is_full[back].any(axis=1)
+    return longer
 
 
 def rtt_weighted(links: Links, capacity: Floats, rtt_s: Floats, used: Floats) -> Floats:

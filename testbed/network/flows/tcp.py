@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.network.flows.connections import Connections
+from testbed.network.flows.routes import UNTHROTTLED_BYTES_S
 from testbed.network.flows.settings import Tcp
 from testbed.network.graph import Flags, Floats
 
@@ -29,9 +30,6 @@ _FASTEST = 1.5
 """Cubic's growth in a round trip at most, and at least before the first loss."""
 _BEFORE_LOSS = 1.05
 _HYSTART_SEGMENTS = 16
-_HYSTART_PART = 8.0
-_HYSTART_LEAST_S, _HYSTART_MOST_S = 0.004, 0.016
-"""A queue that is longer than an eighth of the round trip, within these bounds, ends slow start."""
 _CALM_S = 0.1
 _LEAST_SEGMENTS = 2.0
 _THREE_QUARTERS = 0.75
@@ -59,6 +57,8 @@ class Windows:
         every.threshold[slot] = np.inf
         every.round_end_s[slot] = first_round_s
         every.last_sent_s[slot] = first_round_s
+        every.is_unanswered[slot] = False
+        every.missing[slot] = every.before_pause[slot] = 0.0
         every.round_trips[slot] = 1.0
         for array in (every.budget, every.round_sent, every.round_busy_s, every.lost, every.peak):
             array[slot] = 0.0
@@ -67,11 +67,44 @@ class Windows:
         """The path is gone: when it is back, sending starts again with one segment."""
         every = self._all
         every.round_end_s[slot] = np.inf
+        every.is_unanswered[slot] = False
+        every.missing[slot] = every.before_pause[slot] = 0.0
         if every.is_busy[slot]:
             every.threshold[slot] = max(every.window[slot] * self._keeps, _LEAST_SEGMENTS * self._mss)
             every.window[slot] = self._mss
         for array in (every.budget, every.round_sent, every.round_busy_s, every.lost):
             array[slot] = 0.0
+
+    def resume(self, slots: Slots) -> Slots:
+        """Those of them whose round is over; the others' goes on.
+
+        A message that began within a round had what was left of the window. Now what was sent before it is
+        acknowledged and may be sent again; all that is one round, which began with the message.
+        """
+        every = self._all
+        before = every.before_pause[slots]
+        paused = before > 0.0
+        if not np.count_nonzero(paused):
+            return slots
+        here, before = slots[paused], before[paused]
+        every.budget[here] += before
+        every.round_sent[here] -= before
+        every.before_pause[here] = 0.0
+        every.round_end_s[here] = self._until_told(here, every.budget[here], every.began_s[here] + every.rtt_s[here])
+        return slots[~paused]
+
+    def _until_told(self, slots: Slots, budget: Floats, ends: Floats) -> Floats:
+        """Until when rounds of one round trip last that end then.
+
+        Those that have more to send than their window are told to go on by its first acknowledgement, of which it is
+        known only when that segment has arrived what it meets on the way back.
+        """
+        if not self._tcp.two_ways:
+            return ends
+        every = self._all
+        waits = every.queued[slots] > budget
+        every.is_unanswered[slots] = waits
+        return ends - waits * every.return_s[slots]
 
     def next_round(self, slots: Slots, step_s: float) -> None:
         """Ends the round of these connections, which all have something to send, and begins their next."""
@@ -81,11 +114,15 @@ class Windows:
         sent, busy_s, lost = every.round_sent[slots], every.round_busy_s[slots], every.lost[slots]
         round_end, began = every.round_end_s[slots], every.began_s[slots]
         start = np.maximum(round_end, began)
-        used_up = every.budget[slots] < self._mss
+        left = every.budget[slots]
+        used_up = left < self._mss
         # What fits under way: a window that the links or the sender do not fill does not grow beyond twice that.
         filled = 2.0 * sent / trips
 
         slow = window < threshold
+        # On a link the last of them leave while half of the window before is under way: that counts as filled, too.
+        paced = slow & every.is_clocked[slots] & (every.most[slots] < UNTHROTTLED_BYTES_S)
+        filled = np.where(paced, np.inf, filled)
         grown = window + sent
         # Counting is several times faster than asking for any or all of so few.
         how_many_slow = np.count_nonzero(slow)
@@ -119,16 +156,20 @@ class Windows:
         if is_any_hurt:
             ends = ends + np.where(lost > 1.0, rtt + self._tcp.min_rto_s, 0.0)
         # What gets through; but for a segment, which is sent whole, whatever becomes of it.
-        every.budget[slots] = np.maximum(budget * (1.0 - every.loss[slots]), self._mss)
-        every.round_end_s[slots] = ends
+        budget = np.maximum(budget * (1.0 - every.loss[slots]), self._mss)
+        every.budget[slots] = budget
+        every.is_clocked[slots] = began < round_end
+        if np.count_nonzero(every.missing[slots]):
+            ends = self._after_drop(slots, left, rtt, ends)
+            budget = every.budget[slots]
+        # Rounds of several trips have more than they need.
+        every.round_end_s[slots] = self._until_told(slots, np.where(trips > 1.0, np.inf, budget), ends)
         every.round_trips[slots] = trips
+        every.before_pause[slots] = 0.0
         every.round_sent[slots] = every.round_busy_s[slots] = every.lost[slots] = 0.0
 
     def _after_delay(self, slots: Slots, slow: Flags, grown: Floats, threshold: Floats) -> tuple[Floats, Floats]:
-        """Windows and thresholds; slow start is over where acknowledgements say that the links are full (HyStart).
-
-        They do when they take half a round trip to come in, or come later because others' segments stand before them.
-        """
+        """Windows and thresholds; slow start is over where acknowledgements come in for half a round trip (HyStart)."""
         every = self._all
         window = every.window[slots]
         full = slow & (window >= _HYSTART_SEGMENTS * self._mss)
@@ -136,10 +177,9 @@ class Windows:
             return grown, threshold
         rtt, trips = every.rtt_s[slots], every.round_trips[slots]
         sent, busy_s = every.round_sent[slots], every.round_busy_s[slots]
-        last_trip_s = np.where(trips > 1.0, busy_s / 2.0, busy_s)
-        queue_s = last_trip_s - sent / trips / every.most[slots]
-        noticed_s = np.minimum(np.maximum(rtt / _HYSTART_PART, _HYSTART_LEAST_S), _HYSTART_MOST_S)
-        full &= (last_trip_s >= rtt / 2.0) | (queue_s >= noticed_s)
+        # Their spacing is the links' own; who waits for whom both ways does not show in it.
+        last_trip_s = np.where(trips > 1.0, busy_s / 2.0, busy_s) / (1.0 + every.longer[slots])
+        full &= last_trip_s >= rtt / 2.0
         until_full = np.minimum(1.0, rtt / 2.0 / np.maximum(last_trip_s, 1e-12))
         grown = np.where(full, np.minimum(grown, window + sent * until_full), grown)
         return grown, np.where(full, grown, threshold)
@@ -173,6 +213,22 @@ class Windows:
         every.peak_in_s[where] = np.cbrt(np.maximum(peak - kept[hurt], 0.0) / self._mss / _CUBIC_SCALE)
         after = np.where(every.lost[slots] > 1.0, self._mss, kept)
         return np.where(hurt, after, window), np.where(hurt, kept, threshold)
+
+    def _after_drop(self, slots: Slots, left: Floats, rtt: Floats, ends: Floats) -> Floats:
+        """When rounds end after one of which a queue dropped the end; `left` is what still stands before the links.
+
+        Acknowledgements of what follows tell what is missing, so only that is sent in this round. Nothing follows the
+        end of a message: then a probe does so, after two round trips (RFC 8985).
+        """
+        every = self._all
+        missing = every.missing[slots]
+        following = every.queued[slots] - missing - left
+        budget = every.budget[slots]
+        most = np.minimum(budget, left + np.maximum(following, self._mss))
+        every.budget[slots] = np.where(missing > 0.0, most, budget)
+        every.missing[slots] = 0.0
+        is_end = (missing > 0.0) & (following < self._mss)
+        return np.where(is_end, ends + 2.0 * rtt, ends)
 
     def _after_idleness(self, slots: Slots, window: Floats, threshold: Floats, rtt: Floats) -> tuple[Floats, Floats]:
         """Windows of those that have been silent: halved for every timeout's time, down to the initial one."""

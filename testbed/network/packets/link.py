@@ -99,6 +99,7 @@ class Link:
         self.packets += end - start - too_long
         self.bytes += sent_bytes
         self.queue_s += waited
+        train.route.flow.queue_s += waited
         if too_long or lost:
             self.dropped_queue += too_long
             self.dropped_loss += lost

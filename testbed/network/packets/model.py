@@ -156,6 +156,11 @@ class Packets:
         self._cut.difference_update(ranks)
         self._rewire(now_s, None)
 
+    @property
+    def now_s(self) -> float:
+        """The latest time that it was told: nothing may be offered before."""
+        return self._now_s
+
     # -- counts ----------------------------------------------------------------------------------------------------
 
     def links(self) -> LinkCounts:

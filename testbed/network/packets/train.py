@@ -23,6 +23,7 @@ class Flow:
         "offered_bytes",
         "offered_packets",
         "origin",
+        "queue_s",
         "route",
     )
 
@@ -36,6 +37,8 @@ class Flow:
         self.arrived_packets = self.arrived_bytes = 0
         self.dropped_packets = 0
         """For whatever reason, no path included."""
+        self.queue_s = 0.0
+        """All the waiting of its packets, in all queues."""
 
 
 class Route:

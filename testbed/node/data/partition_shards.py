@@ -31,7 +31,7 @@ def shards(dataset: DataSet, learners: int, options: Options, seed: int) -> list
         raise Impossible(
             f"{learners} learners with {per_node} shards each need {learners * per_node} samples, "
             f"{dataset.name} has {count}",
-            "take fewer shards or learners",
+            "take fewer shards (data.partition.per_node), fewer learners, or larger data",
         )
     by_class = np.argsort(dataset.train.targets, kind="stable")
     if variant == "grid":

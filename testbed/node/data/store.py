@@ -47,6 +47,13 @@ def cache_folder(cache: Path | None = None) -> Path:
         raise UsageProblem("there is no home to keep data sets in", "say where with TESTBED_DATA=FOLDER") from None
 
 
+def made(cache: Path) -> Path:
+    """The folder, which is there from now on, by a path that means the same everywhere on this machine."""
+    with _writing(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+    return cache.absolute()
+
+
 def place_of(entry: Entry, cache: Path) -> Path:
     """The folder of one data set."""
     return cache / f"{entry.name}-v{SCHEMA}"
@@ -100,8 +107,7 @@ def sha256_of(array: NDArray[Any]) -> str:
 def locked(entry: Entry, cache: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """Only one process at a time works on a data set; the lock ends with the process, however it ends."""
     with _writing(cache):
-        cache.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(cache / f".{entry.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(made(cache) / f".{entry.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,11 +1,11 @@
 """How much nodes can send each other on one machine.
 
-Takes nothing, gives figures; asks how many cores there are.
+Takes nothing, gives figures; asks how many cores it may use.
 """
 
 from __future__ import annotations
 
-import os
+from testbed.cores import usable_cores
 
 CARRIED_BYTES_S = 80e6
 """What the fabric carries in real time, with a core for itself and another one for the nodes' kernels, on the machine
@@ -18,7 +18,7 @@ BYTE_S = _CORES / CARRIED_BYTES_S
 
 def carried_bytes_s() -> float:
     """Of all nodes together, on this machine."""
-    return min(os.cpu_count() or 1, _CORES) / BYTE_S
+    return min(usable_cores(), _CORES) / BYTE_S
 
 
 def in_mb_s(bytes_s: float) -> str:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from testbed.control.outcome import Outcome
 from testbed.errors import TestbedError
 from testbed.plan.files import read_plan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.local.run import LocalRun
+from testbed.runtimes.local.local_ground import LocalGround
+from testbed.runtimes.real.run import RealRun
 
 BEGUN = "begun "
 
@@ -24,7 +26,7 @@ def main(arguments: list[str]) -> int:
     (folder,) = arguments
     directory = RunDirectory(Path(folder))
     try:
-        whole = LocalRun(read_plan(directory.plan), directory, begun=_tell_begun)
+        whole = RealRun(read_plan(directory.plan), directory, LocalGround(), begun=_tell_begun)
         signal.signal(signal.SIGTERM, lambda *_: whole.interrupt())
         signal.signal(signal.SIGINT, lambda *_: whole.interrupt())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -47,11 +49,12 @@ def _tell_begun(seconds: float) -> None:
 
 
 def _tell(outcome: Outcome) -> None:
-    """In its log."""
-    for each in outcome.failures:
-        sys.stderr.write(f"node {each.node} failed: {each.failure.message}\n")
-    for words in (*outcome.broken, *outcome.overloaded, *outcome.remarks):
-        sys.stderr.write(f"{words}\n")
+    """In its log, if there is room."""
+    with suppress(OSError):
+        for each in outcome.failures:
+            sys.stderr.write(f"node {each.node} failed: {each.failure.message}\n")
+        for words in (*outcome.broken, *outcome.overloaded, *outcome.remarks):
+            sys.stderr.write(f"{words}\n")
 
 
 if __name__ == "__main__":

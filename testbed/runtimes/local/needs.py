@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed.plan.containers import MODEL_COPIES
 from testbed.plan.estimate import Estimate
 from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import SCALES, smallest_scale
-from testbed.protocol import SLOTS
 from testbed.runtimes.local.capacity import carried_bytes_s, in_mb_s
 
 if TYPE_CHECKING:
@@ -25,13 +25,11 @@ _BASE_BYTES = 500_000_000
 """The zygote, the fabric and control."""
 _NODE_BYTES = 26_000_000
 """Private memory of a node besides its models: measured, ZeroMQ and the interpreter's own."""
-_VECTORS = 8 + SLOTS
-"""Copies of a model that a node has at a time, those on their way and those left to be averaged included."""
 _NODE_DESCRIPTORS = 2
 """In the fabric and in control."""
 _SPARE_DESCRIPTORS = 100
-_PEER_DESCRIPTORS = 6
-"""In a node, of a peer that it sends to and hears from: measured, with one to spare."""
+_PEER_DESCRIPTORS = 8
+"""In a node, of a peer that does not answer, for which two sockets try: measured. One that does needs five."""
 _HOPELESS = 3.0
 """An estimate may be wrong, but not by so much."""
 
@@ -53,7 +51,7 @@ class Need:
 def needs_of(plan: RunPlan) -> Iterator[Need]:
     nodes = len(plan.nodes)
     neighbours = max(1, plan.overlay.degree or 1)
-    node_bytes = _NODE_BYTES + 4 * (plan.parameters or 0) * (_VECTORS + neighbours)
+    node_bytes = _NODE_BYTES + 4 * (plan.parameters or 0) * (MODEL_COPIES + neighbours)
     needed_bytes = _BASE_BYTES + nodes * node_bytes
     there_bytes = available_bytes()
     yield Need("memory", in_gib(needed_bytes), in_gib(there_bytes), needed_bytes > there_bytes)

@@ -5,9 +5,9 @@ Takes an experiment, gives milliseconds; trains for a second or two, in processe
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
+from testbed.cores import usable_cores
 from testbed.experiment.language import Experiment
 from testbed.node.data.of_experiment import share_out
 from testbed.node.trainer_of import make_trainer
@@ -41,7 +41,7 @@ class StepTimes:
 def step_times(experiment: Experiment, learners: int, sent_bytes: int) -> StepTimes:
     """A learner sends that many bytes a round. Training has the machine's cores for itself while it is measured."""
     steps_per_s, steps = _measured(experiment, learners)
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     training = sustained_ms_per_step(steps_per_s, learners)
     messages = learners * (_ROUND_S + sent_bytes * BYTE_S) / cores / steps * 1000
     sustained = to_two_digits(max(_LEAST_MS / steps, training + messages))
@@ -59,6 +59,6 @@ def _measured(experiment: Experiment, learners: int) -> tuple[float, int]:
     trainer = make_trainer(experiment, data.dataset, experiment.seed)
     parts = list(data.parts[:_MOST_PARTS])
     steps = max(1, trainer.steps_per_round(data.sizes[0]))
-    cores = min(os.cpu_count() or 1, len(parts))
+    cores = min(usable_cores(), len(parts))
     speed = bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=min(steps, 5), at_most_s=_AT_MOST_S)
     return speed.steps_per_s, steps

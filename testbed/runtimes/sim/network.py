@@ -7,7 +7,7 @@ acknowledged by a node that died is sent anew when it comes back, as a reconnect
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from testbed.network.flows import Acknowledged, Delivered, Flows, Left, Transfer
 from testbed.network.graph import Network
@@ -120,6 +120,11 @@ class VirtualNetwork:
     def resume(self, rank: int) -> None:
         for origin, message in self._held.pop(rank, []):
             self._hand_over(rank, origin, message)
+
+    def on_the_way(self, kinds: Collection[str]) -> set[tuple[int, int]]:
+        """From whom to whom messages of these kinds have left and not arrived."""
+        moving = [each for each in self._moving.values() if not each.is_delivered]
+        return {(each.origin, each.dest) for each in moving if each.message.kind in kinds}
 
     def change(self, network: Network) -> None:
         """From now on the network is this."""

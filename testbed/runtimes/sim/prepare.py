@@ -6,12 +6,12 @@ researcher's model or data shows here, before anything runs.
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from testbed.cores import usable_cores
 from testbed.node.data.dataset import Kind
 from testbed.node.data.of_experiment import share_out
 from testbed.node.data.partition import test_parts
@@ -45,7 +45,7 @@ def prepared(plan: RunPlan, *, workers: int | None = None, cache: Path | None = 
         test_parts(data.dataset, data.parts),
         samples=experiment.evaluation.samples,
         seed=plan.seed,
-        workers=os.cpu_count() or 1 if workers is None else workers,
+        workers=usable_cores() if workers is None else workers,
     )
     try:
         yield Shared(

@@ -21,8 +21,11 @@ from testbed.network.graph import expand
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
 from testbed.node.life import TOLD, Life, Reason, build_of_this_process, failure_of
+from testbed.node.mailbox import PAST, SENT_AGAIN
 from testbed.node.node import Node
+from testbed.node.sharing.base import MODEL
 from testbed.node.snapshots import newest_snapshot
+from testbed.node.unawaited import unawaited_are_told
 from testbed.node.world import Vector
 from testbed.plan.files import split
 from testbed.plan.flows_of import flows_of
@@ -106,7 +109,7 @@ class SimRun:
         self._clock.drive(self._network)
         until_s = math.inf if stop.time_s is None else stop.time_s
         self._moments = moments(self._topology, graph, plan.seed, until_s, leavers_keep_links=True)
-        self._log = ControlLog(directory.events)
+        self._log = ControlLog(directory.events, is_virtual=True)
         self._residents: dict[int, _Resident] = {}
         self._failures: list[NodeFailure] = []
         self._finished: set[int] = set()
@@ -127,7 +130,8 @@ class SimRun:
     def run(self) -> Outcome:
         """Until every node is done."""
         try:
-            return run(self._clock, self._whole())
+            with unawaited_are_told():
+                return run(self._clock, self._whole())
         finally:
             self._log.close()
             for resident in self._residents.values():
@@ -181,7 +185,8 @@ class SimRun:
         failures = tuple(sorted(self._failures, key=lambda each: each.node))
         finished = len(self._finished)
         self._log.write(Over(self._clock.now(), self._reason, finished, len(failures)))
-        return Outcome(self._reason, self._clock.now(), finished, failures, self._watch.look(self._clock.now()))
+        last = self._watch.look(self._clock.now())
+        return Outcome(self._reason, self._clock.now(), finished, failures, last, remarks=self._watch.remarks)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -213,6 +218,7 @@ class SimRun:
         self._idle.discard(rank)
         resident.task = asyncio.ensure_future(life.live(lambda: self._until_quiet(rank)))
         resident.task.add_done_callback(lambda task: self._lived(rank, resident, task))
+        self._tell_who_has_finished()
 
     def _begin_with(self, plan: NodePlan, rejoin: str | None) -> tuple[Vector | None, int]:
         """A node that comes later begins with the round of the slowest, so that nobody has to wait for older ones."""
@@ -242,6 +248,7 @@ class SimRun:
             self._finished.add(rank)
             if resident.life.reason is not Reason.LEFT:
                 self._to_the_end.append(rank)
+        self._tell_who_has_finished()
         if task.result() is Reason.LEFT:
             self._network.leave(rank)
         self._return_or_rest(rank)
@@ -251,6 +258,16 @@ class SimRun:
             self._returning.discard(rank)
             self._join(rank)
         self._look_around()
+
+    def _tell_who_has_finished(self) -> None:
+        """Those that came back, and may lack what nobody can send them again; not while the last of it comes."""
+        back = [rank for rank in self._living() if self._residents[rank].life.node.came_back]
+        if not back:
+            return
+        done = [rank for rank, each in self._residents.items() if each.life.reason is Reason.FINISHED]
+        coming = self._network.on_the_way((MODEL, SENT_AGAIN, PAST))
+        for to in back:
+            self._residents[to].life.node.others_finished([rank for rank in done if (rank, to) not in coming])
 
     async def _until_quiet(self, rank: int) -> None:
         """Until no node does anything but serve others."""

@@ -1,0 +1,50 @@
+"""`testbed render --target compose`: what it takes besides a plan.
+
+Takes what was resolved, gives words for the container that prepares the run; touches a bundled file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from testbed.code import is_code
+from testbed.errors import UsageProblem
+from testbed.experiment.attached import own_files
+from testbed.topologies.library import find_bundled
+
+if TYPE_CHECKING:
+    from testbed.cli.experiment_options import Resolved
+    from testbed.experiment.language import Experiment
+    from testbed.experiment.origin import Setting
+
+_ONLY_KOLLAPS = {"orchestrator": "--orchestrator", "machines": "--machines", "cluster_path": "--path"}
+
+
+def check_options(context: click.Context) -> None:
+    """Raises UsageProblem for options that Compose has no use for."""
+    for name, flag in _ONLY_KOLLAPS.items():
+        if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT):
+            raise UsageProblem(f"{flag} says something about a cluster, and Compose starts a run on one machine")
+
+
+def words_anywhere(resolved: Resolved, file: str, settings: Sequence[Setting]) -> list[str] | None:
+    """The topology and options, where an image makes the same plan of them: none of it is only on this machine."""
+    experiment = resolved.experiment
+    bundled = find_bundled(experiment.topology)
+    if bundled is None or experiment.topology != file or resolved.origin.attached:
+        return None
+    if hashlib.sha256(bundled.read_bytes()).hexdigest() != resolved.inputs[experiment.topology]:
+        return None  # a file here has the name of a bundled one
+    if any(own_files(experiment)) or _has_code(experiment):
+        return None
+    options = [word for setting in settings for word in setting.option.split(" ", 1)]
+    return [f"topologies/{bundled.name}", *options]
+
+
+def _has_code(experiment: Experiment) -> bool:
+    chosen = (experiment.algorithm, experiment.sharing, experiment.data, experiment.model)
+    return any(is_code(each.name) for each in chosen) or is_code(experiment.overlay.kind)

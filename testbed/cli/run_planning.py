@@ -1,0 +1,106 @@
+"""The plan of a run that is about to start here.
+
+Takes what was resolved and asked for, gives a `RunPlan`; loads the data and the model, and may fetch and measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.cli.experiment_options import Resolved
+from testbed.cli.findings import print_findings
+from testbed.cli.run_choice import SIM, Chosen
+from testbed.cli.run_fitting import fitted
+from testbed.cli.run_name import checked_run_name, made_run_name
+from testbed.errors import Severity, UsageProblem
+from testbed.rundir import RunDirectory
+from testbed.runtimes.real.places import record_of
+
+if TYPE_CHECKING:
+    from testbed.plan.model import RunPlan
+
+
+def free_run_id(results: Path, given: str | None, topology: str, algorithm: str) -> str:
+    """A name that no run has yet, as far as can be known before its directory is made."""
+    if given is None:
+        name = made_run_name(topology, algorithm, f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
+        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        return next(each for each in names if not (results / each).exists())
+    path = results / checked_run_name(given)
+    if record_of(RunDirectory(path)).exists():
+        hint = f"`testbed status {path}` tells whether it goes on; after `testbed destroy {path}` it can be removed"
+        raise UsageProblem(f"{path} exists already, and something of that run is left", hint)
+    if path.exists():
+        raise UsageProblem(f"{path} exists already", "give another --run-id, or remove it")
+    return given
+
+
+def planned(
+    resolved: Resolved,
+    chosen: Chosen,
+    engine: str | None,
+    time_scale: float | None,
+    run_id: str,
+    *,
+    beside: Path,
+    say: Callable[[str], None],
+    quiet: bool = False,
+    fetch: bool = True,
+) -> RunPlan:
+    """Complete, fit for comparison with the runs beside it; what is said on the way, warnings too, unless `quiet`."""
+    from testbed.plan.cautions import cautions
+    from testbed.plan.estimate import estimate
+    from testbed.plan.late_events import events_too_late
+    from testbed.plan.make import make_plan
+
+    experiment, runtime = resolved.experiment, chosen.name
+    if experiment.compute.mode == "measured" and runtime == SIM:
+        raise UsageProblem("virtual time cannot be measured", "take `compute: {mode: paced}` with this runtime")
+    plan = partial(
+        make_plan,
+        experiment,
+        resolved.topology,
+        run_id=run_id,
+        runtime=runtime,
+        engine=engine,
+        source=resolved.origin,
+        inputs=resolved.inputs,
+    )
+    first = plan()
+    learners = len(first.learners)  # and all that does not fit together is known before anything is said or fetched
+    chosen.settle(say)
+    if not quiet:
+        for name, findings in resolved.findings:
+            print_findings(name, [each for each in findings if each.severity is Severity.WARNING])
+        print_findings(experiment.topology, cautions(experiment, resolved.topology))
+    say(f"preparing {experiment.data.name} and {experiment.model.name} for {learners} learners")
+
+    from testbed.runtimes.sim.describe import describe, versions
+
+    described = describe(experiment, learners, fetch=fetch, tell=say)
+    if not fetch and described.problem is not None:
+        say(f"warning: the run would fail at once: {described.problem}")
+    step_ms = described.nominal_ms_per_step
+    plan = partial(plan, parameters=described.parameters, samples=described.samples, versions=versions())
+    if runtime != SIM:
+        made = fitted(plan, first, described.parameters, step_ms, time_scale, beside, say)
+    else:
+        made = plan(nominal_ms_per_step=step_ms)
+    if not quiet:
+        late = events_too_late(made, resolved.topology, lambda: estimate(made))
+        print_findings(experiment.topology, late)
+    return made
+
+
+def fetch_data_of(plan: RunPlan, say: Callable[[str], None]) -> None:
+    """Before there is a run directory: without its data nothing can be started."""
+    say(f"preparing {plan.experiment.data.name} and {plan.experiment.model.name} for {len(plan.learners)} learners")
+
+    from testbed.runtimes.sim.describe import fetch_data
+
+    fetch_data(plan.experiment, say)

@@ -1,0 +1,113 @@
+"""A plan → `docker-compose.yml` and what belongs beside it. Pure, but for the templates that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from testbed.manifests.compose.learners import DATA_MOUNT, learners_of, of_all
+from testbed.manifests.compose.names import project_name
+from testbed.manifests.compose.remarks import check, remarks
+from testbed.manifests.compose.variables import (
+    DATA,
+    GROUP,
+    IMAGE,
+    RESULTS,
+    USER,
+    VARIABLES,
+    Filled,
+    dump,
+    filled,
+    found_in,
+)
+from testbed.manifests.manifest import Manifest
+from testbed.manifests.templates import fill, shell_word
+from testbed.plan.containers import (
+    FABRIC_SHARES,
+    LEARNER_PIDS,
+    LEARNER_SHARES,
+    LOG_SIZE,
+    PART_PIDS,
+    PART_SHARES,
+    TMP_OPTIONS,
+)
+from testbed.plan.files import to_text
+from testbed.plan.model import RunPlan
+from testbed.plan.tcp import settings_of, tcp_of
+from testbed.topologies.model import Topology
+
+PLAN_FILE, COMPOSE_FILE, VARIABLES_FILE, README_FILE = "plan.json", "docker-compose.yml", ".env", "README.txt"
+_WITHOUT_A_CACHE = ("digits", "synthetic")
+"""Data sets that are in the image or made from the seed: nothing is fetched, and nothing kept for them."""
+_PLAN_MOUNTED_AT = "/testbed/plan.json"
+
+
+def render(
+    plan: RunPlan, *, words: Sequence[str] | None = None, topology: Topology | None = None, file: str = ""
+) -> Manifest:
+    """The files; `words` are the topology and options that make this plan anywhere, where there are such.
+
+    With them the file needs no plan beside it. `topology` is the plan's with its places in `file`. Raises InvalidInput
+    where no Engine could run it.
+    """
+    given = topology if topology is not None else plan.load_topology()
+    file = file or plan.topology_name
+    check(given, file)
+    learners = learners_of(plan, given)
+    run = f"/{plan.run_id}"
+    has_data = plan.experiment.data.name not in _WITHOUT_A_CACHE
+    planned = ["--plan", _PLAN_MOUNTED_AT] if words is None else ["--run-id", plan.run_id, *words]
+    prepare_mounts = [filled(RESULTS, ":/testbed/results")]
+    if has_data:
+        prepare_mounts.append(filled(DATA, ":/testbed/data"))
+    if words is None:
+        prepare_mounts.append(filled(f"./{PLAN_FILE}:{_PLAN_MOUNTED_AT}:ro"))
+    control_mounts = [
+        filled(RESULTS, f"{run}:/testbed/run"),
+        filled(RESULTS, f"{run}/runtime/sockets:/testbed/sockets"),
+    ]
+    compose = fill(
+        "compose-docker-compose.yml.j2",
+        dump,
+        run_id=plan.run_id,
+        image=IMAGE,
+        user=USER,
+        group=GROUP,
+        user_and_group=filled(USER, ":", GROUP),
+        prepare=["prepare", *planned],
+        prepare_network="bridge" if has_data else "none",
+        prepare_mounts=prepare_mounts,
+        control_mounts=[*control_mounts, *([DATA_MOUNT] if has_data else [])],
+        fabric_mounts=[
+            filled(RESULTS, f"{run}/runtime/sockets:/testbed/sockets"),
+            filled(RESULTS, f"{run}/engine:/testbed/run/engine"),
+            filled(RESULTS, f"{run}/runtime/fabric:/testbed/run/runtime/fabric:ro"),
+        ],
+        data_mount=DATA_MOUNT if has_data else None,
+        settings=_settings(plan),
+        tmp=f"/tmp:{TMP_OPTIONS}",  # noqa: S108 - inside, and nobody else is there
+        log_size=LOG_SIZE,
+        learner_pids=LEARNER_PIDS,
+        part_pids=PART_PIDS,
+        learner_shares=LEARNER_SHARES,
+        part_shares=PART_SHARES,
+        fabric_shares=FABRIC_SHARES,
+        common=of_all(learners),
+        learners=learners,
+    )
+    files = {
+        PLAN_FILE: to_text(plan),
+        COMPOSE_FILE: compose,
+        VARIABLES_FILE: fill(
+            "compose-env.j2",
+            shell_word,
+            project=project_name(plan.run_id),
+            variables=[each for each in VARIABLES if has_data or each is not DATA],
+        ),
+        README_FILE: fill("compose-README.txt.j2", shell_word, run=plan.run_id, has_data=has_data),
+    }
+    return Manifest(files, tuple(remarks(plan, given, learners)))
+
+
+def _settings(plan: RunPlan) -> dict[str, Filled]:
+    """Of the kernel, for learners: /proc/sys is read-only in a container, so the Engine has to write them."""
+    return {f"net.ipv4.{name}": found_in(value, GROUP) for name, value in settings_of(tcp_of(plan), str(GROUP)).items()}

@@ -1,0 +1,66 @@
+"""What nodes compute with, made from a plan: the data, its parts, and one trainer that has trained a step.
+
+Takes what an experiment says, gives `Material`, and of it what is one node's; reads data sets and researchers' code.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+
+from testbed.code import CodeProblem
+from testbed.experiment.language import Experiment
+from testbed.node.choose import choose_algorithm, choose_sharing
+from testbed.node.data.dataset import Kind
+from testbed.node.data.of_experiment import SharedOut, share_out
+from testbed.node.data.partition import test_parts
+from testbed.node.evaluation import Turn
+from testbed.node.evaluation_samples import evaluation_parts
+from testbed.node.real_compute import Own
+from testbed.node.trainer_of import make_trainer
+from testbed.node.training import Trainer
+from testbed.node.training_batch import Indices
+from testbed.node.world import Score, Vector
+
+
+@dataclass(frozen=True)
+class Material:
+    """Of all nodes of a run: the same in every process that makes it."""
+
+    experiment: Experiment
+    data: SharedOut
+    trainer: Trainer
+    tried: list[Indices]
+    """Test samples that models are tried on, by learner; last, those that averages are."""
+    ms_per_step: float
+
+    def own(self, learner: int | None) -> Own:
+        """One node's; without a learner's number, that of a node which does not learn."""
+        experiment = self.experiment
+        ratings = self.data.dataset.kind is Kind.RATINGS
+        return Own(
+            trainer=self.trainer,
+            samples=self.data.parts[learner or 0],
+            tests=self.tried[-1 if learner is None else learner],
+            tested_on="own-test" if ratings else "test",
+            rooted_loss=ratings,
+            evaluation_s=self.ms_per_step / 1000 * experiment.evaluation.samples / experiment.training.batch / 3,
+        )
+
+    def evaluate_average(self, vector: Vector, *, turn: Turn) -> Score:
+        """Try an average of models on samples of everybody."""
+        return self.trainer.evaluate(vector, indices=self.tried[-1], on=self.trainer.dataset.test, turn=turn)
+
+
+def material(experiment: Experiment, learners: int, seed: int, ms_per_step: float) -> Material:
+    """Everything loaded, and one step trained; raises what is wrong with the data, or with a researcher's model."""
+    data = share_out(experiment, learners, seed)
+    trainer = make_trainer(experiment, data.dataset, seed)
+    trainer.warm()
+    with suppress(CodeProblem):  # every node will meet it, and tell
+        choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)
+        choose_sharing(experiment.sharing.name, experiment.sharing.options, Random(0))  # noqa: S311 - draws nothing
+    tests = test_parts(data.dataset, data.parts)
+    tried = evaluation_parts(data.dataset, tests, experiment.evaluation.samples, seed)
+    return Material(experiment, data, trainer, tried, ms_per_step)

@@ -1,0 +1,43 @@
+"""What control tells the first process of a learner's container, and what that one answers. Pure."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from testbed.protocol import Died, Fork, Forked, Message, Reader
+
+ATTACH = "attach"
+KILL, PAUSE, RESUME = "kill", "pause", "resume"
+
+
+class Do(Message, frozen=True):
+    """To the learner: kill, pause or resume it; or, to be ready sooner, get the network that it will have."""
+
+    what: str
+
+
+class Came(Message, frozen=True):
+    """The container is there, and waits for its order."""
+
+
+class Used(Message, frozen=True):
+    """Processor time that the learner has used in this life."""
+
+    cpu_s: float
+
+
+class Paused(Message, frozen=True):
+    """It stands still; perhaps while it computes, and then others have one slot less."""
+
+    keeps_slot: bool
+
+
+ToCradle = Union[Fork, Do]  # noqa: UP007 - msgspec reads it at run time
+TO_CRADLE: Reader[ToCradle] = Reader(ToCradle)
+FromCradle = Union[Came, Forked, Died, Used, Paused]  # noqa: UP007 - msgspec reads it at run time
+FROM_CRADLE: Reader[FromCradle] = Reader(FromCradle)
+
+
+def that_it_lives(packet: bytes) -> bool:
+    """Whether control says this, rather than anything else; raises ProtocolError for what it never says."""
+    return isinstance(TO_CRADLE.read(packet), Fork)

@@ -1,0 +1,165 @@
+"""A command inside of a node's container, where the node is in the network: what is in the image runs.
+
+Takes a run, a rank and words, gives the command's exit code; asks the Engine, and passes standard input, output, errors
+and signals on. For those who may use the Engine, but may not enter networks themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from testbed.errors import UsageProblem
+from testbed.rundir import RunDirectory
+from testbed.runtimes.docker.engine_client import connected
+from testbed.runtimes.docker.exec_stream import ExecStream, attached
+from testbed.runtimes.docker.live import container_of_node, is_process_of
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_NOBODY = "65534:65534"
+_CANNOT_RUN = (126, 127)
+_REFUSAL = b"OCI runtime exec failed"
+"""How the Engine begins, in place of the command, when it cannot run it."""
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_CHUNK_BYTES = 1 << 16
+_OTHERWISE = "`docker exec` knows other ways"
+_PATIENCE_S = 10.0
+"""How long the Engine may take to know that a command has begun, or ended."""
+_LOOK_S = 0.02
+
+
+def run_inside(run: RunDirectory, rank: int, words: Sequence[str]) -> int:
+    """The command's exit code. It has no privileges, and ends with whoever asked for it, unless that one is killed.
+
+    Raises UsageProblem where the node's container does not run, or has no such program.
+    """
+    with connected() as engine:
+        container = container_of_node(engine, run, rank)
+        if container is None:
+            raise UsageProblem("the node's container does not run now")
+        command = _Command(engine, container, words)
+        with attached(command.id, _OTHERWISE) as stream, _signals() as signals:
+            try:
+                refusal = _pass_on(stream, signals, command.signal)
+            except BaseException:
+                # Nobody listens any more, and the Engine would let it go on.
+                command.signal(signal.SIGKILL)
+                raise
+        code = command.exit_code()
+    if refusal and code in _CANNOT_RUN:
+        why = refusal.decode(errors="replace").strip().rpartition('": ')[2].removesuffix(": unknown")
+        raise UsageProblem(
+            f"cannot run {words[0]} in the node's container: {why}", "only what is in its image runs there"
+        )
+    sys.stdout.buffer.write(refusal)
+    return code
+
+
+class _Command:
+    """What the Engine runs, beside the container's first process."""
+
+    def __init__(self, engine: DockerClient, container: str, words: Sequence[str]) -> None:
+        self._api = engine.api
+        self._container = container
+        user = _user(self._api.inspect_container(container)["Config"]["Env"] or [])
+        self.id = str(self._api.exec_create(container, list(words), stdin=True, user=user)["Id"])
+
+    def signal(self, number: int) -> bool:
+        """Whether it could be told: only those whose process it is may, and only on the Engine's own host."""
+        state = self._state(lambda state: state["Pid"] or state["ExitCode"] is not None)
+        pid = state["Pid"]
+        if not isinstance(pid, int) or not pid or state["ExitCode"] is not None:
+            return False
+        with suppress(OSError):
+            if is_process_of(pid, self._container):
+                os.kill(pid, number)
+                return True
+        return False
+
+    def exit_code(self) -> int:
+        """Once it has ended; of one that a signal has ended, more than 128."""
+        code = self._state(lambda state: state["ExitCode"] is not None)["ExitCode"]
+        return code if isinstance(code, int) else 1
+
+    def _state(self, is_so: Callable[[dict[str, object]], object]) -> dict[str, object]:
+        """As soon as it is so; in the end whatever it is."""
+        until_s = time.monotonic() + _PATIENCE_S
+        while not is_so(state := self._api.exec_inspect(self.id)) and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+        return dict(state)
+
+
+def _user(environment: Sequence[str]) -> str:
+    """Who the learner is; where that is root, nobody: it would have what the container's first process begins with."""
+    told = dict(each.partition("=")[::2] for each in environment)
+    user, group = told.get("TESTBED_UID", ""), told.get("TESTBED_GID", "")
+    return f"{user}:{group}" if user.isdecimal() and group.isdecimal() and int(user) else _NOBODY
+
+
+@contextmanager
+def _signals() -> Iterator[int]:
+    """A descriptor from which signals can be read, one byte each: they do nothing else meanwhile."""
+    told, telling = os.pipe()
+    os.set_blocking(telling, False)
+    before = {number: signal.signal(number, lambda *_: None) for number in _PASSED_ON}
+    other = signal.set_wakeup_fd(telling, warn_on_full_buffer=False)
+    try:
+        yield told
+    finally:
+        signal.set_wakeup_fd(other)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(told)
+        os.close(telling)
+
+
+def _pass_on(stream: ExecStream, signals: int, tell: Callable[[int], bool]) -> bytes:
+    """Both ways, until the command has ended; gives what the Engine said in its place, if that could not be run.
+
+    Raises KeyboardInterrupt for a signal that the command cannot be told of.
+    """
+    refusal = unsent = b""
+    own = _own_input()
+    targets = (sys.stdout.buffer, sys.stderr.buffer)
+    is_first = goes_on = True
+    while True:
+        for is_error, text in stream.frames():
+            if is_first and text.startswith(_REFUSAL):
+                refusal = text
+            else:
+                targets[is_error].write(text)
+                targets[is_error].flush()
+            is_first = False
+        if not goes_on:
+            return refusal
+        reading: list[int | ExecStream] = [stream, signals]
+        if own is not None and not unsent:
+            reading.append(own)
+        readable, writable, _ = select.select(reading, [stream] if unsent else [], [])
+        if signals in readable and not all(map(tell, os.read(signals, _CHUNK_BYTES))):
+            raise KeyboardInterrupt
+        if writable:
+            unsent = unsent[stream.send(unsent) :]
+        if own is not None and own in readable:
+            unsent = os.read(own, _CHUNK_BYTES)
+            if not unsent:
+                own = None
+                stream.end_input()
+        if stream in readable:
+            goes_on = stream.receive()
+
+
+def _own_input() -> int | None:
+    """Its descriptor; None where there is none."""
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None

@@ -1,0 +1,129 @@
+"""Builds the image that learners run in.
+
+Takes what was asked for, gives the image that is there afterwards; asks the Engine, reads the checkout and the files
+named. Two steps: an image with all packages, which is there already unless packages changed, and testbed and the user's
+code on top of it, which takes a second or two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testbed import __version__
+from testbed.runtimes.docker.algorithm_files import REQUIREMENTS, checked, read
+from testbed.runtimes.docker.build_stream import Tell
+from testbed.runtimes.docker.engine_client import connected
+from testbed.runtimes.docker.image_base import choose_base
+from testbed.runtimes.docker.image_context import ALGORITHMS, PACKAGE, Context, checkout, context_of
+from testbed.runtimes.docker.image_facts import (
+    BASE_LABEL,
+    CODE_LABEL,
+    DEFAULT_TAG,
+    PYTHON_LABEL,
+    SOURCE_LABEL,
+    TORCH_LABEL,
+    VERSION_LABEL,
+    code_label,
+    id_of,
+    size_of,
+)
+from testbed.runtimes.docker.image_leftovers import old, remove, replaced
+from testbed.runtimes.docker.image_packages import (
+    OF_THE_MACHINE,
+    Packages,
+    image_with,
+    run_build,
+    versions_in,
+    without_packages,
+)
+from testbed.runtimes.docker.one_build import one_build
+
+TORCH_CPU = "cpu"
+_NOT_CODE = ("README.md", REQUIREMENTS)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be built."""
+
+    tag: str = DEFAULT_TAG
+    base: str | None = None
+    """None: the usual one, or our own where there is only that."""
+    algorithms: tuple[Path, ...] = ()
+    requirements: Path | None = None
+    """In place of the checkout's `algorithms/requirements.txt`."""
+    wheels: Path | None = None
+    """A folder of packages; then nothing is fetched."""
+    torch: str = TORCH_CPU
+
+
+@dataclass(frozen=True)
+class Built:
+    """The image, and what is in it."""
+
+    tag: str
+    id: str
+    size_bytes: int
+    base: str
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of Python and all packages, by name."""
+    code: tuple[str, ...] = ()
+    """The user's files, by their paths below `algorithms`."""
+
+
+def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Built:
+    """The image as it is asked for; whatever is wrong with files is known before an Engine is asked."""
+    context = context_for(request)
+    code = _code(context)
+    with connected() as engine, one_build(say):
+        base = choose_base(engine, request.base, say)
+        packages = image_with(engine, Packages(context, base, request.torch, request.wheels), tell, say)
+        versions = versions_in(engine, packages)
+        labels = {
+            VERSION_LABEL: __version__,
+            BASE_LABEL: base,
+            PYTHON_LABEL: versions.get("python", ""),
+            TORCH_LABEL: versions.get("torch", ""),
+            CODE_LABEL: code_label(code),
+            SOURCE_LABEL: context.only(PACKAGE).digest(),
+        }
+        before = id_of(engine, request.tag)
+        run_build(
+            engine,
+            without_packages(context),
+            request.tag,
+            tell,
+            arguments={"BASE": base, "DEPENDENCIES": packages},
+            labels=labels,
+            network="none" if request.wheels is not None else "host",
+        )
+        now = id_of(engine, request.tag)
+        assert now is not None  # noqa: S101 - it has just been built
+        remove(engine, old(engine) | (replaced(engine, before) if before is not None else set()))
+        return Built(request.tag, now, size_of(engine, now), base, versions, tuple(sorted(code)))
+
+
+def context_for(request: Request) -> Context:
+    """All that a build is sent, but for packages."""
+    root = checkout()
+    context = context_of(root)
+    inside = {
+        name: path
+        for name, path in context.files.items()
+        if not any(name == each or name.startswith(f"{each}/") for each in OF_THE_MACHINE)
+    }
+    own = [path for name, path in inside.items() if name.startswith(f"{ALGORITHMS}/") and name.endswith(".py")]
+    for path in own:
+        checked([path])
+    extra = {f"{ALGORITHMS}/{name}": data for name, data in checked(request.algorithms).items()}
+    if request.requirements is not None:
+        extra[f"{ALGORITHMS}/{REQUIREMENTS}"] = read(request.requirements)
+    return Context(inside, extra)
+
+
+def _code(context: Context) -> dict[str, bytes]:
+    below = context.only(ALGORITHMS)
+    names = {name.removeprefix(f"{ALGORITHMS}/"): name for name in below.names()}
+    return {short: below.read(name) for short, name in names.items() if short not in _NOT_CODE}

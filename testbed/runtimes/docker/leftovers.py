@@ -1,0 +1,205 @@
+"""What runs have left on an Engine: found by its labels, ended, removed.
+
+Takes a run directory or a folder of runs, gives what was done; asks the Engine, signals the command that leads a run,
+touches the run's sockets and records. Nothing goes by a container's name, and a run whose directory somebody has
+removed is still known by its containers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.errors import CouldNotStart, PreflightRefused, TestbedError
+from testbed.rundir import RunDirectory
+from testbed.runtimes.container.inside import outcome_file, sockets_of
+from testbed.runtimes.container.layout import remove_sockets
+from testbed.runtimes.docker.containers import CONTROL, FOLDER_LABEL, NODE_LABEL, PART_LABEL, RUN_LABEL
+from testbed.runtimes.docker.crew import of_run, present, remove
+from testbed.runtimes.docker.engine_client import connected
+from testbed.runtimes.docker.volumes import folders_with_volumes, remove_volumes, volumes_of
+from testbed.runtimes.real.leftovers import Removed, is_alive
+from testbed.runtimes.real.places import read_record, record_of
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+DEPLOY = "deploy"
+"""In the record of a run's processes: the command that leads it, on this machine."""
+_ALIVE = ("running", "paused", "restarting")
+_GOODBYE_S = 30.0
+"""How long a run that goes on may take to end in good order."""
+_SAY_AGAIN_S = 1.0
+"""A container's first process that has only just begun hears no signal."""
+_LOOK_S = 0.2
+_QUICK_S = 3.0
+"""An Engine that takes longer is not asked what nobody may have left there."""
+_REMOVING_S = 10.0
+"""How long nothing more need go: a volume is in use for a moment longer than there is a container that has it."""
+_QUIET_S = 1.0
+"""A killed command's last containers may come after all others have gone."""
+
+
+class NotRemoved(CouldNotStart):
+    """Something of a run is there still, and does not go."""
+
+
+class StartedByCompose(PreflightRefused):
+    """A run goes on whose containers this program has not started."""
+
+
+def destroy(run: RunDirectory) -> Removed:
+    """Nothing of the run is left but its results; a run that goes on ends in good order first. May be repeated.
+
+    Raises PreflightRefused where no Engine answers and something may be left on it, StartedByCompose, before anything
+    is touched, for a run that goes on and is not ours to end.
+    """
+    had_files = any(each.exists() for each in (sockets_of(run), record_of(run), outcome_file(run)))
+    led = _end_command(run)
+    try:
+        with connected() as engine:
+            _refuse_if_of_compose(engine, run.path.resolve())
+            found, volumes = present(engine, run.path.resolve()), volumes_of(engine, run.path.resolve())
+            there = [each for each in found if each.state in _ALIVE]
+            _end(engine, [each.id for each in there if each.labels.get(PART_LABEL) == CONTROL])
+            remove_all_of(engine, run.path.resolve(), _QUIET_S if had_files else 0.0)
+    except PreflightRefused as problem:
+        if had_files or isinstance(problem, StartedByCompose):
+            raise
+        return Removed(led)
+    remove_sockets(run)
+    for unfinished in (*run.path.glob(".*.tmp"), *run.path.glob("engine/.*.tmp"), outcome_file(run), record_of(run)):
+        unfinished.unlink(missing_ok=True)
+    return Removed((*led, *(_word(each.labels) for each in there)), files=bool(found or volumes) or had_files)
+
+
+def _refuse_if_of_compose(engine: DockerClient, folder: Path) -> None:
+    """Its containers name the run, but no folder of it: that is where they mount something from."""
+    found = engine.api.containers(all=True, filters={"label": f"{RUN_LABEL}={folder.name}"})
+    for each in found:
+        is_composed = FOLDER_LABEL not in each["Labels"] and each["State"] in _ALIVE
+        if is_composed and any(_is_of(folder, mount.get("Source")) for mount in each["Mounts"]):
+            raise StartedByCompose(
+                f"the run {folder.name} goes on: its containers were started by Compose",
+                "`docker compose down`, where its docker-compose.yml is, ends them",
+            )
+
+
+def _is_of(folder: Path, source: str | None) -> bool:
+    """What is mounted is the run's, or the folder of runs, in which such a container is just making it."""
+    if not source:  # it is mounted from nowhere
+        return False
+    resolved = Path(source).resolve()
+    return resolved.is_relative_to(folder) or resolved == folder.parent
+
+
+def is_known(run: RunDirectory) -> bool:
+    """Whether an Engine answers that has containers or volumes of the run."""
+    return run.path.resolve() in _folders()
+
+
+def strays() -> list[RunDirectory]:
+    """Runs, by path, of which only an Engine has something left: somebody has removed their directories, or plans."""
+    return [RunDirectory(folder) for folder in sorted(_folders()) if _is_gone(RunDirectory(folder).plan)]
+
+
+def refuse_if_there(engine: DockerClient, run_id: str) -> None:
+    """Raises CouldNotStart where containers or volumes of a run with this name are there, whoever's they are."""
+    found = engine.api.containers(all=True, filters={"label": [f"{RUN_LABEL}={run_id}", FOLDER_LABEL]})
+    folders = [each["Labels"][FOLDER_LABEL] for each in found]
+    for folder in (*folders, *folders_with_volumes(engine, run_id)):
+        raise CouldNotStart(
+            f"there are {'containers' if folders else 'volumes'} of a run {run_id} already, that of {folder}",
+            f"`testbed destroy {folder}` removes them; or give another --run-id",
+        )
+
+
+def _folders() -> set[Path]:
+    """Of all runs that have containers, dead ones too, or volumes; none where no Engine answers soon."""
+    with suppress(TestbedError), connected(_QUICK_S) as engine:
+        found = engine.api.containers(all=True, filters={"label": FOLDER_LABEL})
+        return {*(Path(each["Labels"][FOLDER_LABEL]) for each in found), *folders_with_volumes(engine)}
+    return set()
+
+
+def _is_gone(path: Path) -> bool:
+    """What cannot be looked at may be there."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _end_command(run: RunDirectory) -> tuple[str, ...]:
+    """The command that leads the run ends it, and removes its containers, as after Ctrl-C; its name if it was there."""
+    record = read_record(run)
+    led = [] if record is None else [each for each in record.processes if each.name == DEPLOY and is_alive(each)]
+    until_s = time.monotonic() + _GOODBYE_S
+    for each in led:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(each.pid, signal.SIGTERM)
+        while is_alive(each) and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+    return tuple(each.name for each in led)
+
+
+def _end(engine: DockerClient, ids: list[str]) -> None:
+    """Control ends the run in good order, unless it takes too long."""
+    from docker.errors import APIError
+
+    until_s, say_s = time.monotonic() + _GOODBYE_S, 0.0
+    while _running(engine, ids) and time.monotonic() < until_s:
+        if time.monotonic() >= say_s:
+            say_s = time.monotonic() + _SAY_AGAIN_S
+            for each in ids:
+                with suppress(APIError):  # it has just ended
+                    engine.api.kill(each, signal="SIGTERM")
+        time.sleep(_LOOK_S)
+
+
+def _running(engine: DockerClient, ids: Iterable[str]) -> bool:
+    """Without ids the Engine would tell of all its containers."""
+    return any(engine.api.containers(quiet=True, filters={"id": each}) for each in ids)
+
+
+def remove_all_of(engine: DockerClient, folder: Path, quiet_s: float = 0.0) -> None:
+    """No container and no volume of the run is there, and none has come for so long; may be repeated.
+
+    It takes as long as some of it goes; raises NotRemoved where none does any more.
+    """
+    quiet_from_s = time.monotonic()
+    stuck_from_s: float | None = None
+    before: set[str] | None = None
+    while True:
+        ids, volumes = of_run(engine, folder), volumes_of(engine, folder)
+        there, now_s = {*ids, *volumes}, time.monotonic()
+        if not there and now_s - quiet_from_s >= quiet_s:
+            return
+        if not there or before is None or not before <= there:
+            stuck_from_s = None
+        elif stuck_from_s is None:
+            stuck_from_s = now_s
+        elif now_s - stuck_from_s >= _REMOVING_S:
+            raise NotRemoved(
+                f"{len(ids)} containers and {len(volumes)} volumes of the run in {folder} are there still",
+                f"something else uses them, or removes them; `testbed destroy {folder}` tries again",
+            )
+        if there:
+            remove(engine, ids)
+            remove_volumes(engine, volumes)
+            quiet_from_s = time.monotonic()
+        if there == before:
+            time.sleep(_LOOK_S)
+        before = there
+
+
+def _word(labels: dict[str, str]) -> str:
+    return f"node {labels[NODE_LABEL]}" if NODE_LABEL in labels else labels.get(PART_LABEL, "container")

@@ -1,0 +1,81 @@
+"""The containers of a run that somebody has started: found by their labels, looked into.
+
+Takes a run directory, gives what is there; asks the Engine. Nothing goes by a container's name.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures.thread import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.rundir import RunDirectory
+from testbed.runtimes.docker.containers import CONTROL, FOLDER_LABEL, PART_LABEL, RANK_LABEL
+from testbed.runtimes.docker.crew import WORKERS
+from testbed.runtimes.docker.engine_client import connected
+from testbed.runtimes.reach import UNSEEN
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+_ANSWER_S = 30.0
+
+
+def pids_of_nodes(run: RunDirectory, rank: int | None = None) -> dict[int, int]:
+    """By rank, the first process of every learner's container that runs, as this machine counts, or UNSEEN.
+
+    Of one node only, where a rank is given.
+    """
+    label = RANK_LABEL if rank is None else f"{RANK_LABEL}={rank}"
+    with connected() as engine:
+        found = engine.api.containers(filters={"label": [*_of(run), label]})
+        with ThreadPoolExecutor(WORKERS) as pool:
+            pids = list(pool.map(lambda each: _pid(engine, each["Id"]), found))
+    return {int(each["Labels"][RANK_LABEL]): pid for each, pid in zip(found, pids, strict=True) if pid is not None}
+
+
+def is_led(run: RunDirectory) -> bool:
+    """Whether its control runs, as the Engine says."""
+    with connected(_ANSWER_S) as engine:
+        return control_of(engine, run) is not None
+
+
+def control_of(engine: DockerClient, run: RunDirectory) -> str | None:
+    """The id of control's container; None where it does not run."""
+    return _running(engine, run, f"{PART_LABEL}={CONTROL}")
+
+
+def container_of_node(engine: DockerClient, run: RunDirectory, rank: int) -> str | None:
+    """Its id; None where it does not run."""
+    return _running(engine, run, f"{RANK_LABEL}={rank}")
+
+
+def _running(engine: DockerClient, run: RunDirectory, label: str) -> str | None:
+    found = engine.api.containers(filters={"label": [*_of(run), label]})
+    return str(found[0]["Id"]) if found else None
+
+
+def _pid(engine: DockerClient, id_: str) -> int | None:
+    """None where it has ended meanwhile."""
+    from docker.errors import NotFound
+
+    try:
+        pid = int(engine.api.inspect_container(id_)["State"]["Pid"])
+    except NotFound:
+        return None
+    if not pid:
+        return None
+    return pid if is_process_of(pid, id_) else UNSEEN
+
+
+def is_process_of(pid: int, container: str) -> bool:
+    """Whether that is a process of this container here, too, and not another one on another machine than this."""
+    try:
+        return container in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False
+
+
+def _of(run: RunDirectory) -> list[str]:
+    return [f"{FOLDER_LABEL}={run.path.resolve()}"]

@@ -1,0 +1,137 @@
+"""Whether an Engine can run a plan, and with which image: known before there is anything of the run.
+
+Takes a plan and an image's name, gives the plan with the image's id; asks the Engine, starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from testbed.errors import PreflightRefused, TestbedError
+from testbed.experiment.attached import own_files
+from testbed.plan.containers import limits_of, models_bytes
+from testbed.plan.model import RunPlan
+from testbed.runtimes.docker.baked_code import missing_files
+from testbed.runtimes.docker.engine_client import connected, engine_address
+from testbed.runtimes.docker.image_at_hand import request_at_hand
+from testbed.runtimes.docker.image_facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL, id_of, labels_of
+from testbed.runtimes.docker.image_likeness import doubt
+from testbed.runtimes.docker.image_packages import versions_in
+from testbed.runtimes.docker.leftovers import refuse_if_there
+from testbed.runtimes.local.needs import available_bytes
+from testbed.units import size_for_people
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+IMAGE = "image"
+"""Among a plan's versions: the image that its containers run, by its id."""
+_QUICK_S = 3.0
+"""An Engine that takes longer to say what it has is not chosen by itself."""
+_PROCESS_BYTES = 245_000_000
+"""What a process that imports torch afresh holds; the rest of a container's limit is seldom used."""
+
+
+def check_engine_and_image(plan: RunPlan, image: str, say: Callable[[str], None], *, force: bool) -> RunPlan:
+    """The plan names the image by its id: whatever its tag means tomorrow, the run can be told from others."""
+    with connected() as engine:
+        found = id_of(engine, image)
+        if found is not None and (words := doubt(engine, image)):
+            say(f"warning: {words}")
+        refuse_if_there(engine, plan.run_id)
+        if found is None:
+            raise PreflightRefused(f"the Docker Engine has no image {image}", f"build it: testbed build --tag {image}")
+        _check_files(engine, plan, image)
+        _check_processors(engine, plan)
+        versions = _versions(engine, found)
+    _check_memory(plan, say, force=force)
+    return plan.model_copy(update={"versions": {**versions, IMAGE: found}})
+
+
+def _versions(engine: DockerClient, image: str) -> dict[str, str]:
+    """Of what learners run, which is not what runs here; what the image does not tell is left out."""
+    labels, inside = labels_of(engine, image), versions_in(engine, image)
+    told = {
+        "testbed": labels.get(VERSION_LABEL),
+        "python": inside.get("python") or labels.get(PYTHON_LABEL),
+        "torch": inside.get("torch") or labels.get(TORCH_LABEL),
+        "numpy": inside.get("numpy"),
+    }
+    return {name: version for name, version in sorted(told.items()) if version}
+
+
+def _check_files(engine: DockerClient, plan: RunPlan, image: str) -> None:
+    """All files that learners read themselves are in the image, as the plan has them."""
+    own = {name: plan.inputs.get(name) for name in own_files(plan.experiment)}
+    missing = missing_files(engine, image, own) if own else []
+    if not missing:
+        return
+    words = (
+        f"{each.file} is not as it was when the image {image} was built"
+        if each.is_other
+        else f"{each.file} is not in the image {image}"
+        for each in missing
+    )
+    files = [each.file for each in missing]
+    build = [word for name in own if name.endswith(".py") for word in ("--algorithm", name)]
+    hint = f"build it in: {shlex.join(['testbed', 'build', '--tag', image, *build])}"
+    if not all(name.endswith(".py") for name in files):
+        hint = "COPY it in the Dockerfile to where the plan has it, and build again"
+    else:
+        hint += " (it then has this code only)"
+    raise PreflightRefused("; ".join(words), f"{hint}; or take --runtime local")
+
+
+def _check_processors(engine: DockerClient, plan: RunPlan) -> None:
+    """The Engine makes no container that may use more than there are, whatever is forced."""
+    there = int(engine.api.info()["NCPU"])
+    limits = limits_of(plan, plan.load_topology())
+    most, node = max((limit.processors or 0.0, node.name) for limit, node in zip(limits, plan.nodes, strict=True))
+    if most > there:
+        raise PreflightRefused(
+            f"{node} is to have {most:g} processors (`cpus` in the topology); the Docker Engine's machine has {there}, "
+            "and no container may have more",
+            f"give it at most {there} there; or take --runtime local",
+        )
+
+
+def _check_memory(plan: RunPlan, say: Callable[[str], None], *, force: bool) -> None:
+    """Every container loads torch for itself: that is what they cost, besides large models."""
+    there, count = available_bytes(), len(plan.nodes)
+    learners = sum(_PROCESS_BYTES + models_bytes(plan, node.rank) for node in plan.nodes)
+    needed = learners + _PROCESS_BYTES
+    fitting = max(0, there - _PROCESS_BYTES) * count // learners
+    words = (
+        f"{count} containers need about {size_for_people(needed)}, {size_for_people(learners // count)} each and "
+        f"{size_for_people(_PROCESS_BYTES)} for control, and {size_for_people(there)} are free: {fitting} fit"
+    )
+    if needed <= there:
+        if 2 * count > fitting:
+            say(words)
+        return
+    if not force:
+        raise PreflightRefused(
+            f"this machine has too little memory: {words}",
+            "take fewer nodes, or --runtime local, where they share most of it, or --force it",
+        )
+    say(f"warning: {words}")
+
+
+def why_no_containers(image: str) -> str | None:
+    """Nothing where an Engine on this machine soon says that it has the image, or all packages for it; else why not."""
+    address = engine_address()
+    kind, _, path = address.partition("://")
+    if kind != "unix":
+        return f"the Docker Engine at {address} may be on another machine"
+    if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+        return f"no permission to use the Docker Engine at {address}"
+    try:
+        with connected(_QUICK_S) as engine:
+            if id_of(engine, image) is not None or request_at_hand(engine, image) is not None:
+                return None
+    except TestbedError as problem:
+        return problem.message
+    return f"the Docker Engine has no image {image}"

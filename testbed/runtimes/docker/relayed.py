@@ -1,0 +1,134 @@
+"""A way to the sockets of a run that lie on volumes: the Engine starts a relay in control's container.
+
+Takes a run and where a socket is, gives what connects to it; asks the Engine. Each connection is one relay there, and
+one thread here that passes packets on; both end with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from testbed.doors import Connect
+from testbed.first_words import MAX_MESSAGE_BYTES
+from testbed.rundir import RunDirectory
+from testbed.runtimes.container.inside import Inside
+from testbed.runtimes.container.relay import Packets, TooLong, framed
+from testbed.runtimes.docker.engine_client import connected
+from testbed.runtimes.docker.exec_stream import ExecStream, attached
+from testbed.runtimes.docker.live import control_of
+
+ON_ITS_MACHINE = "run testbed on the machine that the Engine runs on, where it has such a socket"
+_RELAY = ("python", "-m", "testbed.runtimes.container.relay")
+_NOBODY_LISTENS = "nobody listens there"
+
+
+def relayed(run: RunDirectory, place: Callable[[Path], Path]) -> Connect:
+    """What connects to a socket; `place` says where it is in a folder of sockets."""
+
+    def connect(patience_s: float) -> socket.socket:
+        with connected(patience_s) as engine:
+            container = control_of(engine, run)
+            if container is None:
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "its control does not run")
+            words = [*_RELAY, str(place(Inside().sockets))]
+            return _through(str(engine.api.exec_create(container, words, stdin=True)["Id"]), patience_s)
+
+    return connect
+
+
+def _through(command: str, patience_s: float) -> socket.socket:
+    """One end of a pair of sockets; the other one is the relay's."""
+    with ExitStack() as stack:
+        stream = stack.enter_context(attached(command, ON_ITS_MACHINE))
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stack.enter_context(theirs)
+        passing = _Passing(stream, theirs)
+        try:
+            passing.await_welcome(patience_s)
+        except BaseException:
+            mine.close()
+            raise
+        thread = threading.Thread(target=_pass_on, args=(passing, stack.pop_all()), daemon=True)
+        thread.start()
+    mine.settimeout(patience_s)
+    return mine
+
+
+def _pass_on(passing: _Passing, held: ExitStack) -> None:
+    with held, suppress(OSError, TooLong):  # whoever has the other end is told that it is over, whatever the reason
+        passing.run()
+
+
+def _lines(said: bytes) -> list[str]:
+    return said.decode(errors="replace").strip().splitlines()
+
+
+def _refused(words: list[str]) -> ConnectionRefusedError:
+    return ConnectionRefusedError(errno.ECONNREFUSED, words[0] if words else _NOBODY_LISTENS)
+
+
+class _Passing:
+    """Packets between a relay and a socket."""
+
+    def __init__(self, stream: ExecStream, theirs: socket.socket) -> None:
+        self._stream = stream
+        self._socket = theirs
+        self._packets = Packets()
+
+    def await_welcome(self, patience_s: float) -> None:
+        """Raises OSError, as a connection does, where nobody is reached."""
+        until_s = time.monotonic() + patience_s
+        printed = errors = b""
+        while True:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0 or not select.select([self._stream], [], [], left_s)[0]:
+                raise TimeoutError(errno.ETIMEDOUT, "the Docker Engine has started no relay in time")
+            goes_on = self._stream.receive()
+            for is_error, text in self._stream.frames():
+                if is_error:
+                    errors += text
+                    continue
+                printed += text
+                try:
+                    welcome = next(self._packets.of(text), None)
+                except TooLong:  # the Engine says in a relay's place why it has started none
+                    raise _refused(_lines(printed)[:1]) from None
+                if welcome is not None:
+                    return
+            if not goes_on:
+                raise _refused(_lines(errors)[-1:] or _lines(printed)[:1])
+
+    def run(self) -> None:
+        """Until either side ends. Who does not take what was sent is not heard further."""
+        unsent = b""
+        goes_on = True
+        while True:
+            self._deliver()
+            if not goes_on:
+                return
+            reading: list[ExecStream | socket.socket] = [self._stream]
+            if not unsent:
+                reading.append(self._socket)
+            readable, writable, _ = select.select(reading, [self._stream] if unsent else [], [])
+            if writable:
+                unsent = unsent[self._stream.send(unsent) :]
+            if self._socket in readable:
+                packet = self._socket.recv(MAX_MESSAGE_BYTES)
+                if not packet:
+                    return
+                unsent = framed(packet)
+            if self._stream in readable:
+                goes_on = self._stream.receive()
+
+    def _deliver(self) -> None:
+        """What has come by now, also together with the welcome."""
+        for text in (b"", *(text for is_error, text in self._stream.frames() if not is_error)):
+            for packet in self._packets.of(text):
+                self._socket.sendall(packet)

@@ -1,0 +1,245 @@
+"""A whole run of real containers: every learner in one, and control and the fabric in two more.
+
+Takes a plan and its run directory, gives an `Outcome`; starts the containers, follows what control says, and removes
+them. The run needs nobody who watches: whoever does can go, and come back.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.control.commands import EndRun, Look, Seen
+from testbed.control.log import ControlLog, last_word
+from testbed.control.outcome import Outcome
+from testbed.control.progress import Progress, Tell
+from testbed.doors import Door
+from testbed.errors import TestbedError
+from testbed.journal import CannotWrite
+from testbed.plan.model import RunPlan
+from testbed.records import Over
+from testbed.rundir import RunDirectory
+from testbed.runtimes.container.inside import sockets_of
+from testbed.runtimes.container.layout import lay_out_files
+from testbed.runtimes.docker.containers import FABRIC, name_of
+from testbed.runtimes.docker.crew import Crew, Ended
+from testbed.runtimes.docker.engine_client import EngineSilent, connected
+from testbed.runtimes.docker.leftovers import DEPLOY, NotRemoved, remove_all_of
+from testbed.runtimes.docker.line import Line
+from testbed.runtimes.docker.patience import Patience
+from testbed.runtimes.docker.relayed import relayed
+from testbed.runtimes.docker.socket_places import Sockets
+from testbed.runtimes.docker.start import Start
+from testbed.runtimes.docker.verdict import outcome_of
+from testbed.runtimes.real.places import Places, commands_socket, process_record
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_LOOK_S = 0.25
+_DEAF_S = 2.0
+"""Between questions to control as long as its log is not seen: files may be slow on their way from another machine."""
+_LAST_S, _LAST_UNBEGUN_S = 30.0, 3.0
+"""How long the other containers may take to end after control has; they may wait for it, where nodes have not begun."""
+
+
+class DockerRun:
+    """One run; made once, run once."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        directory: RunDirectory,
+        *,
+        image: str,
+        data: Path,
+        sockets: Sockets = Sockets.AUTO,
+        tell: Tell | None = None,
+        begun: Callable[[float], None] | None = None,
+        started: Callable[[int, int], None] = lambda _started, _of: None,
+        say: Callable[[str], None] = lambda _: None,
+        began_s: float | None = None,
+    ) -> None:
+        """`started` is told how many containers there are, of how many; `begun` how long it took until all trained."""
+        self._plan = plan
+        self._directory = RunDirectory(directory.path.resolve())
+        self._image = image
+        self._tell = tell
+        self._on_begun = begun
+        self._began_s = time.monotonic() if began_s is None else began_s
+        self._say = say
+        self._patience = Patience(say)
+        self._places = Places(self._directory, sockets_of(self._directory))
+        self._start = Start(
+            plan,
+            self._directory,
+            data,
+            sockets,
+            is_wanted=lambda: not self._wants_end,
+            started=started,
+            met=lambda: self._record(os.getpid()),
+            say=say,
+        )
+        self._line: Line | None = None
+        self._deaf_until_s = 0.0
+        self._wants_end = False
+        self._was_asked = False
+        self._has_begun = False
+
+    def interrupt(self) -> None:
+        """End soon, in good order; safe to call from a signal handler."""
+        self._wants_end = True
+
+    def run(self, *, leave: bool = False) -> Outcome | None:
+        """Until every container is gone; or, to `leave`, until all nodes have begun: nothing then.
+
+        Raises PreflightRefused for what the machine denies, KeyboardInterrupt when it was interrupted before there was
+        anything to end, EngineSilent when there is no Engine any more that could remove what is left, NotRemoved when
+        all else went well.
+        """
+        try:
+            lay_out_files(self._plan, self._directory)
+            self._record(os.getpid())  # first: whatever happens from then on, `destroy` knows of it
+            ended = self._until_ended(leave=leave)
+        except EngineSilent as silent:
+            hint = f"its containers may go on; `testbed destroy {self._directory.path}` removes them once it answers"
+            raise EngineSilent(silent.message, hint) from None
+        except NotRemoved as left:
+            self._places.remove()
+            reason = left.__context__
+            if reason is None:
+                raise
+            self._say(f"warning: {left.message}; {left.hint}")
+            raise reason from None
+        except BaseException as problem:
+            self._places.remove()
+            self._last_word("interrupted" if isinstance(problem, KeyboardInterrupt) else "failed")
+            raise
+        if ended is None:
+            return None
+        self._places.remove()
+        was_away = self._patience.was_away and not self._was_asked
+        outcome = outcome_of(self._directory, ended, was_away=was_away)
+        if outcome.last is not None:
+            self._tell_begun()  # it was too short to be seen
+        return outcome
+
+    def _last_word(self, reason: str) -> None:
+        """Of a run that control could say nothing more of: else nobody could tell later that it never began."""
+        t, over = last_word(self._directory.events)
+        if over is not None or self._has_begun:
+            return
+        with suppress(CannotWrite):
+            log = ControlLog(self._directory.events)
+            log.write(Over(t or 0.0, reason, finished=0, failed=0))
+            log.close()
+
+    def _until_ended(self, *, leave: bool) -> list[Ended] | None:
+        """How all containers ended, of which none is left; None where they are left to themselves."""
+        has_left = False
+        with connected() as engine:
+            crew = Crew(engine, self._image, wanted=lambda: not self._wants_end)
+            try:
+                ids = self._start.start(engine, crew)
+                control = next(iter(ids.values()))
+                self._record(None if self._start.unseen else self._patience.ask(lambda: crew.pid(control)))
+                self._follow(crew, control, ids[name_of(self._plan.run_id, FABRIC)], leave=leave)
+                if leave and self._has_begun and not self._wants_end:
+                    has_left = True
+                    return None
+                return self._all_ended(crew, list(ids.values()))
+            finally:
+                self._hang_up()
+                if not has_left:
+                    self._remove_all(engine)
+
+    def _record(self, leader: int | None) -> None:
+        """So that other commands find it: this one, and who leads the run, where that can be seen from here."""
+        led = [] if leader is None else [process_record("control", leader)]
+        processes = [process_record(DEPLOY, os.getpid()), *led]
+        self._places.write_record(processes, on_volumes=self._start.on_volumes, unseen=self._start.unseen)
+
+    def _remove_all(self, engine: DockerClient) -> None:
+        """However impatient somebody is: what is left would run on."""
+
+        def remove_what_is_there() -> None:
+            remove_all_of(engine, self._directory.path)
+
+        try:
+            self._patience.ask(remove_what_is_there)
+        except KeyboardInterrupt:
+            self._patience.ask(remove_what_is_there)
+            raise
+
+    # -- while it goes on ------------------------------------------------------------------------------------------
+
+    def _follow(self, crew: Crew, control: str, fabric: str, *, leave: bool) -> None:
+        """Until control has ended, or will only wait for a fabric that cannot come any more."""
+        while self._patience.ask(lambda: crew.is_running(control), self._look):
+            self._look()
+            if leave and self._has_begun and not self._wants_end:
+                return
+            if not self._has_begun and self._patience.ask(lambda: crew.has_failed(fabric), self._look):
+                return
+            time.sleep(_LOOK_S)
+
+    def _look(self) -> bool:
+        """Whether control has answered: it is not there yet at first, and in the end no more."""
+        if not self._directory.events.exists() and time.monotonic() < self._deaf_until_s:
+            return False  # it hears nobody yet, and asking may cost a process there
+        self._deaf_until_s = time.monotonic() + _DEAF_S
+        try:
+            line = self._line = self._line or Line(self._door())
+            if self._wants_end and not self._was_asked:
+                line.ask(EndRun())
+                self._was_asked = True
+            seen = line.ask(Look())
+        except TestbedError:
+            return False
+        if not isinstance(seen, Seen):
+            return False
+        if seen.phase != "starting":
+            self._tell_begun()
+        if self._tell is not None and self._has_begun:
+            self._tell(self._progress(seen))
+        return True
+
+    def _door(self) -> Door:
+        if self._start.on_volumes:
+            return relayed(self._directory, commands_socket)
+        return self._places.commands_socket
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+
+    def _tell_begun(self) -> None:
+        """Once."""
+        if not self._has_begun and self._on_begun is not None:
+            self._on_begun(time.monotonic() - self._began_s)
+        self._has_begun = True
+
+    def _progress(self, seen: Seen) -> Progress:
+        return Progress(
+            t=seen.t,
+            rounds=seen.rounds,
+            rounds_planned=seen.rounds_planned,
+            time_planned_s=self._plan.experiment.stop.time_s,
+            nodes=seen.nodes,
+            done=seen.done,
+            accuracy=seen.accuracy,
+            loss=seen.loss,
+            bytes_sent=seen.bytes_sent,
+        )
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _all_ended(self, crew: Crew, ids: Sequence[str]) -> list[Ended]:
+        until_s = time.monotonic() + (_LAST_S if self._has_begun else _LAST_UNBEGUN_S)
+        while self._patience.ask(lambda: any(crew.is_running(each) for each in ids)) and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+        return self._patience.ask(lambda: crew.all_ended(ids))

@@ -1,0 +1,180 @@
+"""The start of a run's containers: first what finds out where they and the command can meet, then all others.
+
+Takes a plan and its run directory, gives the containers' ids; asks the Engine, makes the folders of sockets. They meet
+at sockets in the run directory, or where those do not reach over at sockets on volumes, through the Engine.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.cores import usable_cores
+from testbed.engines.privileges import User
+from testbed.errors import CouldNotStart, PreflightRefused
+from testbed.node.data.store import made
+from testbed.plan.model import RunPlan
+from testbed.rundir import RunDirectory
+from testbed.runtimes.container.inside import sockets_of
+from testbed.runtimes.container.knock import KNOCKS, Unreached
+from testbed.runtimes.container.layout import lay_out_sockets, remove_sockets
+from testbed.runtimes.docker.containers import CONTROL, Container, containers_of, sockets_maker
+from testbed.runtimes.docker.crew import Crew, NameInUse, remove
+from testbed.runtimes.docker.door import open_door
+from testbed.runtimes.docker.exec_stream import engine_socket
+from testbed.runtimes.docker.leftovers import remove_all_of
+from testbed.runtimes.docker.relayed import ON_ITS_MACHINE
+from testbed.runtimes.docker.socket_places import InFolder, OnVolumes, SocketPlaces, Sockets
+from testbed.runtimes.docker.verdict import why_not
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_LOOK_S = 0.2
+_MAKING_S = 60.0
+"""How long making folders on volumes may take, on a machine that is busy."""
+_OLD = "is the image older than this testbed? Then build it again"
+_UNSEEN = (
+    "warning: the processes of containers cannot be seen from here (Docker Desktop, WSL 2, a container?): expected to "
+    "work, not tested; the Docker Engine is asked whether the run goes on"
+)
+_ON_VOLUMES = (
+    "warning: the run's sockets lie on volumes, and are reached through the Docker Engine; Docker Desktop: expected to "
+    "work, not tested"
+)
+
+
+class Start:
+    """Of one run, once."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        directory: RunDirectory,
+        data: Path,
+        sockets: Sockets,
+        *,
+        is_wanted: Callable[[], bool],
+        started: Callable[[int, int], None],
+        met: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        """`started` is told how many containers there are, of how many; `met`, that it is known where they meet."""
+        self._plan = plan
+        self._directory = directory
+        self._data = data
+        self._sockets = sockets
+        self._is_wanted = is_wanted
+        self._started = started
+        self._met = met
+        self._say = say
+        self._user = User(os.getuid(), os.getgid())
+        self.on_volumes = False
+        self.unseen = False
+        """Whether nobody here can see the containers' processes, or nobody has looked."""
+
+    def start(self, engine: DockerClient, crew: Crew) -> dict[str, str]:
+        """Their ids by name, control's first; raises KeyboardInterrupt where they are not wanted any more.
+
+        Raises PreflightRefused where sockets on volumes are wanted that nobody would reach.
+        """
+        if self._sockets is Sockets.VOLUME:
+            engine_socket(f"leave out --sockets, or give --sockets folder; or {ON_ITS_MACHINE}")
+        else:
+            try:
+                return self._start_in_folder(crew)
+            except Unreached as problem:
+                if self._sockets is Sockets.FOLDER:
+                    raise
+                self._say(problem.message)
+            engine_socket(ON_ITS_MACHINE)
+            remove_all_of(engine, self._directory.path)
+            remove_sockets(self._directory)
+        return self._start_on_volumes(engine, crew)
+
+    # -- in the run directory --------------------------------------------------------------------------------------
+
+    def _start_in_folder(self, crew: Crew) -> dict[str, str]:
+        """Raises Unreached where sockets do not reach over."""
+        lay_out_sockets(self._plan, self._directory, usable_cores())
+        return self._all(crew, InFolder(self._directory), self._who_knocks)
+
+    def _who_knocks(self, crew: Crew, control: Container, of: int) -> str:
+        """What it can reach, all can: before many are started, it is known whether they and this command can meet."""
+        with open_door(sockets_of(self._directory)) as door:
+            knocking = replace(control, environment={**control.environment, KNOCKS: "1"})
+            id_ = self._first(crew, knocking, of)
+            pid = door.await_knock(lambda: self._is_wanted() and crew.is_running(id_))
+            self._check_wanted()
+            if pid is None:
+                raise why_not(self._directory, [crew.ended(id_)])
+        if pid == 0:
+            self.unseen = True
+            self._say(_UNSEEN)
+        return id_
+
+    # -- on volumes ------------------------------------------------------------------------------------------------
+
+    def _start_on_volumes(self, engine: DockerClient, crew: Crew) -> dict[str, str]:
+        self._say(_ON_VOLUMES)
+        self.on_volumes = self.unseen = True
+        volumes = OnVolumes(self._plan.run_id, [node.rank for node in self._plan.nodes])
+        self._make(engine, crew, volumes)
+        return self._all(crew, volumes, self._first)
+
+    def _make(self, engine: DockerClient, crew: Crew, volumes: OnVolumes) -> None:
+        """They are there, and this user's."""
+        (id_,) = self._started_first(crew, sockets_maker(self._plan, self._directory, self._user, volumes)).values()
+        until_s = time.monotonic() + _MAKING_S
+        while crew.is_running(id_):
+            self._check_wanted()
+            if time.monotonic() > until_s:
+                raise PreflightRefused(f"making sockets on volumes has not ended within {_MAKING_S:g} s", _OLD)
+            time.sleep(_LOOK_S)
+        ended = crew.ended(id_)
+        if ended.exit_code:
+            raise PreflightRefused(
+                f"cannot make sockets on volumes: {ended.said or ended.error or f'exit code {ended.exit_code}'}",
+                _OLD,
+            )
+        remove(engine, [id_])
+
+    # -- anywhere --------------------------------------------------------------------------------------------------
+
+    def _all(
+        self, crew: Crew, sockets: SocketPlaces, start_first: Callable[[Crew, Container, int], str]
+    ) -> dict[str, str]:
+        data = made(self._data)  # nothing need have been kept there yet, but what a container mounts must be there
+        containers = containers_of(self._plan, self._directory, self._user, data, sockets)
+        control = next(each for each in containers if each.part == CONTROL)
+        others = [each for each in containers if each is not control]
+        ids = {control.name: start_first(crew, control, len(containers))}
+        self._met()
+        ids |= crew.start(others, lambda count: self._started(1 + count, len(containers)))
+        if len(ids) < len(containers):
+            raise KeyboardInterrupt
+        return ids
+
+    def _first(self, crew: Crew, control: Container, of: int) -> str:
+        return self._started_first(crew, control, lambda count: self._started(count, of))[control.name]
+
+    def _started_first(
+        self, crew: Crew, container: Container, done: Callable[[int], None] = lambda _: None
+    ) -> dict[str, str]:
+        """What the Engine denies one container, it denies all."""
+        try:
+            ids = crew.start([container], done)
+        except NameInUse:
+            raise
+        except CouldNotStart as problem:
+            raise PreflightRefused(problem.message, problem.hint) from None
+        self._check_wanted()
+        return ids
+
+    def _check_wanted(self) -> None:
+        if not self._is_wanted():
+            raise KeyboardInterrupt

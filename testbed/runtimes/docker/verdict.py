@@ -1,0 +1,100 @@
+"""How a run of containers ended: control's word, and what the Engine knows of those that failed.
+
+Takes a run directory and how its containers ended, gives an `Outcome` or why there is none; reads and removes control's
+word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import msgspec
+
+from testbed.control.outcome import NodeFailure, Outcome
+from testbed.errors import CouldNotStart, ExitCode, PreflightRefused, RunBroken, TestbedError, UsageProblem
+from testbed.records import Failure
+from testbed.rundir import RunDirectory
+from testbed.runtimes.container.inside import Inside, outcome_file
+from testbed.runtimes.container.knock import UNREACHED, Unreached
+from testbed.runtimes.docker.containers import CONTROL, FABRIC, LEARNER
+from testbed.runtimes.docker.crew import Ended
+from testbed.units import format_size
+
+_ERROR = "Error: "
+_KINDS: dict[int, type[TestbedError]] = {
+    ExitCode.USAGE: UsageProblem,
+    ExitCode.REFUSED: PreflightRefused,
+    UNREACHED: Unreached,
+    ExitCode.NODE_FAILED: RunBroken,
+}
+_WITH_THE_ENGINE = "containers end with the Engine, unless it is told to keep them (live-restore in its daemon.json)"
+
+
+def outcome_of(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool) -> Outcome:
+    """`was_away`: the Engine did not answer for a while, and nobody has asked the run to end.
+
+    Raises CouldNotStart where the Engine has ended the run, and what control has said where it gave up.
+    """
+    there = list(ended)
+    path = outcome_file(run)
+    try:
+        outcome = msgspec.json.decode(path.read_bytes(), type=Outcome)
+    except (OSError, msgspec.MsgspecError):
+        raise why_not(run, there, was_away=was_away) from None
+    path.unlink(missing_ok=True)
+    if was_away and outcome.reason == "interrupted":
+        raise CouldNotStart("the Docker Engine was restarted during the run, and has ended it", _WITH_THE_ENGINE)
+    told = {each.node: each for each in there if each.part == LEARNER}
+    failures = tuple(
+        NodeFailure(each.node, _with_words(each.failure, _of_container(told.get(each.node))))
+        for each in outcome.failures
+    )
+    broken = tuple("; ".join([words, *_of_container(_fabric(there))]) for words in outcome.broken)
+    return replace(outcome, failures=failures, broken=broken)
+
+
+def why_not(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool = False) -> TestbedError:
+    """Of a run whose control has left no summary: what it has said, about files as they are called here."""
+    there = list(ended)
+    control = next(each for each in there if each.part == CONTROL)
+    fabric = _of_container(_fabric(there), "the fabric's container")
+    if fabric and control.exit_code == 0:  # it still waited for that
+        return CouldNotStart("; ".join(fabric))
+    said = control.said.replace(str(Inside().run.path), str(run.path)).splitlines()
+    errors = [number for number, line in enumerate(said) if line.startswith(_ERROR)]
+    if errors:
+        hint = " ".join(said[errors[-1] + 1 : errors[-1] + 2]).strip()
+        message = "; ".join([said[errors[-1]].removeprefix(_ERROR), *fabric])
+        return _KINDS.get(control.exit_code, CouldNotStart)(message, hint)
+    words = f"control's container ended with exit code {control.exit_code}{_memory(control)}"
+    last = said[-1] if said else control.error
+    words = f"{words}: {last}" if last else words
+    return CouldNotStart("; ".join([words, *fabric]), _WITH_THE_ENGINE if was_away else "")
+
+
+def _fabric(ended: Iterable[Ended]) -> Ended | None:
+    return next((each for each in ended if each.part == FABRIC), None)
+
+
+def _with_words(failure: Failure, more: list[str]) -> Failure:
+    return msgspec.structs.replace(failure, message="; ".join([failure.message, *more]))
+
+
+def _of_container(ended: Ended | None, name: str = "its container") -> list[str]:
+    """What the Engine says of it, where that is more than control knows."""
+    if ended is None or ended.exit_code == 0:
+        return []
+    words = [f"{name} ended with exit code {ended.exit_code}{_memory(ended)}"]
+    if ended.error:
+        words.append(ended.error)
+    if ended.said:
+        words.append(f"it said last: {ended.said.splitlines()[-1]}")
+    return words
+
+
+def _memory(ended: Ended) -> str:
+    if not ended.out_of_memory:
+        return ""
+    limit = "" if ended.memory_bytes is None else f" (it may use {format_size(ended.memory_bytes)})"
+    return f", out of memory{limit}"

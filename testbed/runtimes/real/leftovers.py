@@ -1,0 +1,111 @@
+"""Ends what a run has left behind, and only that.
+
+Takes a run directory, gives what was done; touches the processes that the run has recorded (an id and the time of its
+start: another process that has got the id since is not ours) and the run's folder of sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.rundir import RunDirectory
+from testbed.runtimes.real.places import CONTENTS, PREFIX, ProcessRecord, read_record, record_of
+from testbed.runtimes.real.proc_stat import stat_of
+
+_GOODBYE_S = 15.0
+"""How long a run that goes on may take to end in good order."""
+_DEATH_S = 5.0
+_LOOK_S = 0.02
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What a run had left."""
+
+    ended: tuple[str, ...] = ()
+    """Processes, by name."""
+    files: bool = False
+    lasting: tuple[str, ...] = ()
+    """Processes that could not be ended."""
+    is_copy: bool = False
+    """What is recorded is another run's, which was copied: it was left alone."""
+
+
+def is_alive(process: ProcessRecord) -> bool:
+    """Whether it is still that process, and not a dead one that nobody has asked for."""
+    found = stat_of(process.pid)
+    return found is not None and found.start_ticks == process.start_ticks and not found.is_dead
+
+
+def living(run: RunDirectory) -> list[ProcessRecord]:
+    """The run's processes that are there."""
+    record = read_record(run)
+    return [] if record is None else [each for each in record.processes if is_alive(each)]
+
+
+def end_all(processes: Iterable[ProcessRecord], within_s: float = _DEATH_S) -> list[ProcessRecord]:
+    """Kills them and waits until they are gone; gives those that are not."""
+    left = [each for each in processes if is_alive(each)]
+    for each in left:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(each.pid, signal.SIGKILL)
+    return _wait(left, within_s)
+
+
+def destroy(run: RunDirectory) -> Removed:
+    """Nothing of the run is left but its results; a run that goes on ends in good order first. May be repeated."""
+    record = read_record(run)
+    if record is None:
+        return Removed(is_copy=record_of(run).exists())
+    there = [each for each in record.processes if is_alive(each)]
+    if foreign := [each.name for each in there if not _is_ours(each)]:
+        return Removed(lasting=tuple(foreign))  # and there is nobody to wait for
+    for control in (each for each in there if each.name == "control" and each.pid != os.getpid()):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(control.pid, signal.SIGTERM)
+        _wait([control], _GOODBYE_S)
+    record = read_record(run) or record  # it may have started more meanwhile
+    lasting = end_all(each for each in record.processes if each.pid != os.getpid())
+    if lasting:
+        return Removed(tuple(each.name for each in there), lasting=tuple(each.name for each in lasting))
+    _remove(Path(record.sockets))
+    for unfinished in (record_of(run).with_suffix(".part"), *run.path.glob(".*.tmp"), *run.path.glob("engine/.*.tmp")):
+        unfinished.unlink(missing_ok=True)
+    record_of(run).unlink(missing_ok=True)
+    return Removed(tuple(each.name for each in there), files=True)
+
+
+def _is_ours(process: ProcessRecord) -> bool:
+    """Whether it may be ended at all."""
+    try:
+        os.kill(process.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return True
+
+
+def _wait(processes: list[ProcessRecord], within_s: float) -> list[ProcessRecord]:
+    until = time.monotonic() + within_s
+    left = [each for each in processes if is_alive(each)]
+    while left and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+        left = [each for each in left if is_alive(each)]
+    return left
+
+
+def _remove(sockets: Path) -> None:
+    """A record is a file that anybody who can write results may have changed: only what is ours goes."""
+    with suppress(OSError):
+        info = sockets.lstat()
+        is_own = sockets.name.startswith(PREFIX) and info.st_uid == os.getuid()
+        if is_own and {each.name for each in sockets.iterdir()} <= CONTENTS:
+            shutil.rmtree(sockets, ignore_errors=True)

@@ -1,0 +1,160 @@
+"""Control's side of the zygote: the process that all nodes are forked from.
+
+Takes places, gives news of nodes; starts and ends the zygote's process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from testbed.control.packets import PacketLink
+from testbed.engines.apart import start_apart
+from testbed.errors import CouldNotStart
+from testbed.protocol import FROM_ZYGOTE, Died, Discard, Fork, Forked, Judge, Judged, Unable, Warm
+from testbed.records import Failure
+from testbed.runtimes.real.places import Places
+from testbed.runtimes.real.proc_stat import busy_s
+from testbed.runtimes.real.shelf import MEMORY
+from testbed.runtimes.real.waited import Waited
+
+_MOST_SAID = 2000
+_LOOK_S = 1.0
+
+
+class Nursery:
+    """The zygote, for use inside a running event loop."""
+
+    def __init__(
+        self,
+        places: Places,
+        loopback: int,
+        forked: Callable[[int, int], None],
+        died: Callable[[Died], None],
+        judged: Callable[[Judged], None],
+        gone: Callable[[str], None],
+        shelf: str = MEMORY,
+    ) -> None:
+        """Told of: a node's rank and process id; a node's death; an average; why there will be no more, if unwanted."""
+        self._forked = forked
+        self._died = died
+        self._judged = judged
+        self._gone = gone
+        self._is_warm = asyncio.Event()
+        self._can_fork = False
+        self._unable: Unable | None = None
+        self._is_closing = False
+        self._is_lost = False
+        self._unborn: Counter[int] = Counter()
+        """Ranks of the nodes that were asked for, and have not come."""
+        self._log = places.runtime / "zygote.log"
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._process = self._start(places, (str(loopback), shelf), theirs)
+        except OSError as problem:
+            ours.close()
+            words = f"cannot start the process that all nodes are forked from: {problem.strerror or problem}"
+            raise CouldNotStart(words) from problem
+        self._link = PacketLink(ours, self._hear, self._hung_up)
+        self._waited = self._wait()
+        self._look: asyncio.Handle = asyncio.get_running_loop().call_later(_LOOK_S, self._look_after)
+
+    def _start(self, places: Places, more: tuple[str, ...], theirs: socket.socket) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log, theirs:
+            words = [
+                *(str(places.run.path.resolve()), str(places.sockets), str(theirs.fileno())),
+                *(str(os.getpid()), *more),
+            ]
+            module = "testbed.runtimes.real.zygote"
+            return start_apart(module, words, stdout=log, stderr=log, pass_fds=(theirs.fileno(),))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def is_warm(self) -> Failure | None:
+        """Wait until nodes can be forked; what is wrong with the plan's code when they never can."""
+        await self._is_warm.wait()
+        if self._unable is not None:
+            return Failure(self._unable.reason, self._unable.file, self._unable.line)
+        return None
+
+    def fork(self, rank: int, rejoin: str | None, first_round: int) -> None:
+        if not self._unborn:
+            self._waited = self._wait()
+        self._unborn[rank] += 1
+        self._link.send(Fork(rank, rejoin, first_round))
+
+    def judge(self, order: Judge | Discard) -> None:
+        """Have an average tried, or forget about it."""
+        self._link.send(order)
+
+    def give_up(self) -> None:
+        """Whoever waits for it to be warm need not any more."""
+        self._is_warm.set()
+
+    def close(self, patience_s: float) -> None:
+        """It ends, and all nodes with it: at once without patience."""
+        self._is_closing = True
+        self._look.cancel()
+        self._link.close()
+        try:
+            if patience_s:
+                self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            pass
+        self._process.kill()
+        self._process.wait()
+
+    def _hear(self, packet: bytes) -> None:
+        match FROM_ZYGOTE.read(packet):
+            case Warm():
+                self._can_fork = True
+                self._is_warm.set()
+            case Forked(rank=rank, pid=pid):
+                self._unborn[rank] -= 1
+                self._unborn += Counter()  # without those that have come
+                self._waited = self._wait()
+                self._forked(rank, pid)
+            case Died() as news:
+                self._died(news)
+            case Judged() as news:
+                self._judged(news)
+            case Unable() as why:
+                self._unable = why
+                self._is_warm.set()
+                if self._can_fork:
+                    self._gone(why.reason)
+
+    def _wait(self) -> Waited:
+        return Waited(partial(busy_s, self._process.pid))
+
+    def _look_after(self) -> None:
+        """Nobody may hang for ever and hold up a run that waits for what it was asked for."""
+        is_wanted = self._unable is None and (self._unborn or not self._can_fork)
+        waited = self._waited.look() if is_wanted else None
+        if waited is None:
+            self._look = asyncio.get_running_loop().call_later(_LOOK_S, self._look_after)
+            return
+        self._is_lost = True
+        self._process.kill()
+        wanted = "to start a node" if self._can_fork else "to get ready"
+        self._gone(f"the process that all nodes are forked from hangs: it was {wanted}, and {waited}")
+        self._is_warm.set()
+
+    def _hung_up(self) -> None:
+        if self._is_closing or self._is_lost or self._unable is not None:
+            return
+        status = self._process.wait()
+        ended = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        said = self._log.read_text(errors="replace").strip()[-_MOST_SAID:]
+        if status > 0 and said:  # it has ended itself: its last line says why
+            ended = f"{ended}: {said.splitlines()[-1]}"
+        self._gone(f"the process that all nodes are forked from is gone ({ended})")
+        self._is_warm.set()

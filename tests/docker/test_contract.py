@@ -1,0 +1,37 @@
+"""The contract, kept by containers. A file of its own, and so a worker's: its runs take the most time of all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.containers import InContainers
+from tests.contract.contract import RuntimeContract
+from tests.image.engine import TAG
+from tests.runtimes.sim_runs import plan_of, star
+
+GOES = """import os
+
+from testbed.node.algorithm import Algorithm
+
+
+class Goes(Algorithm):
+    async def run(self, node):
+        os._exit(3)
+"""
+
+
+@pytest.mark.usefixtures("image")
+class TestContainers(RuntimeContract):
+    runtime = InContainers(TAG)
+
+    def test_one_that_fails_and_might_come_back_keeps_its_exit_code(self, tmp_path: Path) -> None:
+        """Docker starts it once more after the run, since the topology's events want it back some time."""
+        source = tmp_path / "goes.py"
+        source.write_text(GOES)
+        events = "  - {at: 100s, node: node.0, do: crash}\n  - {at: 200s, node: node.0, do: join}\n"
+        plan = plan_of(star(2, events), algorithm={"name": f"{source}:Goes"})
+        _, outcome = self.runtime.knowing(source).run(plan, tmp_path)
+        told = {each.node: each.failure.message for each in outcome.failures}
+        assert "its container ended with exit code 3" in told["node.0"]

@@ -1,0 +1,172 @@
+"""A fabric that could not do what was asked of it says so, whatever the reason."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testbed.engines.fabric import carrier as carrier_module
+from testbed.engines.fabric.carrier import BACKLOG, Carrier
+from testbed.engines.fabric.ports import Ports
+from testbed.engines.fabric.reports import Reports
+from testbed.engines.fabric.start import FabricHandle, start_fabric
+from testbed.network.graph import expand
+from testbed.plan.addresses import address
+from testbed.protocol import FabricStatus, GetStatus
+from testbed.topologies.load import load_bytes
+from testbed.topologies.source import Form
+from tests.engines.test_frames import super_segment
+from tests.engines.test_real_network import datagrams
+from tests.engines.world import configuration, needs_network, pair, tcp_receiver, tcp_sender, world
+
+STOPPED_S = 0.7
+"""Longer than a fabric may stand still at once."""
+
+
+def carrier(topology: str) -> Carrier:
+    network = expand(load_bytes(topology.encode(), Form.YAML, "test").require())
+    return Carrier(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500)
+
+
+def test_a_node_that_floods_leaves_room_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrier_module, "MOST_HELD_OF_ONE_BYTES", 50_000)
+    made = carrier(pair("1s"))
+    frame = super_segment(10_000)
+    for _ in range(8):
+        made.offer(0.0, 0, frame)
+    assert made.held == 5, "one more than fits, and then no more"
+    assert made.unfit[0] == {BACKLOG: 3 * 7}
+    theirs = bytearray(frame)
+    theirs[22:30] = theirs[26:30] + theirs[22:26]
+    made.offer(0.0, 1, bytes(theirs))
+    assert made.held == 6
+    assert not made.unfit[1]
+    assert len(list(made.advance(2.0))) == 6
+    made.offer(2.0, 0, frame)
+    assert made.held == 1
+
+
+@contextmanager
+def reports(folder: Path, topology: str = pair()) -> Iterator[tuple[Reports, Carrier, Ports]]:
+    config = configuration(topology, folder, folder / "s")
+    Path(config.engine).mkdir()
+    made, ports = carrier(topology), Ports(2)
+    own = Reports(config, expand(config.load_topology()), made, ports)
+    yield own, made, ports
+    own.close()
+
+
+def overloaded(own: Reports) -> tuple[str, ...]:
+    return own.status(1, None, set()).overloaded
+
+
+def test_what_was_dropped_for_want_of_room_or_refused_makes_a_run_overloaded(tmp_path: Path) -> None:
+    with reports(tmp_path) as (own, made, ports):
+        assert overloaded(own) == ()
+        ports.ports[1].failed["absent"] += 5  # nobody is there: that is no fault of the fabric's
+        assert overloaded(own) == ()
+        made.unfit[0][BACKLOG] += 7
+        (why,) = overloaded(own)
+        assert why.startswith("7 packets were dropped because too many were on their way")
+        ports.ports[1].failed["write EIO"] += 3
+        (why, _) = overloaded(own)
+        assert why == "3 packets could not be written to their nodes"
+
+
+def test_the_status_tells_what_was_dropped_by_its_cause(tmp_path: Path) -> None:
+    lossy = pair("1ms", "12Mbps", loss="50%", queue="10ms")
+    with reports(tmp_path, lossy) as (own, made, ports):
+        made.offer(0.0, 0, super_segment(30 * 1448))
+        made.offer(0.0, 0, b"noise")
+        assert len(list(made.advance(1.0))) < 11
+        made.packets.cut(1.0, 1)
+        made.offer(1.0, 0, super_segment(1448))
+        ports.ports[1].failed["absent"] += 2
+        own.write(1.0)
+        dropped = own.status(1, None, set()).dropped
+        links = made.packets.snapshot().links
+    assert dropped == {"absent": 2, "loss": links.dropped_loss.sum(), "malformed": 1, "no_path": 1, "queue": 19}
+    assert 1 <= dropped["loss"] <= 10
+
+
+@pytest.mark.skipif(not os.access("/dev/full", os.W_OK), reason="no /dev/full here")
+def test_files_that_are_incomplete_make_a_run_overloaded_and_end_nothing(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "links.jsonl").symlink_to("/dev/full")
+    config = configuration(pair(), tmp_path, tmp_path / "s")
+    made = carrier(pair())
+    own = Reports(config, expand(config.load_topology()), made, Ports(2))
+    made.offer(0.0, 0, super_segment(100))
+    list(made.advance(1.0))
+    own.write(1.0)
+    assert overloaded(own) == ("the engine's files are incomplete: No space left on device",)
+    own.close()
+
+
+def status_of(fabric: FabricHandle) -> FabricStatus:
+    status = fabric.connect().ask(GetStatus)
+    assert isinstance(status, FabricStatus)
+    return status
+
+
+def stand_still(pid: int, seconds: float) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_a_fabric_that_was_stopped_says_so(tmp_path: Path) -> None:
+    fabric = start_fabric(configuration(pair(), tmp_path, tmp_path / "s"), tmp_path / "f")
+    try:
+        status_of(fabric)  # it looks around now: it says that it is ready a moment before
+        time.sleep(0.05)
+        stand_still(fabric.pid, STOPPED_S)
+        assert any("the fabric got no processor for" in why for why in status_of(fabric).overloaded)
+    finally:
+        fabric.stop()
+
+
+@needs_network
+def test_packets_that_waited_for_a_stopped_fabric_are_late(tmp_path: Path) -> None:
+    """They were due, one each millisecond, while it stood still."""
+    with world(pair("50ms"), tmp_path) as made:
+        one, _ = made.node(0, datagrams(address(1), 600, 1, 0.001)), made.node(1)
+        made.begin()
+        one.start()
+        time.sleep(0.2)
+        stand_still(made.fabric.pid, STOPPED_S)
+        one.result()
+        time.sleep(0.2)
+        lateness = made.status().lateness
+        health = made.finish()
+    assert lateness.count > 100
+    assert 1e3 * (STOPPED_S - 0.1) < lateness.max_ms < 60e3
+    assert health.overloaded
+
+
+@needs_network
+def test_a_node_was_given_all_packets_that_arrived_and_no_others(tmp_path: Path) -> None:
+    """However many of TCP's segments are written at once."""
+    with world(pair("2ms", "unlimited"), tmp_path) as made:
+        one, other = made.node(0, tcp_sender(address(1), 0.5)), made.node(1, tcp_receiver(0.2, warm_up_s=0.1))
+        made.begin()
+        other.start()
+        one.start()
+        other.result()
+        one.result()
+        time.sleep(0.1)
+        health = made.finish()
+    assert not any(node.failed for node in health.nodes)
+    pairs = [each for line in made.lines() for each in line.get("pairs") or []]
+    for node, dest in zip(health.nodes, range(2), strict=True):
+        arrived = [each for each in pairs if each["dest"] == dest]
+        assert node.packets_out == sum(each.get("arrived_packets", 0) for each in arrived) > 20
+        assert node.bytes_out == sum(each.get("arrived_bytes", 0) for each in arrived)
+    assert health.nodes[1].packets_out > 2 * health.nodes[0].frames_in, "most came many at once"
