@@ -31,7 +31,7 @@ def image() -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_at_a_time() -> Iterator[None]:
-    """All of them call their run `r`, and an Engine has only one container of a name; memory is short, too."""
+    """All of them call their run `r`, and an Engine has only one container of a name."""
     lock = Path(tempfile.gettempdir()) / f"testbed-test-docker-{os.getuid()}.lock"
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -45,9 +45,9 @@ class _Entrance:
 
     def close(self) -> None:
         self._waiting.remove(self._listener.fileno())
-        self._listener.close()
         with suppress(OSError):
-            self._path.unlink()
+            self._path.unlink()  # first: a name where nobody listens tells of a fabric that was killed
+        self._listener.close()
 
     def _open(self) -> None:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from testbed.control.control import Control
+from testbed.engines.fabric.sockets import control_socket
 from testbed.plan.containers import comebacks
 from testbed.plan.model import RunPlan
 from testbed.protocol import Discard, Judge
@@ -21,7 +22,7 @@ from testbed.runtimes.container.inside import Inside, folder_of_node, slots_of
 from testbed.runtimes.container.layout import remove_within
 from testbed.runtimes.container.met_fabric import meet_fabric
 from testbed.runtimes.container.names import CONTROL_SOCKET
-from testbed.runtimes.real.engine import Engine, FabricEngine
+from testbed.runtimes.real.engine import Engine, FabricEngine, NoEngine
 from testbed.runtimes.real.ground import News
 from testbed.runtimes.real.model_files import remove_models
 from testbed.runtimes.real.nursery import Nursery
@@ -38,6 +39,7 @@ class ContainerGround:
         self._places: Places
         self._directories: list[NodeDirectory] = []
         self._cradles: Cradles | None = None
+        self._is_wanted: Callable[[], bool]
 
     def places(self, run: RunDirectory) -> Places:
         self._places = Places(run, self._inside.sockets)
@@ -46,6 +48,7 @@ class ContainerGround:
     def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> ContainerNodes:
         sockets = self._inside.sockets
         self._directories = [self._inside.run.node(node.name) for node in plan.nodes]
+        self._is_wanted = lambda: not control.is_ending
         control.listen_at([folder_of_node(sockets, node.rank) / CONTROL_SOCKET for node in plan.nodes])
         topology = plan.load_topology()
         absent = tuple(sorted(starting_absent(topology)))
@@ -54,8 +57,9 @@ class ContainerGround:
         judge = partial(Nursery, self._places, loopback, news.began, news.died, news.judged, news.gone, FILES)
         return ContainerNodes(cradles, judge)
 
-    def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
-        return FabricEngine(plan, self._places, log, lost, meet_fabric)
+    async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
+        met = await meet_fabric(control_socket(self._inside.sockets), self._is_wanted)
+        return NoEngine() if met is None else FabricEngine(plan, self._places, log, lost, lambda *_: met)
 
     def leave(self) -> None:
         """Without the folder itself, which is mounted here, nor what containers look for that are started once more."""

@@ -1,26 +1,28 @@
 """A fabric that somebody else has started, in a container of its own.
 
-Takes its configuration, gives what the run needs of it; looks at its socket.
+Takes its socket, gives what the run needs of it; calls there to see whether anybody listens.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.engines.fabric.config import FabricConfig
 from testbed.engines.fabric.start import END_PATIENCE_S
 from testbed.errors import CouldNotStart
+from testbed.socket_paths import connect
 
 _PATIENCE_S = 120.0
 _LOOK_S = 0.05
+_CALL_S = 1.0
 
 
 @dataclass
 class MetFabric:
-    """It ends when its leader hangs up, and then its socket goes last. Whoever started it knows how it ended."""
+    """It ends when its leader hangs up, and listens until its files are complete. Its starter knows how it ended."""
 
     socket: Path
     log: None = None
@@ -28,25 +30,34 @@ class MetFabric:
     pid: int | None = None
 
     def is_alive(self) -> bool:
-        return self.socket.exists()
+        """One that was killed has left its socket behind."""
+        try:
+            connect(self.socket, _CALL_S).close()
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            pass  # it has no time for callers
+        return True
 
     def stop(self) -> int | None:
-        """0 when it has ended in good order."""
-        return 0 if _until(lambda: not self.is_alive(), END_PATIENCE_S) else None
+        """0 when it has ended in good order, as far as can be seen from here."""
+        until_s = time.monotonic() + END_PATIENCE_S
+        while self.is_alive():
+            if time.monotonic() > until_s:
+                return None
+            time.sleep(_LOOK_S)
+        return None if self.socket.exists() else 0
 
 
-def meet_fabric(config: FabricConfig, _folder: Path) -> MetFabric:
-    """Waits until it is there; raises CouldNotStart when it never comes."""
-    socket = config.control_socket
-    if not _until(socket.exists, _PATIENCE_S):
-        raise CouldNotStart(f"the fabric's container has not come within {_PATIENCE_S:g} s", "see what it has logged")
-    return MetFabric(socket)
-
-
-def _until(is_so: Callable[[], bool], within_s: float) -> bool:
-    until_s = time.monotonic() + within_s
-    while not is_so():
+async def meet_fabric(socket: Path, is_wanted: Callable[[], bool]) -> MetFabric | None:
+    """Waits until it is there, or nobody wants it any more; raises CouldNotStart when it does not come."""
+    fabric = MetFabric(socket)
+    until_s = time.monotonic() + _PATIENCE_S
+    while not fabric.is_alive():
+        if not is_wanted():
+            return None
         if time.monotonic() > until_s:
-            return False
-        time.sleep(_LOOK_S)
-    return True
+            words = f"the fabric's container has not come within {_PATIENCE_S:g} s"
+            raise CouldNotStart(words, "see what it has logged")
+        await asyncio.sleep(_LOOK_S)
+    return fabric

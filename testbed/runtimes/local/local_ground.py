@@ -54,7 +54,7 @@ class LocalGround:
         self._remember("zygote", zygote.pid)
         return LocalNodes(zygote, LocalProcesses(control.pid_of, self._places.slots), self._is_gone)
 
-    def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
+    async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
         engine = start_engine(plan, self._places, log, lost)
         if engine.pid is not None:
             self._remember("fabric", engine.pid)

@@ -85,7 +85,8 @@ class Ground(Protocol):
     def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> AllNodes:
         """Starts to get warm."""
 
-    def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine: ...
+    async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
+        """Once it can be reached; one without packets where the run ends before."""
 
     def leave(self) -> None:
         """Nothing of the run is left here but its results."""

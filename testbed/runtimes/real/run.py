@@ -147,7 +147,7 @@ class RealRun:
             news = News(self._began, self._died, self._control.judged, self._are_gone)
             self._nodes = self._ground.nodes(self._plan, self._control, block.number, news)
             # While that gets warm, which takes longer.
-            self._engine = self._ground.engine(self._plan, self._log.write, self._control.break_down)
+            self._engine = await self._ground.engine(self._plan, self._log.write, self._control.break_down)
             failure = await self._nodes.is_warm()
             if failure is not None and not self._control.is_ending:
                 self._log.close()

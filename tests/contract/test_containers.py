@@ -1,4 +1,4 @@
-"""The contract, kept by containers. A file of its own, and so a worker's: its runs take the most time of all."""
+"""The contract, kept by containers: called after this process, so they need not wait for those of other tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.containers import InContainers
 from tests.contract.contract import RuntimeContract
-from tests.image.engine import TAG
+from tests.image.engine import TAG, need_image
 from tests.runtimes.sim_runs import plan_of, star
 
 GOES = """import os
@@ -22,7 +22,11 @@ class Goes(Algorithm):
 """
 
 
-@pytest.mark.usefixtures("image")
+@pytest.fixture(scope="module", autouse=True)
+def _image() -> None:
+    need_image()
+
+
 class TestContainers(RuntimeContract):
     runtime = InContainers(TAG)
 
