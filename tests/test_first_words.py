@@ -17,16 +17,9 @@ from pathlib import Path
 import pytest
 
 from testbed import first_words
-from testbed.protocol import (
-    FROM_FABRIC_TO_NODE,
-    FROM_NODE_TO_FABRIC,
-    Attach,
-    Attached,
-    Fork,
-    Message,
-    Refused,
-    encode,
-)
+from testbed.protocol.fabric import FROM_FABRIC_TO_NODE, FROM_NODE_TO_FABRIC, Attach, Attached, Refused
+from testbed.protocol.message import Message, encode
+from testbed.protocol.zygote import Fork
 from testbed.runtimes.container.inside import Inside
 from testbed.runtimes.container.names import CRADLE_SOCKET, FABRIC_SOCKET, LOG, NODE, PLAN, ROOT, SOCKETS
 from testbed.runtimes.container.orders import ATTACH, FROM_CRADLE, KILL, TO_CRADLE, Came, Do

@@ -35,7 +35,7 @@ from testbed.experiment.language import Experiment
 from testbed.node.data.store import cache_folder
 from testbed.plan.files import write_plan
 from testbed.plan.make import make_plan
-from testbed.protocol import FabricStatus, GetStatus
+from testbed.protocol.fabric import FabricStatus, GetStatus
 from testbed.rundir import create_run
 from testbed.runtimes.container.inside import sockets_of
 from testbed.runtimes.container.layout import lay_out, remove_sockets

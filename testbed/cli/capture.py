@@ -19,7 +19,7 @@ from testbed.cli.run_target import find_run, is_of_containers, node_of, plan_of,
 from testbed.engines.fabric.requests import FabricLost
 from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import UsageProblem
-from testbed.protocol import Capture, Watch
+from testbed.protocol.fabric import Capture, Watch
 from testbed.rundir import RunDirectory
 from testbed.units import parse_duration_s
 

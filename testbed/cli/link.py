@@ -17,7 +17,7 @@ from testbed.cli.run_target import door_of, find_run, results_option
 from testbed.cli.verb_group import VerbGroup
 from testbed.control.commands import Done, ask
 from testbed.errors import UsageProblem
-from testbed.protocol import Links, LinkState, ResetLink, SetLink, ShowLink
+from testbed.protocol.fabric import Links, LinkState, ResetLink, SetLink, ShowLink
 from testbed.rundir import RunDirectory
 from testbed.units import (
     format_latency,

@@ -10,7 +10,7 @@ from testbed.cli.run_target import live_record
 from testbed.engines.fabric.requests import FabricLost
 from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import PreflightRefused, UsageProblem
-from testbed.protocol import Denied, Done, FabricStatus, Links, ToFabric
+from testbed.protocol.fabric import Denied, Done, FabricStatus, Links, ToFabric
 from testbed.rundir import RunDirectory
 from testbed.runtimes.reach import fabric_door
 

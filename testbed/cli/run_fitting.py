@@ -112,7 +112,6 @@ def fitted(
     make: Make,
     first: RunPlan,
     parameters: int | None,
-    nominal_ms: float | None,
     asked: float | None,
     beside: Path,
     say: Callable[[str], None],
@@ -122,11 +121,11 @@ def fitted(
     Beside are runs that it may be compared with.
     """
     steps = None
-    if nominal_ms is not None and first.experiment.compute.ms_per_step == AUTO:
+    if parameters is not None and first.experiment.compute.ms_per_step == AUTO:
         steps = _Steps(_step_times(first, parameters), earlier_alike(beside, first))
 
     def at(time_scale: float) -> RunPlan:
-        step_ms = nominal_ms if steps is None else steps.at(time_scale)
+        step_ms = None if steps is None else steps.at(time_scale)
         return make(nominal_ms_per_step=step_ms, time_scale=time_scale)
 
     made = at(1.0 if asked is None else asked)

@@ -82,15 +82,15 @@ def planned(
 
     from testbed.runtimes.sim.describe import describe, versions
 
-    described = describe(experiment, learners, fetch=fetch, tell=say)
+    is_nominal = runtime == SIM and experiment.compute.ms_per_step == "auto"
+    described = describe(experiment, learners, fetch=fetch, count=is_nominal, tell=say)
     if not fetch and described.problem is not None:
         say(f"warning: the run would fail at once: {described.problem}")
-    step_ms = described.nominal_ms_per_step
     plan = partial(plan, parameters=described.parameters, samples=described.samples, versions=versions())
     if runtime != SIM:
-        made = fitted(plan, first, described.parameters, step_ms, time_scale, beside, say)
+        made = fitted(plan, first, described.parameters, time_scale, beside, say)
     else:
-        made = plan(nominal_ms_per_step=step_ms)
+        made = plan(nominal_ms_per_step=described.nominal_ms_per_step)
     if not quiet:
         late = events_too_late(made, resolved.topology, lambda: estimate(made))
         print_findings(experiment.topology, late)

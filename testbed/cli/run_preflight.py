@@ -80,7 +80,7 @@ def _step(plan: RunPlan) -> Iterator[Need]:
         return
     sent_bytes = sent_bytes_of(plan.parameters, plan.overlay.degree)
     try:
-        times = step_times(plan.experiment, len(plan.learners), sent_bytes)
+        times = step_times(plan.experiment, len(plan.learners), sent_bytes, plan.ms_per_step * plan.time_scale)
     except (CodeProblem, ModelProblem, Impossible):
         return  # the run will tell, with the name of a node
     yield step_need(plan, times)

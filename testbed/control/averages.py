@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from testbed.control.complete_rounds import CompleteRounds
 from testbed.control.log import ControlLog
-from testbed.protocol import Discard, Judge, Judged, Left
+from testbed.protocol.nodes import Left
+from testbed.protocol.zygote import Discard, Judge, Judged
 from testbed.records import Average, Event
 
 _MOST_ROUNDS = 1000

@@ -17,7 +17,8 @@ import msgspec
 from testbed.control.packets import Entrance, PacketLink
 from testbed.doors import Door, connect_to
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
-from testbed.protocol import MAX_MESSAGE_BYTES, Message, ProtocolError, Reader, ResetLink, SetLink, encode
+from testbed.protocol.fabric import ResetLink, SetLink
+from testbed.protocol.message import MAX_MESSAGE_BYTES, Message, ProtocolError, Reader, encode
 
 _PATIENCE_S = 45.0
 """Longer than the run itself waits for the fabric."""

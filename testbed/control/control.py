@@ -26,26 +26,23 @@ from testbed.control.strangers import Strangers
 from testbed.errors import PreflightRefused
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
-from testbed.protocol import (
+from testbed.protocol.message import Message, ProtocolError
+from testbed.protocol.nodes import (
     FROM_NODE,
-    Discard,
     Finished,
     Go,
     Halt,
     Hello,
     Idle,
-    Judge,
-    Judged,
     Left,
-    Message,
     Overrun,
-    ProtocolError,
     Quiet,
     Ready,
     Recorded,
     Stood,
     Unable,
 )
+from testbed.protocol.zygote import Discard, Judge, Judged
 from testbed.records import AnyRecord, End, Evaluation, Event, Failure, Over, Start
 
 _RECORDS = msgspec.json.Decoder(AnyRecord)

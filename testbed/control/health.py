@@ -15,7 +15,8 @@ import msgspec
 
 from testbed.control.outcome import Outcome
 from testbed.journal import CannotWrite
-from testbed.protocol import Lateness, Overrun
+from testbed.protocol.fabric import Lateness
+from testbed.protocol.nodes import Overrun
 
 SCHEMA = 1
 FILE = "summary.json"

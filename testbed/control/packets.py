@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from testbed.control.allowance import Allowance
-from testbed.protocol import MAX_MESSAGE_BYTES, OUT_OF_ROOM, Message, encode
+from testbed.protocol.message import MAX_MESSAGE_BYTES, OUT_OF_ROOM, Message, encode
 
 _MOST_WAITING = 100_000
 _MOST_LAST_WORDS = 8192

@@ -86,7 +86,8 @@ def hand_over(descriptor: int, fabric_socket: str | os.PathLike[str]) -> None:
 def _why_not(answer: bytes) -> None:
     """Raises NetworkDenied, unless it says after all that the fabric has the device."""
     from testbed.engines.denied import NetworkDenied
-    from testbed.protocol import FROM_FABRIC_TO_NODE, ProtocolError, Refused
+    from testbed.protocol.fabric import FROM_FABRIC_TO_NODE, Refused
+    from testbed.protocol.message import ProtocolError
 
     if not answer:
         raise NetworkDenied(Step.HAND_OVER, "the fabric hung up")

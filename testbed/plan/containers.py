@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from testbed.code import is_code
 from testbed.plan.model import RunPlan
-from testbed.protocol import SLOTS
+from testbed.protocol.nodes import SLOTS
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import NodeAction, NodeEvent, Topology
 

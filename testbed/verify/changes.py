@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from testbed.protocol import Denied, ResetLink, SetLink, ToFabric
+from testbed.protocol.fabric import Denied, ResetLink, SetLink, ToFabric
 from testbed.verify import judge
 from testbed.verify.echoes import start_echo
 from testbed.verify.judge import Row, Verdict

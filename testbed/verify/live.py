@@ -28,7 +28,7 @@ from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import PreflightRefused, UsageProblem
 from testbed.network.graph import Network, expand
 from testbed.network.moment import network_at
-from testbed.protocol import FabricStatus, GetStatus, Links, ShowLink
+from testbed.protocol.fabric import FabricStatus, GetStatus, Links, ShowLink
 from testbed.rundir import RunDirectory
 from testbed.runtimes.reach import fabric_door
 from testbed.runtimes.real.engine import FABRIC

@@ -18,7 +18,7 @@ from testbed.engines.attach import NodeNetwork
 from testbed.engines.fabric.config import FabricConfig
 from testbed.engines.fabric.start import FabricConversation, start_fabric
 from testbed.engines.namespace import TcpSettings
-from testbed.protocol import FabricStatus, GetStatus, Watch
+from testbed.protocol.fabric import FabricStatus, GetStatus, Watch
 from testbed.verify.nodes import Crew, new_node
 from testbed.verify.orders import AnyAnswer
 from testbed.verify.places import Place

@@ -19,7 +19,7 @@ from testbed.engines.fabric.start import FabricHandle, start_fabric
 from testbed.errors import UsageProblem
 from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
-from testbed.protocol import Done, Links, ShowLink, ToFabric
+from testbed.protocol.fabric import Done, Links, ShowLink, ToFabric
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.real.engine import NoEngine
 from testbed.runtimes.real.fabric_link import FabricLink

@@ -19,7 +19,7 @@ from testbed.engines.attach import join_network
 from testbed.engines.fabric.start import FabricConversation
 from testbed.engines.namespace import TcpSettings
 from testbed.errors import UsageProblem
-from testbed.protocol import Capture, Denied, Done
+from testbed.protocol.fabric import Capture, Denied, Done
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.places import read_record
 from tests.cli.live_run import live_run

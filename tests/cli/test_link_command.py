@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from testbed.cli.link import COLUMNS, command
 from testbed.errors import UsageProblem
-from testbed.protocol import SetLink
+from testbed.protocol.fabric import SetLink
 from tests.cli.live_run import live_run
 
 

@@ -15,20 +15,8 @@ import pytest
 
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
-from testbed.protocol import (
-    FROM_NODE,
-    MAX_MESSAGE_BYTES,
-    TO_NODE,
-    Go,
-    Halt,
-    Hello,
-    Left,
-    Message,
-    ProtocolError,
-    Ready,
-    Recorded,
-    encode,
-)
+from testbed.protocol.message import MAX_MESSAGE_BYTES, Message, ProtocolError, encode
+from testbed.protocol.nodes import FROM_NODE, TO_NODE, Go, Halt, Hello, Left, Ready, Recorded
 from testbed.records import Build, Count, End, Event, Start, line
 from testbed.socket_paths import connect
 from tests.runtimes.sim_runs import DECODER, plan_of, star

@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 
 from testbed.control.outcome import Outcome
-from testbed.protocol import Recorded, encode
+from testbed.protocol.message import encode
+from testbed.protocol.nodes import Recorded
 from testbed.records import End, line
 from tests.control.test_barrier import NOTHING, controlled, some_turns
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from testbed.control.allowance import BURST, RATE_PER_S, Allowance
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
-from testbed.protocol import Ready, Recorded, encode
+from testbed.protocol.message import encode
+from testbed.protocol.nodes import Ready, Recorded
 from testbed.records import Event, line
 from tests.runtimes.sim_runs import plan_of
 

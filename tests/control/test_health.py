@@ -20,7 +20,8 @@ from testbed.control.health import (
 )
 from testbed.control.outcome import NodeFailure, Outcome
 from testbed.control.progress import Progress
-from testbed.protocol import Lateness, Overrun
+from testbed.protocol.fabric import Lateness
+from testbed.protocol.nodes import Overrun
 from testbed.records import Failure
 
 

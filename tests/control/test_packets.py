@@ -15,7 +15,8 @@ from testbed.control import packets
 from testbed.control.commands import Command, CommandDoor, Denied, Done, Inject, Look, Reply, ask
 from testbed.control.packets import Entrance, PacketLink
 from testbed.errors import UsageProblem
-from testbed.protocol import FROM_NODE, TO_NODE, Halt, Idle, Ready, encode
+from testbed.protocol.message import encode
+from testbed.protocol.nodes import FROM_NODE, TO_NODE, Halt, Idle, Ready
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

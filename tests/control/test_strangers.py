@@ -14,7 +14,8 @@ from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.control.strangers import Strangers
 from testbed.errors import PreflightRefused
-from testbed.protocol import Unable, encode
+from testbed.protocol.message import encode
+from testbed.protocol.nodes import Unable
 from testbed.socket_paths import connect
 from tests.runtimes.sim_runs import plan_of, star
 

@@ -9,7 +9,7 @@ import pytest
 from testbed.engines.fabric.conditions import Conditions, Presence
 from testbed.errors import UsageProblem
 from testbed.network.timeline import NodesChange
-from testbed.protocol import SetLink
+from testbed.protocol.fabric import SetLink
 from testbed.topologies.load import load_bytes
 from testbed.topologies.model import NodeAction
 from testbed.topologies.source import Form

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from testbed.plan.addresses import address
-from testbed.protocol import Cut, Detach
+from testbed.protocol.fabric import Cut, Detach
 from tests.engines.world import PORT, connect, needs_network, pair, world
 
 pytestmark = needs_network

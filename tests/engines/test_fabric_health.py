@@ -19,7 +19,7 @@ from testbed.engines.fabric.reports import Reports
 from testbed.engines.fabric.start import FabricHandle, start_fabric
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
-from testbed.protocol import FabricStatus, GetStatus
+from testbed.protocol.fabric import FabricStatus, GetStatus
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from tests.engines.test_frames import super_segment

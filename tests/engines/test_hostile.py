@@ -24,17 +24,16 @@ from testbed.engines.namespace import TcpSettings, enter_namespace
 from testbed.engines.steps import Step
 from testbed.engines.tun import open_device
 from testbed.plan.addresses import address
-from testbed.protocol import (
+from testbed.protocol.fabric import (
     FROM_FABRIC_TO_NODE,
-    MAX_MESSAGE_BYTES,
     Attach,
     GetStatus,
     NodeAttached,
     NodeDetached,
     NodeRefused,
     Refused,
-    encode,
 )
+from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
 from tests.engines.test_real_network import datagrams, datagrams_received
 from tests.engines.world import World, echo_times, links, needs_network, pair, world
 

@@ -13,7 +13,8 @@ import pytest
 from testbed.engines.fabric import conversations, doors
 from testbed.engines.fabric.doors import ControlDoor, NodeDoor
 from testbed.engines.fabric.waiting import Waiting
-from testbed.protocol import FROM_FABRIC, Attached, Done, FromFabric, GetStatus, ToFabric, encode
+from testbed.protocol.fabric import FROM_FABRIC, Attached, Done, FromFabric, GetStatus, ToFabric
+from testbed.protocol.message import encode
 
 LOOKS = 20
 

@@ -22,7 +22,7 @@ from testbed.engines.fabric.config import FILE, FabricConfig, read_config, write
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.start import FabricConversation, start_fabric
 from testbed.errors import CouldNotStart, InvalidInput, UsageProblem
-from testbed.protocol import FabricStatus, GetStatus, Quit
+from testbed.protocol.fabric import FabricStatus, GetStatus, Quit
 from tests.engines.world import NOBODY, configuration, needs_network, pair, world
 
 

@@ -20,7 +20,7 @@ from testbed.engines.fabric.requests import Note
 from testbed.engines.namespace import TcpSettings
 from testbed.engines.privileges import User
 from testbed.plan.addresses import address
-from testbed.protocol import (
+from testbed.protocol.fabric import (
     Applied,
     Capture,
     Cut,

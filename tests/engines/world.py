@@ -31,7 +31,7 @@ from testbed.engines.namespace import TcpSettings
 from testbed.engines.privileges import User
 from testbed.plan.addresses import address
 from testbed.plan.model import as_json
-from testbed.protocol import Begin, FabricStatus, GetStatus, Watch
+from testbed.protocol.fabric import Begin, FabricStatus, GetStatus, Watch
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 

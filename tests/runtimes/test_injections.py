@@ -16,7 +16,7 @@ from testbed.control.commands import Divide, Done, Inject
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.errors import UsageProblem
-from testbed.protocol import Cut, Heal, Partition, ToFabric, Uncut
+from testbed.protocol.fabric import Cut, Heal, Partition, ToFabric, Uncut
 from testbed.records import Event
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.engine import NoEngine

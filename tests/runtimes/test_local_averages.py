@@ -12,7 +12,8 @@ import pytest
 
 from testbed.control.averages import Averages
 from testbed.control.log import ControlLog
-from testbed.protocol import SLOTS, Discard, Judge, Judged, Left
+from testbed.protocol.nodes import SLOTS, Left
+from testbed.protocol.zygote import Discard, Judge, Judged
 from testbed.records import AnyRecord, Average, Event
 from testbed.rundir import RunDirectory
 from testbed.runtimes.averaging import judge

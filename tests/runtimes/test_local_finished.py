@@ -9,7 +9,8 @@ from pathlib import Path
 
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
-from testbed.protocol import TO_NODE, Finished, Ready, Recorded, encode
+from testbed.protocol.message import encode
+from testbed.protocol.nodes import TO_NODE, Finished, Ready, Recorded
 from testbed.records import Count, End, Event, line
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star

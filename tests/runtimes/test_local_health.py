@@ -9,7 +9,8 @@ import pytest
 
 from testbed.control.control import Control
 from testbed.errors import ExitCode
-from testbed.protocol import Lateness, Overrun
+from testbed.protocol.fabric import Lateness
+from testbed.protocol.nodes import Overrun
 from testbed.runtimes.real.engine import NoEngine
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, star

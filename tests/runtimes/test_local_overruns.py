@@ -11,7 +11,8 @@ from testbed.control.commands import Seen
 from testbed.control.control import Control
 from testbed.control.health import why_overloaded
 from testbed.control.log import ControlLog
-from testbed.protocol import Overrun, encode
+from testbed.protocol.message import encode
+from testbed.protocol.nodes import Overrun
 from testbed.records import Round
 from testbed.rundir import create_run
 from testbed.runtimes.local.local_ground import LocalGround

@@ -13,7 +13,7 @@ from testbed.control.commands import Divide, Reply, Reunite
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.errors import UsageProblem
-from testbed.protocol import Heal, ToFabric
+from testbed.protocol.fabric import Heal, ToFabric
 from testbed.runtimes.real.engine import NoEngine
 from testbed.runtimes.real.injections import Injections
 from testbed.runtimes.real.node_actions import NodeActions

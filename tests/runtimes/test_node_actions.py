@@ -13,7 +13,8 @@ import pytest
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.plan.model import RunPlan
-from testbed.protocol import Halt, ToFabric
+from testbed.protocol.fabric import ToFabric
+from testbed.protocol.nodes import Halt
 from testbed.records import Event
 from testbed.runtimes.local.local_ground import LocalGround, LocalNodes
 from testbed.runtimes.real.engine import NoEngine

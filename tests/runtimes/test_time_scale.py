@@ -20,7 +20,7 @@ from testbed.plan.addresses import address
 from testbed.plan.files import split
 from testbed.plan.model import RunPlan
 from testbed.plan.tcp import tcp_of
-from testbed.protocol import SetLink
+from testbed.protocol.fabric import SetLink
 from testbed.records import End, Event, Over, Round, Start
 from testbed.rundir import RunDirectory
 from tests.engines.world import PORT, connect, echo_times, pair, world

@@ -11,7 +11,7 @@ import pytest
 from testbed.engines.fabric.config import FabricConfig
 from testbed.errors import UsageProblem
 from testbed.plan.addresses import address
-from testbed.protocol import Cut, SetLink
+from testbed.protocol.fabric import Cut, SetLink
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.live import LiveRun, measure_live
 from testbed.verify.measure import Measured

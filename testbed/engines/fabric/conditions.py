@@ -23,7 +23,7 @@ from testbed.network.graph import Flags, Floats, Ints, Network, expand
 from testbed.network.moment import links_between, moments, network_before, vertices_of
 from testbed.network.packets import Routes
 from testbed.network.timeline import Change, NodesChange, timeline
-from testbed.protocol import LinkState, SetLink
+from testbed.protocol.fabric import LinkState, SetLink
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import NodeAction, NodeEvent, Topology
 from testbed.topologies.unknown_node import unknown_node

@@ -10,7 +10,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from testbed.protocol import MAX_MESSAGE_BYTES, OUT_OF_ROOM, Message, encode
+from testbed.protocol.message import MAX_MESSAGE_BYTES, OUT_OF_ROOM, Message, encode
 
 _BACKLOG = 8
 _BUFFER_BYTES = 4 << 20

@@ -16,17 +16,8 @@ from pathlib import Path
 
 from testbed.engines.fabric.conversations import NoRoom, accept, close_all, listen, receive, send
 from testbed.engines.fabric.waiting import Waiting
-from testbed.protocol import (
-    FROM_NODE_TO_FABRIC,
-    TO_FABRIC,
-    Attached,
-    FromFabric,
-    Message,
-    ProtocolError,
-    Refused,
-    ToFabric,
-    Watch,
-)
+from testbed.protocol.fabric import FROM_NODE_TO_FABRIC, TO_FABRIC, Attached, FromFabric, Refused, ToFabric, Watch
+from testbed.protocol.message import Message, ProtocolError
 
 _CLOSED_S = 0.5
 """For how long nobody is let in when there was no room."""

@@ -30,7 +30,7 @@ from testbed.engines.kernel import Timer
 from testbed.engines.tun import VNET_HEADER_BYTES, NotATun
 from testbed.errors import UsageProblem
 from testbed.network.timeline import NodesChange
-from testbed.protocol import (
+from testbed.protocol.fabric import (
     Applied,
     Attached,
     FabricStatus,

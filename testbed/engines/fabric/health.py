@@ -11,7 +11,7 @@ import msgspec
 
 from testbed.engines.fabric.carrier import BACKLOG
 from testbed.engines.fabric.delays import Delays
-from testbed.protocol import Lateness
+from testbed.protocol.fabric import Lateness
 
 
 class NodeHealth(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.protocol import Lateness
+from testbed.protocol.fabric import Lateness
 
 _STEP_S = 20e-6
 _STEPS = 5_000

@@ -19,7 +19,7 @@ from testbed.engines.fabric.health import Health, NodeHealth, why_overloaded, wr
 from testbed.engines.fabric.ports import Ports
 from testbed.network.graph import Network
 from testbed.network.packets import Snapshot
-from testbed.protocol import FabricStatus
+from testbed.protocol.fabric import FabricStatus
 
 LINKS, HEALTH = "links.jsonl", "health.json"
 EVERY_S = 1.0

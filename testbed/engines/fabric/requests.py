@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from testbed.errors import CouldNotStart
-from testbed.protocol import (
+from testbed.protocol.fabric import (
     FROM_FABRIC,
     Applied,
     Denied,

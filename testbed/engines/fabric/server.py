@@ -12,7 +12,7 @@ from typing import Protocol
 
 from testbed.engines.fabric.conditions import Conditions
 from testbed.errors import UsageProblem
-from testbed.protocol import (
+from testbed.protocol.fabric import (
     Begin,
     Capture,
     Cut,

@@ -21,7 +21,8 @@ from testbed.engines.fabric.config import FabricConfig, write_config
 from testbed.engines.fabric.requests import Answer, FabricLost, Note, Requests
 from testbed.engines.fabric.sockets import control_socket
 from testbed.errors import CouldNotStart
-from testbed.protocol import MAX_MESSAGE_BYTES, ToFabric, encode
+from testbed.protocol.fabric import ToFabric
+from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
 
 READY = b"ready\n"
 LOG = "fabric.log"

@@ -14,7 +14,7 @@ import sys
 TYPE_CHECKING = False  # `typing` takes longer to load than all else in here
 if TYPE_CHECKING:
     from testbed.engines.privileges import User
-    from testbed.protocol import Fork
+    from testbed.protocol.zygote import Fork
     from testbed.runtimes.container.inside import Inside
 
 _WORDS = "learner, control, fabric, sockets, prepare"

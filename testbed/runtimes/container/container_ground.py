@@ -13,7 +13,7 @@ from testbed.control.control import Control
 from testbed.engines.fabric.sockets import control_socket
 from testbed.plan.containers import comebacks
 from testbed.plan.model import RunPlan
-from testbed.protocol import Discard, Judge
+from testbed.protocol.zygote import Discard, Judge
 from testbed.records import Event, Failure
 from testbed.rundir import NodeDirectory, RunDirectory
 from testbed.runtimes.container.cradles import Cradles

@@ -19,7 +19,9 @@ from pathlib import Path
 
 from testbed.engines.privileges import acting_as
 from testbed.node.training_process import fork_worker
-from testbed.protocol import Died, Fork, Forked, Message, Unable, encode
+from testbed.protocol.message import Message, encode
+from testbed.protocol.nodes import Unable
+from testbed.protocol.zygote import Died, Fork, Forked
 from testbed.runtimes.container.arrival import Arrived
 from testbed.runtimes.container.end_mark import leave_mark, remove_mark
 from testbed.runtimes.container.first_process import bury, has_spoken, receive, send

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from testbed.control.allowance import Allowance
 from testbed.control.packets import Entrance, PacketLink
-from testbed.protocol import Died, Fork, Forked, ProtocolError
+from testbed.protocol.message import ProtocolError
+from testbed.protocol.zygote import Died, Fork, Forked
 from testbed.runtimes.container.inside import folder_of_node
 from testbed.runtimes.container.names import CRADLE_SOCKET
 from testbed.runtimes.container.orders import ATTACH, FROM_CRADLE, KILL, PAUSE, RESUME, Came, Do, Paused, Used

@@ -11,7 +11,8 @@ from testbed.node.compute_slots import ComputeSlots, slots_in
 from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
 from testbed.plan.files import read_node_plan
-from testbed.protocol import Fork, Unable
+from testbed.protocol.nodes import Unable
+from testbed.protocol.zygote import Fork
 from testbed.runtimes.container.inside import Inside
 from testbed.runtimes.container.names import CONTROL_SOCKET, FABRIC_SOCKET
 from testbed.runtimes.real.model_files import ModelFiles

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Union
 
-from testbed.protocol import Died, Fork, Forked, Message, Reader
+from testbed.protocol.message import Message, Reader
+from testbed.protocol.zygote import Died, Fork, Forked
 
 ATTACH = "attach"
 KILL, PAUSE, RESUME = "kill", "pause", "resume"

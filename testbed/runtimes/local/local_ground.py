@@ -16,7 +16,7 @@ from pathlib import Path
 from testbed.control.control import Control
 from testbed.node.compute_slots import holders
 from testbed.plan.model import RunPlan
-from testbed.protocol import Discard, Judge
+from testbed.protocol.zygote import Discard, Judge
 from testbed.records import Event, Failure
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.engine import Engine, start_engine

@@ -15,7 +15,9 @@ from testbed.node.training_cost import to_two_digits
 from testbed.node.training_speed import bare_loops, sustained_ms_per_step
 from testbed.runtimes.local.capacity import BYTE_S
 
-_AT_MOST_S = 0.7
+_AT_MOST_S, _GLANCE_S = 0.7, 0.1
+_AMPLE = 2.0
+"""A step that is chosen so many times as long as it need be, by a glance, is long enough however long one looks."""
 _MOST_PARTS = 64
 """More learners are not more to measure."""
 _ROUND_S = 0.004
@@ -38,9 +40,19 @@ class StepTimes:
         return to_two_digits(self.sustained / time_scale)
 
 
-def step_times(experiment: Experiment, learners: int, sent_bytes: int) -> StepTimes:
-    """A learner sends that many bytes a round. Training has the machine's cores for itself while it is measured."""
-    steps_per_s, steps = _measured(experiment, learners)
+def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms: float = 0.0) -> StepTimes:
+    """A learner sends that many bytes a round. Training has the machine's cores for itself while it is measured.
+
+    Of a step that was chosen, of so many milliseconds of real time, only what tells whether it is long enough.
+    """
+    times = _times_within(_GLANCE_S, experiment, learners, sent_bytes) if chosen_ms else None
+    if times is None or times.sustained * _AMPLE > chosen_ms:
+        times = _times_within(_AT_MOST_S, experiment, learners, sent_bytes)
+    return times
+
+
+def _times_within(seconds: float, experiment: Experiment, learners: int, sent_bytes: int) -> StepTimes:
+    steps_per_s, steps = _measured(experiment, learners, seconds)
     cores = usable_cores()
     training = sustained_ms_per_step(steps_per_s, learners)
     messages = learners * (_ROUND_S + sent_bytes * BYTE_S) / cores / steps * 1000
@@ -53,12 +65,12 @@ def sent_bytes_of(parameters: int | None, degree: int | None) -> int:
     return 4 * (parameters or 0) * (degree or 1)
 
 
-def _measured(experiment: Experiment, learners: int) -> tuple[float, int]:
+def _measured(experiment: Experiment, learners: int, at_most_s: float) -> tuple[float, int]:
     """Local steps a second of all cores together, and how many a learner does in a round."""
     data = share_out(experiment, learners, experiment.seed)
     trainer = make_trainer(experiment, data.dataset, experiment.seed)
     parts = list(data.parts[:_MOST_PARTS])
     steps = max(1, trainer.steps_per_round(data.sizes[0]))
     cores = min(usable_cores(), len(parts))
-    speed = bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=min(steps, 5), at_most_s=_AT_MOST_S)
+    speed = bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=min(steps, 5), at_most_s=at_most_s)
     return speed.steps_per_s, steps

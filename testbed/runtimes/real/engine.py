@@ -23,7 +23,7 @@ from testbed.engines.fabric.start import start_fabric
 from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
 from testbed.network.timeline import BridgeChange, LinksChange, NodesChange, PartitionChange, timeline
 from testbed.plan.model import RunPlan
-from testbed.protocol import (
+from testbed.protocol.fabric import (
     Applied,
     Begin,
     Detach,

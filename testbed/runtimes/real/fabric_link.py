@@ -15,7 +15,8 @@ from testbed.control.packets import PacketLink
 from testbed.engines.fabric.requests import Answer, FabricLost, Note, Requests
 from testbed.engines.fabric.start import ANSWER_PATIENCE_S
 from testbed.errors import UsageProblem
-from testbed.protocol import Denied, Done, FabricStatus, Links, ProtocolError, ToFabric, Watch
+from testbed.protocol.fabric import Denied, Done, FabricStatus, Links, ToFabric, Watch
+from testbed.protocol.message import ProtocolError
 from testbed.socket_paths import connect
 
 Granted = Done | Links | FabricStatus

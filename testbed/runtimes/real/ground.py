@@ -13,7 +13,7 @@ from typing import Protocol
 
 from testbed.control.control import Control
 from testbed.plan.model import RunPlan
-from testbed.protocol import Died, Discard, Judge, Judged
+from testbed.protocol.zygote import Died, Discard, Judge, Judged
 from testbed.records import Event, Failure
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.engine import Engine

@@ -17,7 +17,7 @@ from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
 from testbed.plan.model import RunPlan
-from testbed.protocol import Heal, HoldDown, LetGo, Partition, ResetLink, SetLink
+from testbed.protocol.fabric import Heal, HoldDown, LetGo, Partition, ResetLink, SetLink
 from testbed.records import Event
 from testbed.runtimes.real.engine import NONE, Engine
 from testbed.runtimes.real.link_words import ends, wanted

@@ -20,7 +20,9 @@ from testbed.node.evaluation import Turn
 from testbed.node.life import TOLD, failure_of
 from testbed.node.training_process import fork_worker
 from testbed.node.world import Score, Vector
-from testbed.protocol import SLOTS, Judge, Judged, encode
+from testbed.protocol.message import encode
+from testbed.protocol.nodes import SLOTS
+from testbed.protocol.zygote import Judge, Judged
 from testbed.runtimes.averaging import judge
 from testbed.runtimes.real.shelf import AnyShelf
 

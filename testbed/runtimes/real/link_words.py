@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.control.change_words import properties
 from testbed.control.commands import Flap
-from testbed.protocol import ResetLink, SetLink
+from testbed.protocol.fabric import ResetLink, SetLink
 from testbed.units import UNLIMITED, format_latency, format_rate, format_size
 
 

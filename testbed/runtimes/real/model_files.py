@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from testbed.node.world import Vector
-from testbed.protocol import SLOTS
+from testbed.protocol.nodes import SLOTS
 from testbed.rundir import NodeDirectory
 from testbed.runtimes.real.clearing import clear_away
 

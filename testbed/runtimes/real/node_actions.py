@@ -17,7 +17,7 @@ from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
 from testbed.plan.model import RunPlan
-from testbed.protocol import Cut, Uncut
+from testbed.protocol.fabric import Cut, Uncut
 from testbed.records import Event
 from testbed.runtimes.real.engine import Engine
 from testbed.runtimes.real.ground import Nodes

@@ -43,7 +43,8 @@ from testbed.parent import die_with_parent
 from testbed.plan.files import read_node_plan
 from testbed.plan.model import NodePlan
 from testbed.plan.tcp import tcp_of
-from testbed.protocol import (
+from testbed.protocol.message import encode
+from testbed.protocol.nodes import (
     TO_NODE,
     Finished,
     Go,
@@ -57,7 +58,6 @@ from testbed.protocol import (
     Recorded,
     Stood,
     Unable,
-    encode,
 )
 from testbed.records import AnyRecord, Build, line
 from testbed.rundir import NodeDirectory

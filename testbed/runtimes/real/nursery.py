@@ -17,7 +17,8 @@ from functools import partial
 from testbed.control.packets import PacketLink
 from testbed.engines.apart import start_apart
 from testbed.errors import CouldNotStart
-from testbed.protocol import FROM_ZYGOTE, Died, Discard, Fork, Forked, Judge, Judged, Unable, Warm
+from testbed.protocol.nodes import Unable
+from testbed.protocol.zygote import FROM_ZYGOTE, Died, Discard, Fork, Forked, Judge, Judged, Warm
 from testbed.records import Failure
 from testbed.runtimes.real.places import Places
 from testbed.runtimes.real.proc_stat import busy_s

@@ -34,7 +34,8 @@ from testbed.errors import TestbedError, UsageProblem
 from testbed.journal import CannotWrite
 from testbed.network.timeline import NodesChange, timeline
 from testbed.plan.model import RunPlan
-from testbed.protocol import Died, Discard, Judge, ResetLink, SetLink
+from testbed.protocol.fabric import ResetLink, SetLink
+from testbed.protocol.zygote import Died, Discard, Judge
 from testbed.records import Event
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.barrier import BarrierWatch

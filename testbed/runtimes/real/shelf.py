@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from testbed.node.world import Vector
-from testbed.protocol import SLOTS
+from testbed.protocol.nodes import SLOTS
 
 _FREE, _TAKEN = 0, 1
 _LARGEST_BYTES = 1 << 30

@@ -29,19 +29,9 @@ from testbed.node.training_process import fork_worker, objects_shared
 from testbed.parent import die_with_parent
 from testbed.plan.files import read_plan
 from testbed.plan.model import RunPlan
-from testbed.protocol import (
-    MAX_MESSAGE_BYTES,
-    TO_ZYGOTE,
-    Died,
-    Discard,
-    Fork,
-    Forked,
-    Judge,
-    ToZygote,
-    Unable,
-    Warm,
-    encode,
-)
+from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
+from testbed.protocol.nodes import Unable
+from testbed.protocol.zygote import TO_ZYGOTE, Died, Discard, Fork, Forked, Judge, ToZygote, Warm
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.judge import Judges
 from testbed.runtimes.real.model_files import ModelFiles

@@ -11,7 +11,8 @@ from sockets_of_mine import link_to_control, say  # type: ignore[import-not-foun
 
 from testbed.control.allowance import BURST
 from testbed.node.node import Node
-from testbed.protocol import Recorded, encode
+from testbed.protocol.message import encode
+from testbed.protocol.nodes import Recorded
 from testbed.records import Event, line
 
 _TIMES = 3

@@ -10,7 +10,10 @@ from contextlib import suppress
 from sockets_of_mine import link_to_control, say  # type: ignore[import-not-found]
 
 from testbed.node.node import Node
-from testbed.protocol import Attach, Died, Forked, Hello, Left, Message, Ready, Recorded, encode
+from testbed.protocol.fabric import Attach
+from testbed.protocol.message import Message, encode
+from testbed.protocol.nodes import Hello, Left, Ready, Recorded
+from testbed.protocol.zygote import Died, Forked
 from testbed.records import Event, line
 from testbed.runtimes.container.orders import Came
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from testbed.node.node import Node
 from testbed.node.world import Vector
-from testbed.protocol import SLOTS
+from testbed.protocol.nodes import SLOTS
 from testbed.runtimes.real.model_files import ModelFiles
 
 FOLDER = Path("/testbed/node")

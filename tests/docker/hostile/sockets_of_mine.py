@@ -7,7 +7,7 @@ import select
 import socket
 from contextlib import suppress
 
-from testbed.protocol import Message, encode
+from testbed.protocol.message import Message, encode
 
 
 def link_to_control() -> socket.socket:

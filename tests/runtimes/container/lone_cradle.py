@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from testbed.engines.privileges import User
-from testbed.protocol import Fork
+from testbed.protocol.zygote import Fork
 from testbed.runtimes.container import arrival
 from testbed.runtimes.container.cradle import Cradle
 from testbed.runtimes.container.inside import Inside

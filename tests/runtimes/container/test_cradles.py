@@ -10,7 +10,8 @@ from typing import ClassVar
 
 import pytest
 
-from testbed.protocol import Died, Fork, Forked, encode
+from testbed.protocol.message import encode
+from testbed.protocol.zygote import Died, Fork, Forked
 from testbed.runtimes.container import cradles as module
 from testbed.runtimes.container.cradles import Cradles
 from testbed.runtimes.container.inside import folder_of_node

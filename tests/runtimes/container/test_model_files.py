@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.protocol import SLOTS
+from testbed.protocol.nodes import SLOTS
 from testbed.rundir import NodeDirectory
 from testbed.runtimes.real.model_files import ModelFiles, remove_models
 

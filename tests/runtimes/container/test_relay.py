@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.protocol import MAX_MESSAGE_BYTES
+from testbed.protocol.message import MAX_MESSAGE_BYTES
 from testbed.runtimes.container.relay import Packets, TooLong, framed
 from tests.docker.runs import environment
 

@@ -13,7 +13,7 @@ from testbed.control.commands import Done, Inject
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.errors import PreflightRefused, UsageProblem
-from testbed.protocol import Died, Forked
+from testbed.protocol.zygote import Died, Forked
 from testbed.runtimes.container.cradles import Cradles
 from testbed.runtimes.real.engine import NoEngine
 from testbed.runtimes.real.injections import Injections

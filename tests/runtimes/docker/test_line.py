@@ -11,7 +11,7 @@ import pytest
 
 from testbed.control.commands import Denied, Done, Look
 from testbed.errors import UsageProblem
-from testbed.protocol import MAX_MESSAGE_BYTES, encode
+from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
 from testbed.runtimes.docker.line import Line
 from testbed.socket_paths import connect
 

@@ -16,7 +16,7 @@ from testbed.control.commands import Look, ask
 from testbed.engines.fabric.requests import FabricLost
 from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import UsageProblem
-from testbed.protocol import MAX_MESSAGE_BYTES
+from testbed.protocol.message import MAX_MESSAGE_BYTES
 from testbed.rundir import RunDirectory
 from testbed.runtimes.container.relay import Packets, framed
 from testbed.runtimes.docker import relayed as module

@@ -1,0 +1,66 @@
+"""What control says to the zygote that nodes are forked from, and back. Takes messages, gives bytes and back; pure."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from testbed.protocol.message import Message, Reader
+from testbed.protocol.nodes import Unable
+
+
+class Fork(Message, frozen=True):
+    """Start this node; what else it must know is in the folder of the run."""
+
+    rank: int
+    rejoin: str | None = None
+    first_round: int = 0
+    absent: tuple[int, ...] = ()
+    """Ranks of those that join later: nobody waits for them."""
+
+
+class Judge(Message, frozen=True):
+    """Average the models that these ranks left in these slots, try the average, and clear the slots."""
+
+    round: int
+    ranks: tuple[int, ...]
+    slots: tuple[int, ...]
+
+
+class Discard(Message, frozen=True):
+    """Clear the slots."""
+
+    ranks: tuple[int, ...]
+    slots: tuple[int, ...]
+
+
+class Judged(Message, frozen=True):
+    """How good the average is; or why nobody knows."""
+
+    round: int
+    accuracy: float | None = None
+    loss: float | None = None
+    consensus_distance: float = 0.0
+    problem: str | None = None
+
+
+class Forked(Message, frozen=True):
+    rank: int
+    pid: int
+
+
+class Died(Message, frozen=True):
+    """A node's process is over: `status` as the operating system gives it."""
+
+    rank: int
+    pid: int
+    status: int
+
+
+class Warm(Message, frozen=True):
+    """The zygote is ready to fork."""
+
+
+FromZygote = Union[Warm, Forked, Died, Judged, Unable]  # noqa: UP007 - msgspec reads it at run time
+FROM_ZYGOTE: Reader[FromZygote] = Reader(FromZygote)
+ToZygote = Union[Fork, Judge, Discard]  # noqa: UP007 - msgspec reads it at run time
+TO_ZYGOTE: Reader[ToZygote] = Reader(ToZygote)

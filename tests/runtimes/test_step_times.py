@@ -1,0 +1,68 @@
+"""How long a local step must take on this machine: measured no longer than it takes to tell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.node.training_speed import Speed, bare_loops
+from testbed.runtimes.local import speed
+from testbed.runtimes.local.speed import step_times
+from tests.runtimes.sim_runs import plan_of, star
+
+BYTES = 1_000
+
+
+@pytest.fixture
+def measured_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """For how long each time."""
+    lasted: list[float] = []
+
+    def measured(*arguments: object, at_most_s: float, **how: object) -> Speed:
+        lasted.append(at_most_s)
+        return bare_loops(*arguments, at_most_s=0.01, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(speed, "bare_loops", measured)
+    return lasted
+
+
+@pytest.mark.parametrize(
+    ("chosen_ms", "looks"),
+    [(0.0, [0.7]), (1e6, [0.1]), (1e-3, [0.1, 0.7])],
+    ids=["nothing is chosen", "long enough in any case", "too short"],
+)
+def test_a_glance_is_enough_where_the_step_that_is_chosen_is_ample(
+    chosen_ms: float, looks: list[float], measured_s: list[float]
+) -> None:
+    times = step_times(plan_of(star(4)).experiment, 4, BYTES, chosen_ms)
+    assert measured_s == looks
+    assert 0 < times.least < times.sustained
+
+
+SMALL = """
+services:
+  a: {replicas: 2}
+bridges: [r]
+links: [{from: a, to: r, latency: 1ms, rate: 10Mbps}]
+"""
+DEPLOY = """
+import sys
+from click.testing import CliRunner
+from testbed.cli.main import main
+
+words = ["deploy", "small.yaml", "--data", "digits", "--dry-run", "--engine", "none", *sys.argv[1:]]
+result = CliRunner().invoke(main, words)
+print(result.exit_code, *sorted({"torch", "torch._dynamo"} & set(sys.modules)))
+"""
+
+
+def test_torchs_compiler_is_not_loaded_for_real_processes(tmp_path: Path) -> None:
+    """It takes a second, and only the nominal cost of a step needs it."""
+    (tmp_path / "small.yaml").write_text(SMALL)
+    loaded = subprocess.run(
+        [sys.executable, "-c", DEPLOY, "--runtime", "local"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.split() == ["0", "torch"]
