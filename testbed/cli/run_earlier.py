@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from testbed.cli.run_choice import SIM
-from testbed.collect.health import read_judged
+from testbed.collect.health import OVERLOADED, read_health
 from testbed.collect.plan_head import FAULTS, read_plan_bytes
 from testbed.errors import UsageProblem
 from testbed.rundir import RunDirectory, find_runs
@@ -21,7 +21,6 @@ from testbed.rundir import RunDirectory, find_runs
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
 
-_TOO_MUCH = "overloaded"
 _MOST_READ = 50
 """Of large folders the latest runs only."""
 _TRAINED = (("model",), ("data", "name"), ("training", "batch"), ("training", "steps"), ("training", "epochs"))
@@ -61,7 +60,7 @@ def earlier_alike(results: Path, plan: RunPlan) -> list[Earlier]:
             and found.runtime != SIM
             and _trained(found.experiment, sum(node.learner is not None for node in found.nodes)) == sought
         ):
-            too_much = read_judged(run.path).health == _TOO_MUCH
+            too_much = read_health(run.path) == OVERLOADED
             alike.append(Earlier(run.path.name, found.time_scale, found.ms_per_step, too_much))
     return alike
 

@@ -12,7 +12,8 @@ import msgspec
 from testbed.collect.plan_head import FAULTS
 
 UNKNOWN = "unknown"
-NOT_VALID = frozenset({"overloaded", "broken"})
+OVERLOADED, BROKEN = "overloaded", "broken"
+NOT_VALID = frozenset({OVERLOADED, BROKEN})
 _WORDS = NOT_VALID | {"valid"}
 
 

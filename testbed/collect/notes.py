@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.collect.averages import representative
-from testbed.collect.health import UNKNOWN, Judged
+from testbed.collect.health import BROKEN, OVERLOADED, UNKNOWN, Judged
 from testbed.collect.problems import Problem, counted, named
 from testbed.collect.run import RunResult
 from testbed.collect.spread import quantiles
@@ -25,10 +25,10 @@ def notes(result: RunResult, judged: Judged, by_hand: tuple[str, ...]) -> list[P
 
 def _not_valid(result: RunResult, judged: Judged) -> Iterator[Problem]:
     """Its times are not those of what was asked for."""
-    if judged.health == "overloaded":
+    if judged.health == OVERLOADED:
         why = "; ".join(judged.why) or "nothing says why"
         yield Problem(f"overloaded, so no time of it can be trusted: {why}", incomplete=False)
-    elif judged.health == "broken":
+    elif judged.health == BROKEN:
         yield Problem("its health is broken: it never began, or a process that all nodes need was gone before its end")
     elif judged.health == UNKNOWN and result.plan.runtime in _JUDGED and result.log.over is not None:
         yield Problem("no summary.json that can be read: nobody can say whether this run was valid")

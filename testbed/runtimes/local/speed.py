@@ -5,12 +5,15 @@ Takes an experiment, gives milliseconds; trains for a second or two, in processe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.cores import usable_cores
 from testbed.experiment.language import Experiment
 from testbed.node.data.of_experiment import share_out
 from testbed.node.trainer_of import make_trainer
+from testbed.node.training import Trainer
+from testbed.node.training_batch import Indices
 from testbed.node.training_cost import to_two_digits
 from testbed.node.training_speed import bare_loops, sustained_ms_per_step
 from testbed.runtimes.local.capacity import BYTE_S
@@ -45,19 +48,21 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms
 
     Of a step that was chosen, of so many milliseconds of real time, only what tells whether it is long enough.
     """
-    times = _times_within(_GLANCE_S, experiment, learners, sent_bytes) if chosen_ms else None
+    data = share_out(experiment, learners, experiment.seed)
+    trainer = make_trainer(experiment, data.dataset, experiment.seed)
+    steps = max(1, trainer.steps_per_round(data.sizes[0]))
+    messages = learners * (_ROUND_S + sent_bytes * BYTE_S) / usable_cores() / steps * 1000
+
+    def within(seconds: float) -> StepTimes:
+        steps_per_s = _steps_per_s(trainer, data.parts[:_MOST_PARTS], min(steps, 5), seconds)
+        training = sustained_ms_per_step(steps_per_s, learners)
+        sustained = to_two_digits(max(_LEAST_MS / steps, training + messages))
+        return StepTimes(learners / steps_per_s * 1000, sustained)
+
+    times = within(_GLANCE_S) if chosen_ms else None
     if times is None or times.sustained * _AMPLE > chosen_ms:
-        times = _times_within(_AT_MOST_S, experiment, learners, sent_bytes)
+        times = within(_AT_MOST_S)
     return times
-
-
-def _times_within(seconds: float, experiment: Experiment, learners: int, sent_bytes: int) -> StepTimes:
-    steps_per_s, steps = _measured(experiment, learners, seconds)
-    cores = usable_cores()
-    training = sustained_ms_per_step(steps_per_s, learners)
-    messages = learners * (_ROUND_S + sent_bytes * BYTE_S) / cores / steps * 1000
-    sustained = to_two_digits(max(_LEAST_MS / steps, training + messages))
-    return StepTimes(learners / steps_per_s * 1000, sustained)
 
 
 def sent_bytes_of(parameters: int | None, degree: int | None) -> int:
@@ -65,12 +70,7 @@ def sent_bytes_of(parameters: int | None, degree: int | None) -> int:
     return 4 * (parameters or 0) * (degree or 1)
 
 
-def _measured(experiment: Experiment, learners: int, at_most_s: float) -> tuple[float, int]:
-    """Local steps a second of all cores together, and how many a learner does in a round."""
-    data = share_out(experiment, learners, experiment.seed)
-    trainer = make_trainer(experiment, data.dataset, experiment.seed)
-    parts = list(data.parts[:_MOST_PARTS])
-    steps = max(1, trainer.steps_per_round(data.sizes[0]))
+def _steps_per_s(trainer: Trainer, parts: Sequence[Indices], steps: int, at_most_s: float) -> float:
+    """Of all cores together."""
     cores = min(usable_cores(), len(parts))
-    speed = bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=min(steps, 5), at_most_s=at_most_s)
-    return speed.steps_per_s, steps
+    return bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=steps, at_most_s=at_most_s).steps_per_s
