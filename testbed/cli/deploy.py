@@ -19,13 +19,14 @@ from testbed.cli.run_choice import (
     ENGINES,
     LOCAL,
     SIM,
+    Chosen,
     check_engine,
     check_image,
     check_runtime,
     check_sockets,
     choose_runtime,
 )
-from testbed.cli.run_ending import print_summary, tell_ending
+from testbed.cli.run_ending import print_summary, record_summary, tell_ending
 from testbed.cli.run_fitting import AUTO, TimeScaleType, check_time_scale
 from testbed.cli.run_planning import fetch_data_of, free_run_id, planned
 from testbed.cli.run_signals import RunSignals
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--runtime",
     help="What starts the nodes: docker (containers), local (real processes), sim (virtual time).  "
-    "[default: docker where an Engine has the image, or all packages for it, else local]",
+    "[default: docker where an Engine has the image, else local, else sim]",
 )
 @click.option(
     "--engine",
@@ -126,19 +127,22 @@ def command(
         plan = read_plan(plan_file)
         if runtime not in (None, plan.runtime):
             raise UsageProblem(f"a plan is complete: this one is for {plan.runtime}", "leave out --runtime")
-        check_runtime(plan.runtime)
+        choice = Chosen(check_runtime(plan.runtime), "the plan says so")
         _check_detach(plan.runtime, detach=detach)
         name = free_run_id(results, run_id, plan.topology_name, plan.experiment.algorithm.name)
         for changed in changed_inputs(plan):
             say(f"warning: {changed} is not what it was when the plan was made: the run will be another one")
-        plan = plan.model_copy(update={"run_id": name})
+        plan = plan.model_copy(update={"run_id": name, "runtime_choice": choice.for_plan()})
         check_image(plan.runtime, image)
         check_sockets(plan.runtime, sockets)
         if plan.runtime == DOCKER and not dry_run:
             _have_image(image, say)
     else:
         asked = DOCKER if runtime is None and image is not None else runtime
-        chosen = choose_runtime(asked, engine, _why_no_containers)
+        given = {"--time-scale": time_scale is not None, "--detach": detach}
+        chosen = choose_runtime(
+            asked, engine, _why_no_containers, [each for each, is_given in given.items() if is_given]
+        )
         check_image(chosen.name, image)
         check_sockets(chosen.name, sockets)
         check_engine(chosen.name, engine)
@@ -186,6 +190,8 @@ def command(
         tell_of_run(directory, output_format)
         return
     real_s = monotonic() - began
+    if plan.runtime == SIM:
+        outcome = record_summary(outcome, plan, directory, real_s)
     print_summary(outcome, directory.path, real_s, output_format)
     tell_ending(outcome, directory.path, real_s, say)
 

@@ -15,8 +15,9 @@ from typing import NamedTuple, get_args
 
 from testbed.cores import usable_cores
 from testbed.engines.abilities import what_is_denied
-from testbed.engines.denied import NetworkDenied
+from testbed.engines.denied import NetworkDenied, raised_limit
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
+from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.namespace import TcpSettings
 from testbed.engines.steps import Step
 from testbed.experiment.language import NetworkModel
@@ -77,7 +78,7 @@ def _containers() -> Check:
 
     reason = why_no_containers(DEFAULT_TAG)
     if reason is None:
-        return Check("containers", True, f"an Engine has {DEFAULT_TAG}, or all packages for it")
+        return Check("containers", True, f"an Engine has {DEFAULT_TAG}")
     return Check("containers", False, reason, "only runs of containers need an Engine and `testbed build`")
 
 
@@ -103,7 +104,7 @@ def _how_many_namespaces() -> Iterator[Check]:
         except (OSError, ValueError):
             continue
         enough = most >= _FEW_NAMESPACES
-        hint = "" if enough else f"raise it: sysctl user.{file}=65536"
+        hint = "" if enough else f"raise it: {raised_limit(f'user.{file}', machine=MachineFacts())}"
         yield Check(f"number of {what} namespaces", enough, f"{most} at most", hint)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,14 @@ from testbed.cli.colour import colour
 from testbed.cli.output import Cell, Format, print_csv, print_json, printable
 from testbed.cli.progress_view import in_number, in_time
 from testbed.code import place_words
-from testbed.control.health import FILE, summary_of
+from testbed.control.health import FILE, Summary, summary_of, write_summary
+from testbed.journal import CannotWrite
 from testbed.rundir import RunDirectory
 from testbed.units import size_for_people
 
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
+    from testbed.plan.model import RunPlan, RuntimeChoice
 
 _MOST_TOLD = 5
 _LONGEST = 2000
@@ -71,6 +74,21 @@ def _harmless(words: str) -> str:
     return "\n".join(printable(line) for line in shown.splitlines())
 
 
+def record_summary(outcome: Outcome, plan: RunPlan, directory: RunDirectory, real_s: float) -> Outcome:
+    """Of a run in virtual time, which has no control of its own to write it; broken where it cannot be written."""
+    made = _of_virtual_time(plan.run_id, outcome, real_s, plan.runtime_choice)
+    try:
+        write_summary(directory.path, made)
+    except CannotWrite as problem:
+        return replace(outcome, broken=(*outcome.broken, problem.message))
+    return outcome
+
+
+def _of_virtual_time(run_id: str, outcome: Outcome, real_s: float, choice: RuntimeChoice | None) -> Summary:
+    """It has no health of its own: nothing can come too late."""
+    return summary_of(run_id, outcome, {}, ready_s=None, real_s=real_s, lateness=None, choice=choice)
+
+
 def print_summary(outcome: Outcome, path: Path, real_s: float, output_format: Format) -> None:
     """As in summary.json, to stdout; nothing where a person looks on."""
     if output_format is Format.TABLE:
@@ -83,11 +101,11 @@ def print_summary(outcome: Outcome, path: Path, real_s: float, output_format: Fo
 
 
 def _summary(outcome: Outcome, path: Path, real_s: float) -> Mapping[str, object]:
-    """What the run has written; virtual time has no health of its own to write about."""
+    """What the run has written, or would have if it could."""
     try:
         return dict(json.loads((path / FILE).read_bytes()))
     except FileNotFoundError:
-        made = summary_of(path.name, outcome, {}, ready_s=None, real_s=real_s, lateness=None)
+        made = _of_virtual_time(path.name, outcome, real_s, None)
         return dict(json.loads(msgspec.json.encode(made)))
 
 

@@ -58,22 +58,24 @@ def planned(
     from testbed.plan.late_events import events_too_late
     from testbed.plan.make import make_plan
 
-    experiment, runtime = resolved.experiment, chosen.name
-    if experiment.compute.mode == "measured" and runtime == SIM:
+    experiment = resolved.experiment
+    is_measured = experiment.compute.mode == "measured"
+    if is_measured and chosen.name == SIM:
         raise UsageProblem("virtual time cannot be measured", "take `compute: {mode: paced}` with this runtime")
     plan = partial(
         make_plan,
         experiment,
         resolved.topology,
         run_id=run_id,
-        runtime=runtime,
         engine=engine,
         source=resolved.origin,
         inputs=resolved.inputs,
     )
-    first = plan()
+    first = plan(runtime=chosen.name)
     learners = len(first.learners)  # and all that does not fit together is known before anything is said or fetched
-    chosen.settle(say)
+    chosen = chosen.settle(say, ("compute.mode=measured",) if is_measured else ())
+    runtime = chosen.name
+    plan = partial(plan, runtime=runtime)
     if not quiet:
         for name, findings in resolved.findings:
             print_findings(name, [each for each in findings if each.severity is Severity.WARNING])
@@ -94,7 +96,7 @@ def planned(
     if not quiet:
         late = events_too_late(made, resolved.topology, lambda: estimate(made))
         print_findings(experiment.topology, late)
-    return made
+    return made.model_copy(update={"runtime_choice": chosen.for_plan()})
 
 
 def fetch_data_of(plan: RunPlan, say: Callable[[str], None]) -> None:

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 
 from testbed.collect.averages import representative
 from testbed.collect.health import BROKEN, OVERLOADED, UNKNOWN, Judged
-from testbed.collect.problems import Problem, counted, named
+from testbed.collect.problems import Problem, counted, named, shortened
 from testbed.collect.run import RunResult
 from testbed.collect.spread import quantiles
 
 _JUDGED = frozenset({"local", "docker"})
 """The runtimes whose control writes a run's health as the last of all."""
+_FALLBACK = "fallback"
 
 
 def notes(result: RunResult, judged: Judged, by_hand: tuple[str, ...]) -> list[Problem]:
-    texts = (*_by_hand(by_hand), *_not_mixed(result), *_average_of_fewer(result))
+    texts = (*_not_real(result), *_by_hand(by_hand), *_not_mixed(result), *_average_of_fewer(result))
     return [*_not_valid(result, judged), *(Problem(text, incomplete=False) for text in texts)]
 
 
@@ -32,6 +33,13 @@ def _not_valid(result: RunResult, judged: Judged) -> Iterator[Problem]:
         yield Problem("its health is broken: it never began, or a process that all nodes need was gone before its end")
     elif judged.health == UNKNOWN and result.plan.runtime in _JUDGED and result.log.over is not None:
         yield Problem("no summary.json that can be read: nobody can say whether this run was valid")
+
+
+def _not_real(result: RunResult) -> Iterator[str]:
+    """Nobody asked for virtual time."""
+    choice = result.plan.runtime_choice
+    if choice.how == _FALLBACK:
+        yield f"in virtual time, since real learners could not run where it was deployed: {shortened(choice.why or '')}"
 
 
 def _by_hand(kinds: tuple[str, ...]) -> Iterator[str]:

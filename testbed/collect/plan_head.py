@@ -40,6 +40,14 @@ class _Experiment(msgspec.Struct):
     stop: msgspec.Raw = msgspec.Raw(b"null")
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeChoice:
+    """How a run came to its runtime: `asked` for, by `default`, or a `fallback`; None in plans that do not tell."""
+
+    how: str | None = None
+    why: str | None = None
+
+
 class _Parts(msgspec.Struct):
     """The parts, not looked into yet: one that is wrong must not hide the others."""
 
@@ -50,6 +58,7 @@ class _Parts(msgspec.Struct):
     topology_name: msgspec.Raw = msgspec.Raw(b"null")
     experiment: msgspec.Raw = msgspec.Raw(b"null")
     nodes: msgspec.Raw = msgspec.Raw(b"null")
+    runtime_choice: msgspec.Raw = msgspec.Raw(b"null")
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ class PlanHead:
     rounds: int | None = None
     """After which it was to stop at the latest; None where only its time, or its accuracy, was to end it."""
     nodes: tuple[PlannedNode, ...] | None = None
+    runtime_choice: RuntimeChoice = RuntimeChoice()
 
 
 def read_plan_bytes(path: Path) -> tuple[bytes | None, list[Problem]]:
@@ -111,13 +121,19 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
         algorithm=algorithm.name if algorithm else None,
         rounds=None if experiment is None else _rounds(experiment.stop),
         nodes=None if nodes is None else tuple(nodes),
+        runtime_choice=_optional(parts.runtime_choice, RuntimeChoice) or RuntimeChoice(),
     )
     return head, problems
 
 
 def _rounds(stop: msgspec.Raw) -> int | None:
-    try:
-        found = msgspec.json.decode(stop, type=_Stop | None)
-    except FAULTS:
-        return None  # nothing is missing of the results because of it
+    found = _optional(stop, _Stop)
     return None if found is None else found.rounds
+
+
+def _optional(raw: msgspec.Raw, kind: type[_Value]) -> _Value | None:
+    """Nothing is missing of the results because of it."""
+    try:
+        return msgspec.json.decode(raw, type=kind | None)
+    except FAULTS:
+        return None

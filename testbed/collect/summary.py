@@ -17,6 +17,7 @@ from testbed.collect.by_hand import done_by_hand
 from testbed.collect.health import Judged, read_judged
 from testbed.collect.journal import JournalResult
 from testbed.collect.notes import notes
+from testbed.collect.plan_head import RuntimeChoice
 from testbed.collect.run import RunResult, State
 from testbed.collect.spread import Quantiles, Spread, quantiles, spread
 from testbed.collect.target import Curve, bytes_until, looked_before, mean_curve, time_to
@@ -92,6 +93,7 @@ class RunSummary:
     algorithm: str | None
     topology: str | None
     runtime: str | None
+    runtime_choice: RuntimeChoice
     engine: str | None
     seed: int | None
     nodes: NodeCounts
@@ -142,6 +144,7 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         algorithm=plan.algorithm,
         topology=plan.topology,
         runtime=plan.runtime,
+        runtime_choice=plan.runtime_choice,
         engine=plan.engine,
         seed=plan.seed,
         nodes=_counts(result),

@@ -15,6 +15,7 @@ import msgspec
 
 from testbed.control.outcome import Outcome
 from testbed.journal import CannotWrite
+from testbed.plan.model import RuntimeChoice
 from testbed.protocol.fabric import Lateness
 from testbed.protocol.nodes import Overrun
 
@@ -63,6 +64,8 @@ class Summary(msgspec.Struct, frozen=True):
     tx_dropped: int
     lateness: Lateness | None
     """Of the engine's packets, in emulated time."""
+    runtime_choice: Mapping[str, str] | None = None
+    """How the runtime was chosen, as in the plan."""
 
 
 def computing_of(overruns: Mapping[str, Overrun]) -> Computing:
@@ -115,6 +118,7 @@ def summary_of(
     ready_s: float | None,
     real_s: float,
     lateness: Lateness | None,
+    choice: RuntimeChoice | None = None,
 ) -> Summary:
     return Summary(
         schema=SCHEMA,
@@ -133,6 +137,7 @@ def summary_of(
         computing=computing_of(overruns),
         tx_dropped=sum(each.tx_dropped for each in overruns.values()),
         lateness=lateness,
+        runtime_choice=None if choice is None else choice.model_dump(),
     )
 
 

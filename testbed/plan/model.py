@@ -82,6 +82,16 @@ class Versioned(Part):
         return {"schema": self.schema_version, **self.model_dump(mode="json", exclude={"schema_version"})}
 
 
+How = Literal["asked", "default", "fallback"]
+
+
+class RuntimeChoice(Part):
+    """Why a run is on its runtime: not a setting, and no difference between repetitions."""
+
+    how: How = Field(description="`fallback`: virtual time, where this machine denies what the default takes.")
+    why: str = Field(description="In words; empty where an option asked for it.")
+
+
 class RunPlan(Versioned):
     """One run."""
 
@@ -103,6 +113,7 @@ class RunPlan(Versioned):
     ms_per_step: float = Field(gt=0.0, le=1e9)
     time_scale: TimeScale = 1.0
     server: int | None = Field(description="Rank of the node that serves.")
+    runtime_choice: RuntimeChoice | None = Field(None, description="How its runtime was chosen; None where not told.")
 
     def load_topology(self) -> Topology:
         """The topology, through the one loader."""

@@ -349,6 +349,7 @@ class RealRun:
             ready_s=self._ready_s,
             real_s=real_s,
             lateness=None if lateness is None else emulated(lateness, self._plan.time_scale),
+            choice=self._plan.runtime_choice,
         )
         try:
             write_summary(self._directory.path, summary)
