@@ -14,6 +14,7 @@ from io import FileIO
 from pathlib import Path
 
 from testbed.errors import UsageProblem
+from testbed.linux import open_flags
 
 PLAN = "plan.json"
 
@@ -91,7 +92,7 @@ def open_plain(path: Path) -> FileIO:
 
     A link could lead to any file of whoever reads it, and at a pipe they would wait.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | open_flags("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a file", str(path))

@@ -32,6 +32,7 @@ from testbed.cli.run_planning import fetch_data_of, free_run_id, planned
 from testbed.cli.run_signals import RunSignals
 from testbed.code import CodeProblem
 from testbed.errors import RunBroken, UsageProblem
+from testbed.linux import is_linux
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.docker.image_facts import DEFAULT_TAG
 from testbed.runtimes.docker.socket_places import Sockets
@@ -256,6 +257,8 @@ def _run_sim(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how: _
     from testbed.runtimes.sim.run import SimRun
     from testbed.runtimes.sim.stillborn import stillborn
 
+    if how.workers and not is_linux() and not how.quiet:
+        _say(f"--workers {how.workers}: only on Linux are there processes that train; this one does all")
     with ExitStack() as stack:
         try:
             shared = stack.enter_context(prepared(plan, workers=how.workers))

@@ -11,8 +11,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
+from testbed.cli.doctor_check import Check
+from testbed.cli.doctor_containers import containers
 from testbed.cores import usable_cores
 from testbed.engines.abilities import what_is_denied
 from testbed.engines.denied import NetworkDenied, raised_limit
@@ -36,15 +38,6 @@ _FREE = "end other programs, or take few nodes"
 _USER = Path("/proc/sys/user")
 
 
-class Check(NamedTuple):
-    name: str
-    ok: bool
-    found: str
-    hint: str = ""
-    required: bool = False
-    """Whether without it no run of real processes is what was asked for."""
-
-
 def checks() -> Iterator[Check]:
     """What matters most comes first."""
     yield _network()
@@ -62,7 +55,7 @@ def checks() -> Iterator[Check]:
     yield _idle()
     yield _clock()
     yield _sockets()
-    yield _containers()
+    yield containers()
 
 
 def _network() -> Check:
@@ -70,16 +63,6 @@ def _network() -> Check:
     if denied is None:
         return Check("emulated network", True, "every node can have its own (namespace, TUN device, cubic)", "", True)
     return Check("emulated network", False, denied.message, denied.hint, True)
-
-
-def _containers() -> Check:
-    from testbed.runtimes.docker.image_facts import DEFAULT_TAG
-    from testbed.runtimes.docker.preflight import why_no_containers
-
-    reason = why_no_containers(DEFAULT_TAG)
-    if reason is None:
-        return Check("containers", True, f"an Engine has {DEFAULT_TAG}")
-    return Check("containers", False, reason, "only runs of containers need an Engine and `testbed build`")
 
 
 def _namespaces() -> Check:

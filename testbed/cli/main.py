@@ -14,6 +14,7 @@ import click
 
 from testbed import __version__
 from testbed.cli.findings import print_findings
+from testbed.cli.linux_verbs import is_elsewhere, refusing
 from testbed.cli.verb_group import VerbGroup
 from testbed.errors import CouldNotStart, ExitCode, InvalidInput, TestbedError, UsageProblem
 
@@ -101,6 +102,8 @@ class _Verbs(VerbGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
+        if is_elsewhere(cmd_name):
+            return refusing(cmd_name)
         command = import_module(f"testbed.cli.{cmd_name}").command
         assert isinstance(command, click.Command)  # noqa: S101 - every verb's module has one
         return command

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.errors import PreflightRefused, UsageProblem, did_you_mean
-from testbed.linux import NEED_LINUX, is_linux, need_linux
+from testbed.linux import HAS_LINUX, NEED_LINUX, has_unix_sockets, is_linux, need_linux
 
 if TYPE_CHECKING:
     from testbed.plan.model import How, RuntimeChoice
@@ -52,8 +52,8 @@ class Chosen:
         if asked:
             raise PreflightRefused(
                 f"real learners cannot have networks of their own on this machine: {denied.message}",
-                f"{denied.way_out}; without {', '.join(asked)} the run is in virtual time (--runtime {SIM}); "
-                f"--engine {UNSHAPED} is plain loopback, unshaped",
+                f"{denied.way_out}; without {', '.join(asked)} the run is in virtual time (--runtime {SIM})"
+                + (f"; --engine {UNSHAPED} is plain loopback, unshaped" if is_linux() else ""),
             )
         say(f"runtime: {SIM}, virtual time, since real learners cannot run here: {denied.message}; {denied.way_out}")
         return Chosen(SIM, denied.message, "fallback")
@@ -72,7 +72,7 @@ class _Denied:
 
 def _what_is_denied() -> _Denied | None:
     if not is_linux():
-        return _Denied(NEED_LINUX, "nothing on this machine changes that")
+        return _Denied(NEED_LINUX, HAS_LINUX)
     from testbed.engines.abilities import what_is_denied
     from testbed.engines.namespace import TcpSettings
 
@@ -99,7 +99,9 @@ def choose_runtime(
         return Chosen(check_runtime(pinned, f"{_PIN}: "), f"{_PIN} says so")
     if engine == UNSHAPED:
         return Chosen(check_runtime(LOCAL, f"--engine {UNSHAPED}: "), "real processes, no engine")
-    reason = why_no_containers() if engine is None else f"--engine {engine}"
+    reason: str | None = f"--engine {engine}"
+    if engine is None:
+        reason = why_no_containers() if has_unix_sockets() else NEED_LINUX
     if reason is None:
         return Chosen(
             DOCKER,
@@ -113,7 +115,7 @@ def choose_runtime(
 
 def check_runtime(name: str, where: str = "") -> str:
     """Raises UsageProblem for one that there is not, PreflightRefused for one that this system cannot have."""
-    if name == LOCAL and not is_linux():
+    if (name == LOCAL and not is_linux()) or (name == DOCKER and not has_unix_sockets()):
         raise need_linux(f"{where}runtime `{name}`")
     if name in RUNTIMES:
         return name
