@@ -73,7 +73,8 @@ def test_where_nobody_can_tell(groups: Path) -> None:
     assert usable_cores() == 8
 
 
-def test_a_system_without_a_choice_of_cores_has_all(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("groups")
+def test_a_system_without_a_choice_of_cores_has_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
     assert usable_cores() == 5

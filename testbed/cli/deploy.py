@@ -140,10 +140,8 @@ def command(
             _have_image(image, say)
     else:
         asked = DOCKER if runtime is None and image is not None else runtime
-        given = {"--time-scale": time_scale is not None, "--detach": detach}
-        chosen = choose_runtime(
-            asked, engine, _why_no_containers, [each for each, is_given in given.items() if is_given]
-        )
+        given = [option for option, value in (("--time-scale", time_scale), ("--detach", detach)) if value]
+        chosen = choose_runtime(asked, engine, _why_no_containers, given)
         check_image(chosen.name, image)
         check_sockets(chosen.name, sockets)
         check_engine(chosen.name, engine)

@@ -77,7 +77,8 @@ def test_a_plan_runs_again_to_the_byte() -> None:
     assert journals("first") == journals("second")
     assert len(journals("first")) == 5
     first, second = (json.loads(Path("results", run, "plan.json").read_text()) for run in ("first", "second"))
-    assert {key for key in first if first[key] != second[key]} == {"run_id"}
+    assert {key for key in first if first[key] != second[key]} == {"run_id", "runtime_choice"}
+    assert second["runtime_choice"] == {"how": "asked", "why": "the plan says so"}
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv"])

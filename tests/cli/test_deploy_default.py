@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.steps import Step
 from testbed.errors import ExitCode, UsageProblem
 from testbed.records import Failure
-from testbed.runtimes.docker.preflight import why_no_containers
 from tests.cli.denied import command_where
 from tests.runtimes.local_runs import needs_network
 
@@ -95,23 +93,6 @@ def test_containers_are_the_default_where_an_engine_has_the_image(
     assert settled("local", None, image=True) == ("local", [])
     monkeypatch.setenv("TESTBED_RUNTIME", "sim")
     assert settled(None, None, image=True)[0] == "sim"
-
-
-@pytest.mark.parametrize("answer", [None, "sha256:1"])
-def test_an_image_that_could_be_built_is_not_one_that_is_there(
-    answer: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Containers by default are for who has built the image; what packages are there does not matter."""
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
-    monkeypatch.setattr("testbed.runtimes.docker.preflight.connected", lambda _s: nullcontext())
-    monkeypatch.setattr("testbed.runtimes.docker.preflight.id_of", lambda _engine, _image: answer)
-    monkeypatch.setattr("testbed.runtimes.docker.image_at_hand.base_here", _never)
-    reason = None if answer else "the Docker Engine has no image testbed:latest"
-    assert why_no_containers("testbed:latest") == reason
-
-
-def _never(*_: object) -> None:
-    pytest.fail("asked what an image could be built from")
 
 
 def test_where_the_machine_denies_real_processes_virtual_time_is_taken_and_says_so(
