@@ -38,6 +38,8 @@ _COARSE_S = 0.001
 """Of real time: an event loop's alarms are so coarse, and a step may be ten times as long."""
 
 
+_TURNS = 3
+"""Of the event loop: what has arrived is read in one, and acted upon in the next."""
 _WARMING_STEPS = 2
 """The second one finds all that the first one has set up."""
 
@@ -226,7 +228,8 @@ class RealCompute:
             result = await self._thread.do(lambda: self._in_a_slot(work))
             await self._until(due_t)
             if self._is_late(self.behind_s()):
-                await asyncio.sleep(0)  # if it was stopped on purpose, control has said so: that is heard first
+                for _ in range(_TURNS):  # if it was stopped on purpose, control has said so: that is heard first
+                    await asyncio.sleep(0)
             return result
         finally:  # the run may end before the work does
             self._count(self.behind_s())

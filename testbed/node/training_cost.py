@@ -31,7 +31,8 @@ def nominal_ms_per_step(trainer: Trainer, batch: int) -> float:
 
 def count_operations(trainer: Trainer, batch: int) -> int:
     """Floating-point operations of a forward pass."""
-    with _OperationCounter() as counter:
+    counter = _OperationCounter()
+    with counter:
         pass_forward(trainer, batch)
     return counter.operations
 

@@ -9,7 +9,7 @@ from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import plan_of, star
 
 PLAN = locally(plan_of(star(2), compute={"ms_per_step": 20}))
-"""Five steps a round."""
+"""Two steps a round."""
 COMPUTING = {"why": ["computing"], "computing": {"added_share": 0.03, "worst_late_s": 0.045}}
 NETWORK = {"why": ["packets"], "computing": {"added_share": 0.001, "worst_late_s": 0.045}}
 BOTH = {"why": ["computing", "packets"], "computing": {"added_share": 0.03, "worst_late_s": 0.045}}
@@ -18,12 +18,12 @@ BOTH = {"why": ["computing", "packets"], "computing": {"added_share": 0.03, "wor
 @pytest.mark.parametrize(
     ("words", "again"),
     [
-        ("deploy t.xml", "testbed deploy t.xml --set compute.ms_per_step=29"),
-        ("deploy t.xml --run-id first -q", "testbed deploy t.xml -q --set compute.ms_per_step=29"),
-        ("deploy t.xml --run-id=first", "testbed deploy t.xml --set compute.ms_per_step=29"),
-        ("deploy --set compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=29"),
-        ("deploy --set=compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=29"),
-        ("deploy t.xml --set training.lr=1", "testbed deploy t.xml --set training.lr=1 --set compute.ms_per_step=29"),
+        ("deploy t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy t.xml --run-id first -q", "testbed deploy t.xml -q --set compute.ms_per_step=43"),
+        ("deploy t.xml --run-id=first", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy --set compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy --set=compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy t.xml --set training.lr=1", "testbed deploy t.xml --set training.lr=1 --set compute.ms_per_step=43"),
         ("deploy --plan p.json", None),
         ("deploy --plan=p.json", None),
     ],
@@ -39,13 +39,13 @@ def test_a_step_that_was_only_a_little_late_is_a_quarter_longer() -> None:
 
 def test_the_scale_of_the_run_stays_where_its_step_is_made_longer() -> None:
     scaled = PLAN.model_copy(update={"time_scale": 2.0})
-    said = run_again("deploy t.xml --time-scale auto".split(), scaled, COMPUTING)
-    assert said == "testbed deploy t.xml --time-scale 2 --set compute.ms_per_step=29"
+    said = run_again(["deploy", "t.xml", "--time-scale", "auto"], scaled, COMPUTING)
+    assert said == "testbed deploy t.xml --time-scale 2 --set compute.ms_per_step=43"
 
 
 @pytest.mark.parametrize("summary", [NETWORK, BOTH])
 def test_where_the_network_was_late_all_goes_slower(summary: dict[str, object]) -> None:
-    words = "deploy t.xml --set compute.ms_per_step=20 --time-scale 1".split()
+    words = ["deploy", "t.xml", "--set", "compute.ms_per_step=20", "--time-scale", "1"]
     assert run_again(words, PLAN, summary) == "testbed deploy t.xml --set compute.ms_per_step=20 --time-scale 2"
 
 

@@ -221,7 +221,6 @@ OWN = """\
 import sys
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 from torch import nn
 from torch.nn import functional
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from pathlib import Path
 
 from testbed.control.commands import Seen
@@ -76,11 +77,13 @@ def test_who_looks_on_is_told_what_the_summary_will_say(tmp_path: Path) -> None:
         whole._control._overruns[1, 11] = Overrun(1000, 900, 9.0, 7, 99.0)
         early = await look(whole)
         whole._ready_s = 1.0
+        whole._control._begun_at = time.monotonic() - 10.0
         return early, await look(whole)
 
     early, seen = asyncio.run(body())
     assert early.overloaded == ()
     overruns = {"node.1": Overrun(1000, 900, 9.0, 7, 99.0)}
+    assert seen.t >= 10.0
     assert seen.overloaded == why_overloaded((), overruns, seen.t)
     assert len(seen.overloaded) == 2
     log.close()
