@@ -28,7 +28,7 @@ from testbed.cli.run_choice import (
 )
 from testbed.cli.run_ending import print_summary, record_summary, tell_ending
 from testbed.cli.run_fitting import AUTO, TimeScaleType, check_time_scale
-from testbed.cli.run_planning import fetch_data_of, free_run_id, planned
+from testbed.cli.run_planning import MEASURED_IN_VIRTUAL_TIME, fetch_data_of, free_run_id, planned
 from testbed.cli.run_signals import RunSignals
 from testbed.code import CodeProblem
 from testbed.errors import RunBroken, UsageProblem
@@ -125,10 +125,8 @@ def command(
     if plan_file is not None:
         if file is not None or settings or engine is not None or time_scale is not None:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
-        plan = read_plan(plan_file)
-        if runtime not in (None, plan.runtime):
-            raise UsageProblem(f"a plan is complete: this one is for {plan.runtime}", "leave out --runtime")
-        choice = Chosen(check_runtime(plan.runtime), "the plan says so")
+        plan = _for_runtime(read_plan(plan_file), runtime)
+        choice = Chosen(check_runtime(plan.runtime), "" if runtime else "the plan says so")
         _check_detach(plan.runtime, detach=detach)
         name = free_run_id(results, run_id, plan.topology_name, plan.experiment.algorithm.name)
         for changed in changed_inputs(plan):
@@ -191,8 +189,24 @@ def command(
     real_s = monotonic() - began
     if plan.runtime == SIM:
         outcome = record_summary(outcome, plan, directory, real_s)
-    print_summary(outcome, directory.path, real_s, output_format)
-    tell_ending(outcome, directory.path, real_s, say)
+    print_summary(outcome, plan, directory.path, real_s, output_format)
+    tell_ending(outcome, plan, directory.path, real_s, say)
+
+
+def _for_runtime(plan: RunPlan, runtime: str | None) -> RunPlan:
+    """A plan of real processes can be run in virtual time, too; any other is for its own runtime."""
+    from testbed.plan.make import in_virtual_time
+
+    if runtime in (None, plan.runtime):
+        return plan
+    if runtime != SIM:
+        raise UsageProblem(
+            f"this plan is for {plan.runtime}: its step and time scale were chosen for that",
+            f"leave out --runtime, or take --runtime {SIM}",
+        )
+    if plan.experiment.compute.mode == "measured":
+        raise UsageProblem(MEASURED_IN_VIRTUAL_TIME, "leave out --runtime")
+    return in_virtual_time(plan)
 
 
 def _check_place(results: Path) -> None:

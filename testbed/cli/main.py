@@ -15,7 +15,7 @@ import click
 from testbed import __version__
 from testbed.cli.findings import print_findings
 from testbed.cli.linux_verbs import is_elsewhere, refusing
-from testbed.cli.verb_group import VerbGroup
+from testbed.cli.verb_group import WORDS, VerbGroup
 from testbed.errors import CouldNotStart, ExitCode, InvalidInput, TestbedError, UsageProblem
 
 VERBS = (
@@ -114,6 +114,10 @@ class _Verbs(VerbGroup):
             return super().main(*arguments, **options)
         except OSError as problem:  # from printing the help or the version, which happens before any verb
             sys.exit(_unwritable(problem))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

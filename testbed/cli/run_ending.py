@@ -17,6 +17,8 @@ import msgspec
 from testbed.cli.colour import colour
 from testbed.cli.output import Cell, Format, print_csv, print_json, printable
 from testbed.cli.progress_view import in_number, in_time
+from testbed.cli.run_again import run_again
+from testbed.cli.verb_group import WORDS
 from testbed.code import place_words
 from testbed.control.health import FILE, Summary, summary_of, write_summary
 from testbed.journal import CannotWrite
@@ -25,7 +27,7 @@ from testbed.units import size_for_people
 
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
-    from testbed.plan.model import RunPlan, RuntimeChoice
+    from testbed.plan.model import RunPlan
 
 _MOST_TOLD = 5
 _LONGEST = 2000
@@ -41,7 +43,7 @@ _WHY = {
 }
 
 
-def tell_ending(outcome: Outcome, path: Path, real_s: float, say: Callable[[str], None]) -> None:
+def tell_ending(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, say: Callable[[str], None]) -> None:
     """Errors in any case, the rest through `say`; leaves the command with what became of the run."""
     for line in _failures(outcome):
         click.echo(_harmless(f"Error: {line}"), err=True)
@@ -54,7 +56,9 @@ def tell_ending(outcome: Outcome, path: Path, real_s: float, say: Callable[[str]
         click.secho(_OVERLOADED, fg="red", bold=True, err=True, color=colour())
         for why in outcome.overloaded:
             click.echo(f"  {why}", err=True)
-        click.echo(f"  {_REMEDY}", err=True)
+        words = click.get_current_context().meta.get(WORDS, ())
+        again = run_again(words, plan, _summary(outcome, plan, path, real_s))
+        click.echo(f"  {_REMEDY if again is None else f'this would be valid: {again}'}", err=True)
     for node in _with_tracebacks(outcome, RunDirectory(path)):
         say(f"how it came to that: testbed logs {path} {node}")
     say(f"next: testbed collect {path}")
@@ -76,36 +80,35 @@ def _harmless(words: str) -> str:
 
 def record_summary(outcome: Outcome, plan: RunPlan, directory: RunDirectory, real_s: float) -> Outcome:
     """Of a run in virtual time, which has no control of its own to write it; broken where it cannot be written."""
-    made = _of_virtual_time(plan.run_id, outcome, real_s, plan.runtime_choice)
     try:
-        write_summary(directory.path, made)
+        write_summary(directory.path, _of_virtual_time(outcome, plan, real_s))
     except CannotWrite as problem:
         return replace(outcome, broken=(*outcome.broken, problem.message))
     return outcome
 
 
-def _of_virtual_time(run_id: str, outcome: Outcome, real_s: float, choice: RuntimeChoice | None) -> Summary:
+def _of_virtual_time(outcome: Outcome, plan: RunPlan, real_s: float) -> Summary:
     """It has no health of its own: nothing can come too late."""
-    return summary_of(run_id, outcome, {}, ready_s=None, real_s=real_s, lateness=None, choice=choice)
+    return summary_of(plan, outcome, {}, ready_s=None, real_s=real_s, lateness=None)
 
 
-def print_summary(outcome: Outcome, path: Path, real_s: float, output_format: Format) -> None:
+def print_summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, output_format: Format) -> None:
     """As in summary.json, to stdout; nothing where a person looks on."""
     if output_format is Format.TABLE:
         return
-    summary = _summary(outcome, path, real_s)
+    summary = _summary(outcome, plan, path, real_s)
     if output_format is Format.JSON:
         print_json(summary)
     else:
         print_csv(("what", "value"), _flat(summary))
 
 
-def _summary(outcome: Outcome, path: Path, real_s: float) -> Mapping[str, object]:
+def _summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float) -> Mapping[str, object]:
     """What the run has written, or would have if it could."""
     try:
         return dict(json.loads((path / FILE).read_bytes()))
     except FileNotFoundError:
-        made = _of_virtual_time(path.name, outcome, real_s, None)
+        made = _of_virtual_time(outcome, plan, real_s)
         return dict(json.loads(msgspec.json.encode(made)))
 
 

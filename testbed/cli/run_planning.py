@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
 
 
+MEASURED_IN_VIRTUAL_TIME = "virtual time cannot be measured"
+
+
 def free_run_id(results: Path, given: str | None, topology: str, algorithm: str) -> str:
     """A name that no run has yet, as far as can be known before its directory is made."""
     if given is None:
@@ -61,7 +64,7 @@ def planned(
     experiment = resolved.experiment
     is_measured = experiment.compute.mode == "measured"
     if is_measured and chosen.name == SIM:
-        raise UsageProblem("virtual time cannot be measured", "take `compute: {mode: paced}` with this runtime")
+        raise UsageProblem(MEASURED_IN_VIRTUAL_TIME, "take `compute: {mode: paced}` with this runtime")
     plan = partial(
         make_plan,
         experiment,
@@ -84,15 +87,13 @@ def planned(
 
     from testbed.runtimes.sim.describe import describe, versions
 
-    is_nominal = runtime == SIM and experiment.compute.ms_per_step == "auto"
-    described = describe(experiment, learners, fetch=fetch, count=is_nominal, tell=say)
+    described = describe(experiment, learners, fetch=fetch, tell=say)
     if not fetch and described.problem is not None:
         say(f"warning: the run would fail at once: {described.problem}")
     plan = partial(plan, parameters=described.parameters, samples=described.samples, versions=versions())
-    if runtime != SIM:
-        made = fitted(plan, first, described.parameters, time_scale, beside, say)
-    else:
-        made = plan(nominal_ms_per_step=described.nominal_ms_per_step)
+    if described.nominal_ms_per_step is not None:
+        plan = partial(plan, nominal_ms_per_step=described.nominal_ms_per_step)
+    made = plan() if runtime == SIM else fitted(plan, first, described.parameters, time_scale, beside, say)
     if not quiet:
         late = events_too_late(made, resolved.topology, lambda: estimate(made))
         print_findings(experiment.topology, late)

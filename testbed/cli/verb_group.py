@@ -6,6 +6,8 @@ import click
 
 from testbed.errors import UsageProblem, did_you_mean
 
+WORDS = "testbed.words"
+"""In a context's `meta`: the words that the command was called with, for those that tell how to call it again."""
 _LONGER_THAN_ANY = 1000
 
 

@@ -22,7 +22,7 @@ from testbed.collect.plan_head import FAULTS, read_plan_bytes
 _APART = ("run_id", "created", "seed", "seeds", "samples", "runtime_choice")
 _IN_PARTS = ("experiment", "versions")
 """What is told key by key; the rest of a plan is one value each."""
-_FOLLOW = ("topology.contents", "nodes", "overlay", "parameters", "ms_per_step", "server")
+_FOLLOW = ("topology.contents", "nodes", "overlay", "parameters", "ms_per_step", "asked", "server")
 """What follows from the experiment and its files."""
 _LONGEST = 24
 _HASH_DIGITS = 8

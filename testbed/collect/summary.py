@@ -119,6 +119,14 @@ class RunSummary:
     bytes_to_target: int | None
     consensus_distance: float | None
     health: str
+    late_share: float | None
+    """What late computing has added to the time of the node with the most of it, as a part of the run's time."""
+    time_scale: float | None
+    ms_per_step: float | None
+    asked_ms_per_step: float | None
+    """What the experiment asked for; more is used where the machine could not train as fast."""
+    congestion: str | None
+    asked_congestion: str | None
     by_hand: tuple[str, ...]
     """What people did to it while it went on."""
     complete: bool
@@ -168,6 +176,12 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         bytes_to_target=None if time_to_target is None else bytes_until(time_to_target, result.journals),
         consensus_distance=average.consensus_distance if average else None,
         health=judged.health,
+        late_share=judged.computing.added_share,
+        time_scale=plan.time_scale,
+        ms_per_step=plan.ms_per_step,
+        asked_ms_per_step=plan.asked_ms_per_step,
+        congestion=plan.congestion,
+        asked_congestion=plan.asked_congestion,
         by_hand=by_hand,
         complete=not any(problem.incomplete for problem in problems),
         problems=tuple(problem.text for problem in problems),

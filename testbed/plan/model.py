@@ -70,6 +70,13 @@ class PlannedOverlay(Part):
     code: str | None
 
 
+class Asked(Part):
+    """What the experiment asks for where a run may have to take something else: the plan's own is what it takes."""
+
+    ms_per_step: float = Field(gt=0.0, le=1e9, description="Longer in the run where the machine cannot train as fast.")
+    congestion: Literal["cubic", "reno"] = Field(description="Cubic is reno in a run that a time scale stretches.")
+
+
 class Versioned(Part):
     """Base of what is a file of its own. The version's key is `schema`, which pydantic has another use for."""
 
@@ -113,6 +120,7 @@ class RunPlan(Versioned):
     ms_per_step: float = Field(gt=0.0, le=1e9)
     time_scale: TimeScale = 1.0
     server: int | None = Field(description="Rank of the node that serves.")
+    asked: Asked | None = Field(None, description="None in plans of older versions.")
     runtime_choice: RuntimeChoice | None = Field(None, description="How its runtime was chosen; None where not told.")
 
     def load_topology(self) -> Topology:

@@ -1,4 +1,4 @@
-"""What a plan must know of data and model before it is made: sizes, and what a step costs.
+"""What a plan must know of data and model before it is made: sizes, and what a step costs on the nominal device.
 
 Takes an experiment, gives figures; fetches the data set when that is wanted, and imports torch.
 """
@@ -15,12 +15,12 @@ from testbed.node.choose import choose_algorithm, choose_sharing
 from testbed.node.data.fetch import Tell, ensure, silently
 from testbed.node.data.of_experiment import is_at_hand, share_out
 from testbed.node.trainer_of import make_trainer
-from testbed.node.training_cost import nominal_ms_per_step, pass_forward
+from testbed.node.training_cost import nominal_ms_per_step
 
 
 @dataclass(frozen=True)
 class Described:
-    """None for what cannot be known yet: data that is not here, a model that cannot be made; and what nobody asked."""
+    """None for what cannot be known yet: data that is not here, a model that cannot be made."""
 
     parameters: int | None = None
     samples: tuple[int, ...] | None = None
@@ -29,8 +29,8 @@ class Described:
     """Of code that is wrong: the run will tell, with the name of the node that met it."""
 
 
-def describe(experiment: Experiment, learners: int, *, fetch: bool, count: bool, tell: Tell = silently) -> Described:
-    """Sizes of parts and model; to `count`, what a step costs. Without `fetch`, data that is not here stays unknown.
+def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell = silently) -> Described:
+    """Sizes of parts and model, and what a step costs. Without `fetch`, data that is not here stays unknown.
 
     Code that is wrong is no reason to raise here.
     """
@@ -38,13 +38,9 @@ def describe(experiment: Experiment, learners: int, *, fetch: bool, count: bool,
     if not fetch and not is_at_hand(experiment.data.name, experiment.data.options):
         return Described(problem=problem)
     data = share_out(experiment, learners, experiment.seed, tell=tell)
-    cost, batch = None, experiment.training.batch
     try:
         trainer = make_trainer(experiment, data.dataset, experiment.seed)
-        if count:
-            cost = nominal_ms_per_step(trainer, batch)
-        else:
-            pass_forward(trainer, batch)
+        cost = nominal_ms_per_step(trainer, experiment.training.batch)
     except CodeProblem as of_model:
         return Described(samples=data.sizes, problem=problem or of_model)
     return Described(trainer.parameters, data.sizes, cost, problem)
