@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter
 
 import click
@@ -22,6 +22,9 @@ from testbed.units import UNLIMITED, format_latency, format_loss, format_rate
 
 COLUMNS = ("from", "to", "latency_ms", "jitter_ms", "loss", "bandwidth_bps", "hops", "reachable")
 _MOST_TABLE_ROWS = 2000
+"""A table of more takes seconds to lay out, and nobody reads it."""
+_SAMPLE = 16
+"""Of the nodes on either side, in place of such a table."""
 
 
 @click.command(name="paths")
@@ -32,6 +35,8 @@ _MOST_TABLE_ROWS = 2000
 @format_option
 def command(file: str, source: str | None, dest: str | None, moment: Moment, output_format: Format) -> None:
     """End-to-end latency, jitter, loss and bandwidth of every ordered pair of nodes in FILE.
+
+    Of more than 2000 pairs a table shows a sample; JSON and CSV always have all.
 
     In JSON, the latency, jitter and hops of a pair without a path are null, its loss is 1 and its bandwidth 0; a
     bandwidth of null is unlimited.
@@ -84,19 +89,43 @@ def _encoded(value: object) -> str:
 
 
 def _print_table(network: Network, sources: Sequence[int], dests: Sequence[int]) -> None:
-    found = ((paths, row) for paths in blocks(network, sources) for row in rows(paths, dests))
-    shown = [_cells(network, paths, row) for paths, row in islice(found, _MOST_TABLE_ROWS)]
+    """All pairs, or some that stand for them: their paths alone are worked out."""
+    every = _pairs(sources, dests)
+    origins, ends = (sources, dests) if every <= _MOST_TABLE_ROWS else _sampled(sources, dests)
     print_table(
         ("from", "to", "latency", "jitter", "loss", "bandwidth", "hops", "route"),
-        shown,
+        [_cells(network, paths, row) for paths in blocks(network, origins) for row in rows(paths, ends)],
         least=("hops", "jitter", "loss", "route"),
         wrapped=("route",),
     )
-    every = len(sources) * len(dests) - len(set(sources) & set(dests))
-    if every > len(shown):
+    if (shown := _pairs(origins, ends)) < every:
         click.echo(
-            f"{every - len(shown)} more pairs: see them with --format csv, or choose with --from, --to", err=True
+            f"a sample: {shown} of {every} pairs, from {_of(origins, sources)} to {_of(ends, dests)}; "
+            f"all of them: --format csv or --format json; fewer: --from NODE, --to NODE",
+            err=True,
         )
+
+
+def _pairs(sources: Sequence[int], dests: Sequence[int]) -> int:
+    """Of two different nodes."""
+    return len(sources) * len(dests) - len(set(sources) & set(dests))
+
+
+def _sampled(sources: Sequence[int], dests: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """Nodes of either side from the first to the last; of one side more, where the other has few."""
+    most = _SAMPLE * _SAMPLE
+    origins = _spread(sources, max(_SAMPLE, most // len(dests)))
+    return origins, _spread(dests, max(_SAMPLE, most // len(origins)))
+
+
+def _spread(nodes: Sequence[int], most: int) -> Sequence[int]:
+    """At most so many of them, evenly spaced."""
+    return nodes if len(nodes) <= most else [nodes[at * len(nodes) // most] for at in range(most)]
+
+
+def _of(some: Sequence[int], every: Sequence[int]) -> str:
+    nodes = f"{len(every)} node{'s' if len(every) > 1 else ''}"
+    return f"{len(some)} of {nodes}" if len(some) < len(every) else nodes
 
 
 def _cells(network: Network, paths: Paths, row: PathRow) -> list[str | int | None]:
