@@ -38,7 +38,7 @@ def check_facts(entry: Entry, dataset: DataSet) -> DataSet:
     """The data set itself; raises Impossible where it is not what its entry says."""
     for what, said, found in _facts(entry, dataset):
         if said != found:
-            hint = f"`testbed data fetch {entry.name}` checks what is there" if entry.needs_download else None
+            hint = f"`testbed data fetch {entry.name}` checks what is there" if entry.needs_download else ""
             raise Impossible(f"the data set {entry.name} is damaged: {what}: expected {said}, got {found}", hint)
     return dataset
 
