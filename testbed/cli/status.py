@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.link_figures import LinkFigures, PairFigures, busiest, busiest_pairs
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.run_choice import LOCAL, UNSHAPED
 from testbed.cli.run_target import all_runs, find_run, goes_on, results_option
@@ -22,6 +22,9 @@ from testbed.rundir import RunDirectory
 from testbed.runtimes.reach import commands_door
 from testbed.runtimes.real.places import read_record
 from testbed.units import format_rate, size_for_people
+
+if TYPE_CHECKING:
+    from testbed.cli.link_figures import LinkFigures, PairFigures
 
 COLUMNS = (
     "run",
@@ -92,6 +95,8 @@ def command(
         rows = [_row(each, on, is_named=run is not None) for each, on in zip(runs, going, strict=True)]
         links = pairs = None
         if run is not None:
+            from testbed.cli.link_figures import busiest, busiest_pairs
+
             engine, carries = runs[0].path / "engine", going[0] is True
             links = busiest(engine, most_links) if carries else []
             pairs = busiest_pairs(engine, most_pairs, _names(runs[0])) if carries else []

@@ -11,7 +11,7 @@ import pytest
 from numpy.lib.array_utils import byte_bounds
 
 from testbed.experiment.language import Experiment
-from testbed.node.data import load
+from testbed.node.data import load, store
 from testbed.node.data.catalogue import ENTRIES, Entry
 from testbed.node.data.dataset import DataSet, Samples
 from testbed.node.data.digits import load_digits
@@ -140,8 +140,10 @@ def test_a_facts_mistake_names_its_value() -> None:
     with pytest.raises(Impossible, match=r"shape of a sample to train: expected \(8, 8\), got \(1, 8, 8\)"):
         dataset_of(other, digits.train, digits.test)
     for what in ("classes", "users", "items"):
+        said: dict[str, Any] = {what: 10}
+        found: dict[str, Any] = {what: 5}
         with pytest.raises(Impossible, match=f"number of {what}: expected 10, got 5"):
-            check_facts(replace(DIGITS, **{what: 10}), replace(digits, **{what: 5}))
+            check_facts(replace(DIGITS, **said), replace(digits, **found))
 
 
 @pytest.mark.parametrize("name", ["mnist", "movielens"])
@@ -157,7 +159,7 @@ def test_the_loader_checks_what_is_in_the_cache(name: str, monkeypatch: pytest.M
         "ratings": np.ones(100_000, np.float32),
     }
     monkeypatch.setattr(load, "ensure", lambda *_arguments, **_how: tmp_path)
-    monkeypatch.setattr(load.store, "read", lambda *_arguments: arrays)
+    monkeypatch.setattr(store, "read", lambda *_arguments: arrays)
     with pytest.raises(Impossible, match=f"the data set {name} is damaged") as caught:
         load_dataset(name, {}, 1)
     assert caught.value.hint == f"`testbed data fetch {name}` checks what is there"
