@@ -196,7 +196,7 @@ def test_an_experiment_of_another_folder_finds_its_files() -> None:
     )
     assert deploy("there/e.yaml", "--workers", "0", "--run-id", "r").exit_code == 0
     other = deploy("--plan", "results/r/plan.json", "--runtime", "local")
-    assert (other.exit_code, "this one is for sim" in other.stderr) == (2, True)
+    assert (other.exit_code, "this plan is for sim" in other.stderr) == (2, True)
     assert deploy("--plan", "results/r/plan.json", "--workers", "0", "--run-id", "again").exit_code == 0
     assert journals("r") == journals("again")
 
