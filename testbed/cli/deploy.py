@@ -26,10 +26,8 @@ from testbed.cli.run_choice import (
     check_sockets,
     choose_runtime,
 )
-from testbed.cli.run_ending import print_summary, record_summary, tell_ending
-from testbed.cli.run_fitting import AUTO, TimeScaleType, check_time_scale
-from testbed.cli.run_planning import MEASURED_IN_VIRTUAL_TIME, fetch_data_of, free_run_id, planned
 from testbed.cli.run_signals import RunSignals
+from testbed.cli.time_scale_option import AUTO, TimeScaleType, check_time_scale
 from testbed.code import CodeProblem
 from testbed.errors import RunBroken, UsageProblem
 from testbed.linux import is_linux
@@ -116,6 +114,8 @@ def command(
     Everything about the run goes to RESULTS/RUN-ID; `testbed collect RESULTS` says what happened. Ctrl-C ends a run
     in good order, a second one at once.
     """
+    from testbed.cli.run_ending import print_summary, record_summary, tell_ending
+    from testbed.cli.run_planning import fetch_data_of, free_run_id, planned
     from testbed.plan.files import changed_inputs, read_plan, write_plan
 
     say = _keep_quiet if quiet else _say
@@ -205,6 +205,8 @@ def _for_runtime(plan: RunPlan, runtime: str | None) -> RunPlan:
             f"leave out --runtime, or take --runtime {SIM}",
         )
     if plan.experiment.compute.mode == "measured":
+        from testbed.cli.run_planning import MEASURED_IN_VIRTUAL_TIME
+
         raise UsageProblem(MEASURED_IN_VIRTUAL_TIME, "leave out --runtime")
     return in_virtual_time(plan)
 

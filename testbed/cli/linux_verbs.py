@@ -9,6 +9,7 @@ import click
 
 from testbed.linux import NEED_LINUX, has_unix_sockets, is_linux, need_linux
 
+NOT_HERE = f"Not on this system: {NEED_LINUX}."
 _LINUX = frozenset({"verify", "calibrate"})
 _SOCKETS = frozenset({"build", "capture", "exec", "fault", "link", "prepare"})
 """Of runs of containers, too, whose Engine may be in a virtual machine (Docker Desktop on macOS)."""
@@ -30,5 +31,5 @@ def refusing(name: str) -> click.Command:
         callback=refuse,
         params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
         context_settings={"ignore_unknown_options": True},
-        help=f"Not on this system: {NEED_LINUX}.",
+        help=NOT_HERE,
     )

@@ -133,7 +133,9 @@ def _partition(plan: RunPlan) -> str:
 
 def _samples(plan: RunPlan) -> str:
     if not plan.samples:
-        return "not known before the data is there"
+        return "unknown"
+    if plan.samples_estimated:
+        return f"about {round(median(plan.samples))} (estimated: {plan.experiment.data.name} is not here yet)"
     least, middle, most = min(plan.samples), median(plan.samples), max(plan.samples)
     return str(least) if least == most else f"{least} to {most}, {middle:g} in the middle"
 
@@ -193,6 +195,7 @@ def _as_json(plan: RunPlan, cost: Estimate) -> dict[str, object]:
             **_shape(plan),
         },
         "samples": {"min": min(samples), "median": median(samples), "max": max(samples)} if samples else None,
+        "samples_estimated": plan.samples_estimated,
         "parameters": plan.parameters,
         "steps_per_round": steps_per_round(plan),
         "ms_per_step": plan.ms_per_step,

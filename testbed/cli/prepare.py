@@ -16,7 +16,6 @@ import click
 
 from testbed.cli.experiment_options import experiment_options, resolve
 from testbed.cli.run_choice import DOCKER, Chosen
-from testbed.cli.run_planning import fetch_data_of, planned
 from testbed.cores import usable_cores
 from testbed.errors import UsageProblem
 from testbed.rundir import create_run
@@ -46,6 +45,7 @@ def command(
     Example:
       testbed prepare --run-id lan4 topologies/lan4.xml --data digits
     """
+    from testbed.cli.run_planning import fetch_data_of, planned
     from testbed.plan.files import read_plan
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)

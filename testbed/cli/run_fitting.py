@@ -9,25 +9,21 @@ so that both compare.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import click
-
 from testbed.cli.run_earlier import Earlier, earlier_alike
-from testbed.errors import UsageProblem
+from testbed.cli.time_scale_option import AUTO
 from testbed.plan.estimate import estimate
 from testbed.plan.instead import congestion_words, is_longer, step_words
-from testbed.plan.model import LARGEST_TIME_SCALE, RunPlan
+from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import largest_scale, late_for_tcp, smallest_scale
 
 if TYPE_CHECKING:
     from testbed.runtimes.local.speed import StepTimes
 
-AUTO = "auto"
 _SHAPED = "fabric"
 _REMEDY = "take fewer nodes, a smaller --degree, a longer compute.ms_per_step, or --runtime sim"
 _AS_GOOD = 0.9, 1.5
@@ -80,33 +76,6 @@ class Make(Protocol):
     """All else of the plan is known."""
 
     def __call__(self, *, sustained_ms_per_step: float, time_scale: float) -> RunPlan: ...
-
-
-class TimeScaleType(click.ParamType[float | None]):
-    """A number, or `auto`, which is none."""
-
-    name = "auto|k"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
-        if value == AUTO:
-            return None
-        try:
-            scale = float(str(value))
-        except ValueError:
-            self.fail(f"`{value}` is neither a number nor {AUTO}", param, ctx)
-        if math.isfinite(scale) and scale < 1.0:
-            self.fail(f"{scale:g} is below 1: real time cannot be made to pass faster than it does", param, ctx)
-        if not scale <= LARGEST_TIME_SCALE:
-            self.fail(f"at most {LARGEST_TIME_SCALE:g}", param, ctx)
-        return scale
-
-
-def check_time_scale(runtime: str, asked: float | None) -> None:
-    if runtime == "sim" and asked not in (None, 1.0):
-        raise UsageProblem(
-            "virtual time has no time scale: it takes the real time that it takes",
-            "leave out --time-scale, or run with --runtime local",
-        )
 
 
 def fitted(

@@ -94,6 +94,8 @@ def planned(
     if described.nominal_ms_per_step is not None:
         plan = partial(plan, nominal_ms_per_step=described.nominal_ms_per_step)
     made = plan() if runtime == SIM else fitted(plan, first, described.parameters, time_scale, beside, say)
+    if described.samples_estimated:
+        made = made.model_copy(update={"samples_estimated": True})
     if not quiet:
         late = events_too_late(made, resolved.topology, lambda: estimate(made))
         print_findings(experiment.topology, late)

@@ -117,6 +117,9 @@ class RunPlan(Versioned):
     samples: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
         description="Size of each learner's part of the data."
     )
+    samples_estimated: bool = Field(
+        default=False, description="Planned before the data was there: the parts will be about as large."
+    )
     ms_per_step: float = Field(gt=0.0, le=1e9)
     time_scale: TimeScale = 1.0
     server: int | None = Field(description="Rank of the node that serves.")

@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from testbed.cli.linux_verbs import is_elsewhere
-from testbed.cli.main import VERBS, main
+from testbed.cli.main import main
+from testbed.cli.verbs import VERBS
 from testbed.linux import NEED_LINUX
 from tests.cli.elsewhere import OUTCOMES
 
