@@ -17,9 +17,8 @@ from testbed.cli.findings import print_findings
 from testbed.cli.run_choice import SIM, Chosen
 from testbed.cli.run_fitting import fitted
 from testbed.cli.run_name import checked_run_name, made_run_name
+from testbed.cli.run_place import way_to
 from testbed.errors import Severity, UsageProblem
-from testbed.rundir import RunDirectory
-from testbed.runtimes.real.places import record_of
 
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
@@ -28,18 +27,13 @@ if TYPE_CHECKING:
 MEASURED_IN_VIRTUAL_TIME = "virtual time cannot be measured"
 
 
-def free_run_id(results: Path, given: str | None, topology: str, algorithm: str) -> str:
-    """A name that no run has yet, as far as can be known before its directory is made."""
+def free_run_id(results: Path, given: str | None, topology: str, algorithm: str, *, overwrite: bool = False) -> str:
+    """A name that a new run can have, as far as can be known before its directory is made."""
     if given is None:
         name = made_run_name(topology, algorithm, f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
         names = (name if number == 1 else f"{name}-{number}" for number in count(1))
         return next(each for each in names if not (results / each).exists())
-    path = results / checked_run_name(given)
-    if record_of(RunDirectory(path)).exists():
-        hint = f"`testbed status {path}` tells whether it goes on; after `testbed destroy {path}` it can be removed"
-        raise UsageProblem(f"{path} exists already, and something of that run is left", hint)
-    if path.exists():
-        raise UsageProblem(f"{path} exists already", "give another --run-id, or remove it")
+    way_to(results / checked_run_name(given), overwrite=overwrite)
     return given
 
 
