@@ -116,7 +116,7 @@ def command(
     """
     from testbed.cli.run_ending import print_summary, tell_ending
     from testbed.cli.run_place import run_place
-    from testbed.cli.run_planning import fetch_data_of, free_run_id, planned
+    from testbed.cli.run_planning import free_run_id, planned, ready_again
     from testbed.plan.files import changed_inputs, read_plan
 
     say = _keep_quiet if quiet else _say
@@ -163,7 +163,7 @@ def command(
         return
     with RunSignals(quiet=quiet) as signals, ExitStack() as held:
         if plan_file is not None:
-            fetch_data_of(plan, say)
+            ready_again(plan, plan_file, say)
         if plan.runtime == LOCAL:
             from testbed.cli.run_preflight import check_machine
 
