@@ -9,6 +9,7 @@ takes; and code that hangs while it is loaded has to be interrupted in either, b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -29,7 +30,7 @@ class WrongCode:
 def wrong_code(experiment: Experiment) -> WrongCode | None:
     """Nothing where all that is named can be used, as far as that shows without data."""
     algorithm, sharing = experiment.algorithm, experiment.sharing
-    checks = {
+    checks: dict[tuple[str, str], tuple[str, Callable[[], object]]] = {
         ("algorithm", "name"): (algorithm.name, lambda: choose_algorithm(algorithm.name, algorithm.options)),
         ("sharing", "name"): (sharing.name, lambda: choose_sharing(sharing.name, sharing.options, Random(0))),  # noqa: S311
         ("model", "name"): (experiment.model.name, lambda: _callable(experiment.model.name)),
