@@ -21,6 +21,7 @@ from testbed.control.log import last_word
 from testbed.control.never_began import never_began
 from testbed.errors import UsageProblem
 from testbed.rundir import OWN, RunDirectory, create_run, is_run
+from testbed.runtimes.reach import is_led
 from testbed.runtimes.real.leftovers import destroy, living
 from testbed.runtimes.real.places import read_record, record_of
 
@@ -102,16 +103,19 @@ def _refuse_what_is_there(run: RunDirectory, taken: str) -> None:
     """Of a run that goes on, or was not cleaned up after: its processes, sockets and containers."""
     ends = f"`testbed destroy {run.path}` ends it"
     removes = f"`testbed status {run.path}` tells whether it goes on; `testbed destroy {run.path}` removes what is left"
-    if living(run):
-        raise UsageProblem(f"{taken}, and that run goes on", f"{_ANOTHER}; {ends}")
+    record = read_record(run)
     if is_of_containers(run):
+        if living(run):
+            raise UsageProblem(f"{taken}, and that run goes on", f"{_ANOTHER}; {ends}")
         if _may_have_containers(run):
             raise UsageProblem(f"{taken}, and something of that run is left", f"{_ANOTHER}; {removes}")
-    elif record_of(run).exists():
-        if read_record(run) is None:
+    elif record is None:
+        if record_of(run).exists():
             raise UsageProblem(f"{taken}, with a record of another run's processes", f"{_ANOTHER}, or remove it")
-        if not never_began(run):
-            raise UsageProblem(f"{taken}, and something of that run is left", f"{_ANOTHER}; {removes}")
+    elif is_led(run, record):
+        raise UsageProblem(f"{taken}, and that run goes on", f"{_ANOTHER}; {ends}")
+    elif not never_began(run):
+        raise UsageProblem(f"{taken}, and something of that run is left", f"{_ANOTHER}; {removes}")
 
 
 def _may_have_containers(run: RunDirectory) -> bool:
@@ -191,7 +195,10 @@ def _make_room(run: RunDirectory, way: Way, say: Callable[[str], None]) -> None:
         for each in there:
             shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
         return
-    destroy(run)  # a folder of sockets, if it was killed
+    if (left := destroy(run)).lasting:  # of one that was killed: sockets, and processes that are about to end with it
+        raise UsageProblem(
+            f"{', '.join(left.lasting)} of {run.path} cannot be ended", f"{_ANOTHER}; is it another user's?"
+        )
     numbers = [int(found[1]) for each in there if (found := _EARLIER.fullmatch(each.name))]
     aside = run.path / f"failed-{max(numbers, default=0) + 1}"
     aside.mkdir()

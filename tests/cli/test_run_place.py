@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
-from testbed.cli.run_place import run_place
+from testbed.cli.run_place import Way, run_place, way_to
 from testbed.control.health import FILE
 from testbed.control.log import ControlLog
 from testbed.errors import UsageProblem
@@ -143,9 +144,13 @@ def test_what_cannot_be_read_may_have_begun(run: RunDirectory) -> None:
 def test_one_that_was_killed_before_it_began_is_cleaned_up_after(run: RunDirectory) -> None:
     """It could not say that it is over, and has left its folder of sockets."""
     write_plan(run, planned(LOCAL))
-    with record(run, DEAD) as sockets:
-        take(run.path.parent)
-        assert not sockets.exists()
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as orphan:
+        with record(run, DEAD, process_record("zygote", orphan.pid)) as sockets:
+            assert way_to(run.path, overwrite=False) is Way.FREED
+            assert sockets.exists(), "to ask changes nothing"
+            take(run.path.parent)
+            assert not sockets.exists()
+        assert orphan.wait(10) == -signal.SIGKILL, "it has nobody who leads it any more"
     assert (run.path / "failed-1" / "plan.json").exists()
     assert not (run.path / "runtime").exists()
 
@@ -188,7 +193,7 @@ def test_a_killed_command_holds_nothing(tmp_path: Path) -> None:
     source = create_run(tmp_path / "source", "r")
     write_plan(source, planned())
     words = [sys.executable, "-c", code, str(tmp_path / "results"), str(source.plan)]
-    assert subprocess.run(words, check=False).returncode == -9
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
     assert (tmp_path / "results" / "r" / "plan.json").exists()
     assert take(tmp_path / "results")[1]
 
