@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -115,7 +114,7 @@ def command(
     in good order, a second one at once.
     """
     from testbed.cli.run_ending import print_summary, tell_ending
-    from testbed.cli.run_place import run_place
+    from testbed.cli.run_place import check_results, run_place
     from testbed.cli.run_planning import free_run_id, planned, ready_again
     from testbed.plan.files import changed_inputs, read_plan
 
@@ -124,7 +123,7 @@ def command(
     if overwrite and run_id is None:
         raise UsageProblem("--overwrite needs to know which run", "give its name with --run-id")
     if not dry_run:
-        _check_place(results)
+        check_results(results)
     if plan_file is not None:
         if file is not None or settings or engine is not None or time_scale is not None:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
@@ -210,15 +209,6 @@ def _for_runtime(plan: RunPlan, runtime: str | None) -> RunPlan:
 
         raise UsageProblem(MEASURED_IN_VIRTUAL_TIME, "leave out --runtime")
     return in_virtual_time(plan)
-
-
-def _check_place(results: Path) -> None:
-    """Before anything is fetched or measured for a run that would have no place."""
-    there = next(each for each in (results.absolute(), *results.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise UsageProblem(f"cannot make {results}/: {there} is no folder", "give another one with --results")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageProblem(f"cannot make anything in {there}: permission denied", "give another one with --results")
 
 
 def _check_detach(runtime: str, *, detach: bool) -> None:

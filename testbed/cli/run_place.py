@@ -40,6 +40,15 @@ class Way(Enum):
     REPLACED = "the user wants the run that has it gone"
 
 
+def check_results(results: Path) -> None:
+    """Before anything is fetched or measured for a run that would have no place."""
+    there = next(each for each in (results.absolute(), *results.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UsageProblem(f"cannot make {results}/: {there} is no folder", "give another one with --results")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageProblem(f"cannot make anything in {there}: permission denied", "give another one with --results")
+
+
 def way_to(path: Path, *, overwrite: bool) -> Way:
     """How a run could have that directory, as things are now; raises UsageProblem where it cannot. Changes nothing."""
     with _held(path, alone=False) as hold:
