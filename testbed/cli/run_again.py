@@ -21,6 +21,8 @@ _LEAST_LONGER = 1.25
 """A step that is shorter than that is likely to be as late again."""
 _RUN_OWN = ("--run-id", "--time-scale")
 """Options with a value that belong to the run that was: its name is taken."""
+_OVERWRITE = "--overwrite"
+"""It goes with a name, and this run need not be lost for another."""
 
 
 def run_again(words: Sequence[str], plan: RunPlan, summary: Mapping[str, object]) -> str | None:
@@ -62,7 +64,8 @@ def _larger_scale(plan: RunPlan) -> float | None:
 
 
 def _without_own(words: Sequence[str]) -> list[str]:
-    return [word for pair in _options(words) if pair[0].partition("=")[0] not in _RUN_OWN for word in pair]
+    own = (*_RUN_OWN, _OVERWRITE)
+    return [word for pair in _options(words) if pair[0].partition("=")[0] not in own for word in pair]
 
 
 def _without_step(words: Sequence[str]) -> list[str]:

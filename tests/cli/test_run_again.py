@@ -21,6 +21,7 @@ BOTH = {"why": ["computing", "packets"], "computing": {"added_share": 0.03, "wor
         ("deploy t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
         ("deploy t.xml --run-id first -q", "testbed deploy t.xml -q --set compute.ms_per_step=43"),
         ("deploy t.xml --run-id=first", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy t.xml --run-id first --overwrite", "testbed deploy t.xml --set compute.ms_per_step=43"),
         ("deploy --set compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
         ("deploy --set=compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
         ("deploy t.xml --set training.lr=1", "testbed deploy t.xml --set training.lr=1 --set compute.ms_per_step=43"),
