@@ -58,7 +58,7 @@ def tell_ending(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, say:
             click.echo(f"  {why}", err=True)
         words = click.get_current_context().meta.get(WORDS, ())
         again = run_again(words, plan, _summary(outcome, plan, path, real_s))
-        click.echo(f"  {_REMEDY if again is None else f'this would be valid: {again}'}", err=True)
+        click.echo(f"  {_REMEDY if again is None else f'likely to be valid: {again}'}", err=True)
     for node in _with_tracebacks(outcome, RunDirectory(path)):
         say(f"how it came to that: testbed logs {path} {node}")
     say(f"next: testbed collect {path}")
