@@ -1,0 +1,47 @@
+"""The list of mutations: what is broken where, and which tests must notice."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from mutating import templates
+from mutating.edits import with_change
+from mutating.operators import change
+from mutating.scopes import Source
+
+ROOT = Path(__file__).resolve().parents[2]
+LIST = ROOT / "scripts" / "mutations.toml"
+
+
+class Mutation(NamedTuple):
+    """In `file` below `testbed/`, the function, class or section `where` is broken as `phrase` says."""
+
+    gate: str
+    file: str
+    where: str
+    phrase: str
+    tests: str
+
+    def __str__(self) -> str:
+        return f"{self.gate} | {self.file} | {self.where}: {self.phrase}"
+
+
+def read_list() -> list[Mutation]:
+    listed = tomllib.loads(LIST.read_text())
+    return [Mutation(gate, *row) for gate, rows in listed.items() for row in rows]
+
+
+def broken(mutation: Mutation, text: str) -> str:
+    """The text of the file once the mutation is made; `Stale` if it does not say one thing of it."""
+    if not mutation.file.endswith(".py"):
+        return templates.broken(text, mutation.where, mutation.phrase)
+    source = _source(text)
+    return with_change(source, change(mutation.phrase, source.scope(mutation.where)))
+
+
+@lru_cache(maxsize=16)
+def _source(text: str) -> Source:
+    return Source(text)
