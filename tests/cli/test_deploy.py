@@ -12,6 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
+from testbed.plan.files import write_plan
+from testbed.rundir import create_run
+from tests.runtimes.local_runs import locally
+from tests.runtimes.sim_runs import plan_of, star
 
 SMALL = """
 services:
@@ -79,6 +83,18 @@ def test_a_plan_runs_again_to_the_byte() -> None:
     first, second = (json.loads(Path("results", run, "plan.json").read_text()) for run in ("first", "second"))
     assert {key for key in first if first[key] != second[key]} == {"run_id", "runtime_choice"}
     assert second["runtime_choice"] == {"how": "asked", "why": "the plan says so"}
+
+
+def test_a_plan_of_real_processes_keeps_its_step_and_its_congestion_control_in_virtual_time() -> None:
+    """But not its time scale: that was for the machine."""
+    real = locally(plan_of(star(2), stop={"rounds": 1}, network={"congestion": "reno"}))
+    before = create_run(Path("before"), "real")
+    write_plan(before, real.model_copy(update={"ms_per_step": 43.0, "time_scale": 4.0}))
+    result = deploy("--plan", str(before.plan), "--runtime", "sim", "--run-id", "again", "--workers", "0")
+    assert result.exit_code == 0, result.stderr
+    plan = json.loads(Path("results/again/plan.json").read_text())
+    assert [plan[key] for key in ("runtime", "engine", "time_scale", "ms_per_step")] == ["sim", "flows", 1.0, 43.0]
+    assert plan["experiment"]["network"]["congestion"] == "reno"
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv"])

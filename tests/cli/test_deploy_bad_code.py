@@ -157,6 +157,16 @@ def test_a_plan_whose_code_is_not_what_it_was_is_no_run() -> None:
     check_refused(result, "before/run/plan.json:1:1: error: algorithm.name: mine.py:1: ", "not a class derived from")
 
 
+def test_a_plan_whose_overlay_is_not_what_it_was_is_no_run() -> None:
+    """Nothing calls it for a plan that is there; its nodes would, in every round."""
+    Path("over.py").write_text("mine = 3\n")
+    experiment = Experiment.model_validate({"topology": "t", "overlay": {"kind": "over.py:mine", "dynamic": True}})
+    with pytest.raises(InvalidInput) as refused:
+        refuse_wrong_code(experiment, "sim", Origin(), print)
+    (finding,) = refused.value.findings
+    assert "`over.py:mine` is neither a class nor a function" in str(finding)
+
+
 def test_of_containers_only_the_image_can_tell_what_its_packages_are(tmp_path: Path) -> None:
     """But a class that is not there is not there either: the image has the same file."""
     said: list[str] = []

@@ -1,0 +1,45 @@
+"""What a run used in place of what its experiment asks for is told with its numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.collect.grouping import asked
+from testbed.collect.run import collect_run
+from testbed.collect.summary import summarise
+from tests.collect.runs import plan, two_nodes
+
+STEP = "a local step took 190 ms instead of 20 ms: the machine could not train faster"
+RENO = "TCP's congestion control was reno instead of cubic: time scale 4"
+
+
+def under(congestion: str) -> dict[str, object]:
+    experiment = plan(2)["experiment"]
+    assert isinstance(experiment, dict)
+    return experiment | {"network": {"congestion": congestion}}
+
+
+@pytest.mark.parametrize(
+    ("used_ms", "congestion", "notes"),
+    [(20.0, "cubic", ()), (190.0, "cubic", (STEP,)), (20.0, "reno", (RENO,)), (190.0, "reno", (STEP, RENO))],
+)
+def test_a_longer_step_and_another_congestion_control_are_told(
+    used_ms: float, congestion: str, notes: tuple[str, ...], tmp_path: Path
+) -> None:
+    asked_for = {"ms_per_step": 20.0, "congestion": "cubic"}
+    run = two_nodes(tmp_path, asked=asked_for, ms_per_step=used_ms, time_scale=4.0, experiment=under(congestion))
+    summary = summarise(collect_run(run))
+    assert (summary.problems, summary.complete) == (notes, True)
+
+
+def test_of_plans_that_do_not_say_what_was_asked_for_nothing_is_told(tmp_path: Path) -> None:
+    """Those of older versions."""
+    run = two_nodes(tmp_path, ms_per_step=190.0, experiment=under("reno"))
+    assert summarise(collect_run(run)).problems == ()
+
+
+def test_runs_with_another_congestion_control_are_no_repetitions(tmp_path: Path) -> None:
+    cubic, reno = (two_nodes(tmp_path, name, experiment=under(name)) for name in ("cubic", "reno"))
+    assert asked(cubic).key != asked(reno).key
