@@ -24,7 +24,7 @@ UNSURE_S = 0.00025
 """A device may have something to read for so long, in turn after turn, until it is read further."""
 READ_AHEAD = 8
 """Frames of one device in a turn, for other nodes wait meanwhile; and held between looks."""
-LOOK_AFTER = 8.0
+LOOK_AFTER = 16.0
 """Times as long as frames wait."""
 MOST_HELD = QUEUE_LENGTH
 """Frames of one node in a look, as many as its device holds; a look that finds more ends there."""
@@ -38,22 +38,28 @@ class _Queue:
     __slots__ = ("frames", "looked_s", "waits_s")
 
     def __init__(self) -> None:
-        self.frames: deque[tuple[bytes, float]] = deque()
+        self.frames: deque[tuple[bytes, float, float]] = deque()
+        """Each with the moment since when it may have waited, and for how long at most."""
         self.looked_s = -math.inf
         """When the latest look ended that found more than is read ahead anyway."""
-        self.waits_s: float | None = 0.0
+        self.waits_s: float | None = None
         """For how long the first frame after that had waited; None as long as it has not come."""
 
-    def may_look(self, turn_s: float) -> bool:
-        return self.waits_s is not None and turn_s - self.looked_s > LOOK_AFTER * self.waits_s
+    def may_look(self, since_s: float, turn_s: float) -> bool:
+        """Whether it pays, the device having been empty at `since_s`."""
+        if since_s != self.looked_s:
+            return True
+        return self.waits_s is not None and turn_s - since_s > LOOK_AFTER * self.waits_s
+
+    def longest_s(self, since_s: float) -> float:
+        """For how long what is read now is taken to have waited at most, when its turn comes."""
+        return math.inf if since_s != self.looked_s or self.waits_s is None else self.waits_s
 
     def next(self, turn_s: float) -> tuple[bytes, float]:
-        data, since_s = self.frames.popleft()
-        if since_s != self.looked_s:
-            return data, since_s
-        if self.waits_s is None:
+        data, since_s, longest_s = self.frames.popleft()
+        if self.waits_s is None and since_s == self.looked_s:
             self.waits_s = turn_s - since_s
-        return data, max(since_s, turn_s - self.waits_s)
+        return data, max(since_s, turn_s - longest_s)
 
 
 class Intake:
@@ -88,7 +94,7 @@ class Intake:
         """The node has lost its device, and what was in it."""
         self.holding.pop(rank, None)
         if (queue := self._queues.pop(rank, None)) is not None:
-            self._held_bytes -= sum(len(data) for data, _ in queue.frames)
+            self._held_bytes -= sum(len(data) for data, _, _ in queue.frames)
 
     def _read_ahead(self, port: Port, turn_s: float) -> None:
         """A few frames; the port knows when it was empty, if it was."""
@@ -96,7 +102,8 @@ class Intake:
         if queue is None:
             queue = self._queues[port.rank] = _Queue()
         frames, since_s = queue.frames, port.since_s
-        most = MOST_HELD if queue.may_look(turn_s) else READ_AHEAD
+        longest_s = queue.longest_s(since_s)
+        most = MOST_HELD if queue.may_look(since_s, turn_s) else READ_AHEAD
         for _ in range(READ_AHEAD):
             if len(frames) >= most or self._held_bytes >= MOST_HELD_BYTES:
                 if most == READ_AHEAD:
@@ -107,7 +114,7 @@ class Intake:
             if data is None:
                 self._ends_look(queue, port)
                 break
-            frames.append((data, since_s))
+            frames.append((data, since_s, longest_s))
             self._held_bytes += len(data)
         if frames:
             self.holding[port.rank] = port
