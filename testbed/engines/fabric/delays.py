@@ -70,12 +70,14 @@ class Delays:
 
     def read(self, idle_s: float, added_s: float, latency_s: float) -> None:
         """A frame: how long a link may have stood idle for want of it, how much its wait added, its path's latency."""
+        self._latency_s += latency_s
         self.waits.add(idle_s)
+        self.device_waits.add(added_s)
+        if not added_s:
+            return
         if idle_s > self._wait_s:
             self._waited += 1
-        self.device_waits.add(added_s)
         self._added_s += added_s
-        self._latency_s += latency_s
         if added_s > self._late_s and added_s > LATE_PART * latency_s:
             self._delayed += 1
 

@@ -105,7 +105,7 @@ class Waiting:
             port = self._ports.get(descriptor)
             if port is not None:
                 if port.turn != self.turn - 1:
-                    port.since_s = empty_s
+                    port.was_empty(empty_s)
                 port.turn = self.turn
                 yield port
                 continue
