@@ -63,6 +63,8 @@ class Summary(msgspec.Struct, frozen=True):
     tx_dropped: int
     lateness: Lateness | None
     """Of the engine's packets, in emulated time."""
+    device_waits: Lateness | None = None
+    """What it added to frames' delays that the engine did not read them at once, in emulated time."""
 
 
 def computing_of(overruns: Mapping[str, Overrun]) -> Computing:
@@ -115,6 +117,7 @@ def summary_of(
     ready_s: float | None,
     real_s: float,
     lateness: Lateness | None,
+    device_waits: Lateness | None = None,
 ) -> Summary:
     return Summary(
         schema=SCHEMA,
@@ -133,6 +136,7 @@ def summary_of(
         computing=computing_of(overruns),
         tx_dropped=sum(each.tx_dropped for each in overruns.values()),
         lateness=lateness,
+        device_waits=device_waits,
     )
 
 

@@ -25,8 +25,8 @@ BACKLOG = "backlog"
 
 
 Wait = tuple[float, float, float]
-"""What a frame may have lost by not being read at once: for how long the link that it goes to stood idle, how much later
-the frame is itself, and, to compare, the latency of its path. A plain tuple: there is one for every frame."""
+"""What a frame may have lost by not being read at once: for how long the link that it goes to stood idle, how much
+later the frame is itself, and, to compare, the latency of its path. A plain tuple: there is one for every frame."""
 _NOT_CARRIED: Wait = (0.0, 0.0, 0.0)
 
 
@@ -119,7 +119,9 @@ class Carrier:
         waited_s = 0.0 if since_s is None or since_s > now_s else now_s - since_s
         if route is None or gap_s is None:
             route = self.packets.route_of(origin, dest)
-            return (0.0, waited_s, 0.0 if route is None else route.latency_s)
+            assert route is not None  # noqa: S101 - or there would be no segment
+            self._added_s[route.links[0].index] = waited_s
+            return (0.0, waited_s, route.latency_s)
         link = route.links[0].index
         if gap_s < 0.0:
             gap_s = 0.0

@@ -2,9 +2,9 @@
 
 Takes real seconds, gives counts and words; touches nothing. Four things can go wrong. A packet is written later than
 it was due. Or a node's frame is read so late that the link which it was to go to stood idle meanwhile: then everything
-after it is later, though never later than due. Each time that may be too short to matter, and still add up: where a node
-writes faster than the fabric reads, every frame waits in the node's device for those before it. Or the fabric stands
-still. At time scale k, k times as much of the first three is still all right.
+after it is later, though never later than due. Each time that may be too short to matter, and still add up: where a
+node writes faster than the fabric reads, every frame waits in the node's device for those before it. Or the fabric
+stands still. At time scale k, k times as much of the first three is still all right.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Frames from nodes' devices, one at a time, each with the moment since when it may have waited in its device.
 
-Takes ports, gives frames; touches the ports' descriptors. The fabric takes one frame of a node in a turn, so that no node
-holds up the others, and no kernel tells how many more lie in a TUN device. They age all the same: where a node writes
-faster than the fabric reads, each of its frames comes later than the one before. So a device that was not seen empty for
-a while is read until it is (a *look*). What comes after that is younger than that moment, and what was read is held here
-for its turn, as it would have waited in the device.
+Takes ports, gives frames; touches the ports' descriptors. The fabric takes one frame of a node in a turn, so that no
+node holds up the others, and no kernel tells how many more lie in a TUN device. They age all the same: where a node
+writes faster than the fabric reads, each of its frames comes later than the one before. So a device that was not seen
+empty for a while is read until it is (a *look*). What comes after that is younger than that moment, and what was read
+is held here for its turn, as it would have waited in the device.
 
-The first frame after a look that found many tells how long frames wait there now: it was written just then. Those behind
-it are taken to have waited as long, until the next look. Frames that are held grow cold in the processor's caches, and
-cost a quarter more time: such looks are rare.
+The first frame after a look that found many tells how long frames wait there now: it was written just then. Those
+behind it are taken to have waited as long, until the next look. Frames that are held grow cold in the processor's
+caches, and cost a quarter more time: such looks are rare.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testbed.engines.tun import QUEUE_LENGTH
 
 LOOK_AT_ONCE = 8
 """Frames of one device in a turn, for other nodes wait meanwhile; a look that finds no more was cheap."""
-LOOK_AFTER = 16.0
+LOOK_AFTER = 8.0
 """Times as long as frames wait."""
 MOST_HELD = QUEUE_LENGTH
 """Frames of one node, as many as its device holds; a look that finds more ends there."""
