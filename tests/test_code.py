@@ -10,10 +10,7 @@ import pytest
 
 from testbed.code import CodeProblem, call, load_object, problem_in
 
-
-@pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def problem_of(name: str) -> CodeProblem:

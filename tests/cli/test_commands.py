@@ -16,14 +16,11 @@ from click.testing import CliRunner, Result
 
 from testbed.cli.main import VERBS, main
 from testbed.topologies.load import load
+from tests.cli.in_process import command as run
 
 BAD = "services: {a: {replicas: 0}}\n"
 GOOD = "services: {a: {replicas: 2}}\nbridges: [r]\nlinks: [{from: a, to: r, latency: 1ms, rate: 1Mbps}]\n"
 READING = [["validate"], ["show"], ["paths"], ["convert", "-o", "out.xml"], ["draw", "-o", "out.svg"]]
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def command(verb: list[str], file: str) -> Result:

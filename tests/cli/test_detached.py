@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,8 @@ from testbed.cli.output import Format
 from testbed.cli.run_detached import detached
 from testbed.errors import CouldNotStart
 from testbed.rundir import RunDirectory, create_run
-from tests.runtimes.corner import PATIENCE_S, Corner, made_in, until
+from tests.runtimes.corner import PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
-
-
-@pytest.fixture
-def corner(tmp_path: Path) -> Iterator[Corner]:
-    with made_in(tmp_path) as made:
-        yield made
 
 
 @needs_network

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,13 +170,6 @@ class Needs(nn.Module):
         super().__init__()
         self.layer = nn.Linear(width, "2")
 """
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> str:
-    file = tmp_path / "own.py"
-    file.write_text(OWN)
-    return str(file)
 
 
 def test_own_model_from_a_file(own: str) -> None:
