@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tests.image.fake_engine import FakeEngine
     from tests.runtimes.corner import Corner
 
+pytest_plugins = ["tests.marking"]
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in the background, where shells have Ctrl-C ignored: the commands that tests interrupt would be deaf to it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

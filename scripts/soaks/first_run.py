@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from soaks.soak import ROOT, Case, Figure, Soak, Verdict
+from soaks.soak import ROOT, Case, Soak, Verdict
 
 TOPOLOGIES = ("lan4", "lan16", "wan16")
 _DEPLOY = re.compile(r'"\$testbed" deploy (?P<words>.*?) --run-id', re.DOTALL)
@@ -27,7 +27,7 @@ def quickstart_words() -> list[str]:
     return shlex.split(found["words"].replace("\\\n", " "))
 
 
-def judged(summary: dict[str, Figure]) -> Verdict:
+def judged(summary: dict[str, object]) -> Verdict:
     """Good is what the run itself calls valid, once it is over as planned."""
     health, reason = str(summary["health"]), summary["reason"]
     kept = ("why", "computing", "lateness", "time_scale", "ready_s", "real_s", "t", "reason")

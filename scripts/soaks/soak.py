@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-Figure = str | int | float | bool | None | list[str] | dict[str, "Figure"]
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout that is tried."""
 
@@ -17,7 +16,7 @@ class Verdict:
 
     is_good: bool
     word: str
-    figures: dict[str, Figure]
+    figures: dict[str, object]
 
 
 @dataclass(frozen=True)

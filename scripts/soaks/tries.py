@@ -10,8 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from soaks.soak import Figure
-
 
 class Try(msgspec.Struct, frozen=True):
     """One try of one case. `load` is the machine's load average of the last minute, before it began."""
@@ -26,7 +24,7 @@ class Try(msgspec.Struct, frozen=True):
     seconds: float
     is_good: bool
     verdict: str
-    figures: dict[str, Figure]
+    figures: dict[str, object]
 
     def is_same_kind(self, other: Conditions) -> bool:
         return (self.soak, self.commit, self.busy) == (other.soak, other.commit, other.busy)

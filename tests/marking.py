@@ -1,0 +1,57 @@
+"""Which tests start processes: marked by what they use, and kept true.
+
+`processes` stands for a test that starts programs: learners, fabrics, `testbed` itself in a process of its own. Tests
+that use one of FIXTURES are marked here, and so is what is marked `containers` or `alone`; others mark themselves. A
+test that starts a program without being marked fails, wherever it does so: `./scripts/test --quick` has none of them.
+Workers that virtual time forks are no programs, nor is what probes this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from typing import Final
+
+import pytest
+
+FIXTURES: Final = frozenset({"corner", "image"})
+MARKS: Final = frozenset({"processes", "containers", "alone"})
+_TEST: Final = os.getpid()
+_started: list[str] = []
+"""By the test that is run at this time."""
+
+
+def _notice(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "subprocess.Popen" and os.getpid() == _TEST:
+        words = arguments[1]
+        _started.append(" ".join(map(str, words)) if isinstance(words, list | tuple) else str(words))
+
+
+sys.addaudithook(_notice)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if uses_processes(item):
+            item.add_marker(pytest.mark.processes)
+
+
+def uses_processes(item: pytest.Item) -> bool:
+    """By its marks and its fixtures."""
+    fixtures = frozenset(getattr(item, "fixturenames", ()))
+    return not FIXTURES.isdisjoint(fixtures) or any(item.get_closest_marker(mark) for mark in MARKS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """What fixtures of a wider scope have started counts for the test that came first."""
+    yield
+    if _started and not uses_processes(item):
+        pytest.fail(f"mark it with pytest.mark.processes, since it starts programs: {_started[0]:.200}", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    _started.clear()
+    return (yield)
