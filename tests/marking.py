@@ -1,9 +1,11 @@
 """Which tests start processes: marked by what they use, and kept true.
 
 `processes` stands for a test that starts programs: learners, fabrics, `testbed` itself in a process of its own. Tests
-that use one of FIXTURES are marked here, and so is what is marked `containers` or `alone`; others mark themselves. A
-test that starts a program without being marked fails, wherever it does so: `./scripts/test --quick` has none of them.
-Workers that virtual time forks are no programs, nor is what probes this machine.
+that use one of FIXTURES are marked here, and so are those with one of MARKS; others mark themselves. A test that starts
+a program without being marked fails, wherever it does so: `./scripts/test --quick` has none of them. Workers that
+virtual time forks are no programs, nor is what probes this machine.
+
+`needs_network` stands for one that makes emulated networks; where the machine denies them it is skipped, and says why.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator
+from functools import cache
 from typing import Final
 
 import pytest
 
 FIXTURES: Final = frozenset({"corner", "image"})
-MARKS: Final = frozenset({"processes", "containers", "alone"})
+MARKS: Final = frozenset({"processes", "containers", "alone", "needs_network"})
 _TEST: Final = os.getpid()
 _started: list[str] = []
 """By the test that is run at this time."""
@@ -35,12 +38,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if uses_processes(item):
             item.add_marker(pytest.mark.processes)
+        if item.get_closest_marker("needs_network") and (denied := network_denied()):
+            item.add_marker(pytest.mark.skip(reason=denied))
 
 
 def uses_processes(item: pytest.Item) -> bool:
     """By its marks and its fixtures."""
     fixtures = frozenset(getattr(item, "fixturenames", ()))
     return not FIXTURES.isdisjoint(fixtures) or any(item.get_closest_marker(mark) for mark in MARKS)
+
+
+@cache
+def network_denied() -> str | None:
+    """Why this machine gives no emulated networks; None where it does."""
+    from testbed.engines.abilities import what_is_denied
+    from testbed.engines.namespace import TcpSettings
+
+    denied = what_is_denied(TcpSettings())
+    return None if denied is None else str(denied)
 
 
 @pytest.hookimpl(wrapper=True)

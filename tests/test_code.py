@@ -35,6 +35,7 @@ def test_files_of_one_name_are_two_modules() -> None:
     assert (load_object("one/code.py:value"), load_object("other/code.py:value")) == (1, 2)
 
 
+@pytest.mark.processes
 def test_a_module_s_name_is_the_same_in_every_process() -> None:
     Path("code.py").write_text("name = __name__\n")
     script = "from testbed.code import load_object; print(load_object('code.py:name'))"

@@ -12,6 +12,8 @@ import pytest
 
 from testbed.topologies.library import BUNDLED
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[1]
 
 

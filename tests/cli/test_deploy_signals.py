@@ -20,6 +20,8 @@ from click.testing import CliRunner
 
 from testbed.cli.main import main
 
+pytestmark = pytest.mark.processes
+
 TOPOLOGY = "services: {a: {replicas: 4}}\nbridges: [r]\nlinks: [{from: a, to: r, latency: 1ms, rate: 10Mbps}]\n"
 PATIENCE_S = 60.0
 

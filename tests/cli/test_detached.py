@@ -50,6 +50,7 @@ def test_a_control_that_is_killed_before_any_node_began_is_named(corner: Corner)
 
 
 @pytest.mark.parametrize("wrong", ["program", "folder"])
+@pytest.mark.processes
 def test_what_cannot_be_started_is_told(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run: RunDirectory = create_run(tmp_path, "run")
     if wrong == "program":

@@ -11,6 +11,8 @@ from tests.contract.contract import RuntimeContract
 from tests.image.engine import TAG, need_image
 from tests.runtimes.sim_runs import plan_of, star
 
+pytestmark = pytest.mark.processes
+
 GOES = """import os
 
 from testbed.node.algorithm import Algorithm

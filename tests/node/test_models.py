@@ -220,6 +220,7 @@ def test_other_mistakes_are_not_blamed_on_the_data(own: str) -> None:
     assert "no options" in caught.value.hint
 
 
+@pytest.mark.processes
 def test_a_catalogue_can_be_read_without_torch() -> None:
     program = (
         "import sys, testbed.node.models.catalogue, testbed.node.training_settings, testbed.cli.calibrate;"

@@ -258,6 +258,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.processes
 def test_workers_end_with_their_parent() -> None:
     parent = subprocess.run([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, check=False, timeout=60)
     assert parent.returncode == -signal.SIGKILL

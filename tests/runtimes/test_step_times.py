@@ -59,6 +59,7 @@ print(result.exit_code, *sorted({"torch", "torch._dynamo"} & set(sys.modules)))
 """
 
 
+@pytest.mark.processes
 def test_torchs_compiler_is_not_loaded_for_real_processes(tmp_path: Path) -> None:
     """It takes a second, and only the nominal cost of a step needs it."""
     (tmp_path / "small.yaml").write_text(SMALL)
