@@ -11,9 +11,11 @@ virtual time forks are no programs, nor is what probes this machine.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Generator
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -32,6 +34,15 @@ def _notice(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_notice)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where a group of few tests is asked for, files that never name it are not imported, which takes long."""
+    asked = re.match(r"(alone|containers)\b", config.option.markexpr)
+    if asked is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS or collection_path.suffix != ".py":
+        return None
+    may_mark = (collection_path, collection_path.with_name("conftest.py"))
+    return None if any(f"mark.{asked[1]}" in each.read_text() for each in may_mark if each.exists()) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -43,13 +43,18 @@ def _properties(folder: Path, number: int) -> Verdict:  # noqa: ARG001
 
 def _convergence(folder: Path, number: int) -> Verdict:  # noqa: ARG001
     """Seeds that no earlier try had."""
-    return _tested(["tests/convergence"], {"TESTBED_TEST_FIRST_SEED": str(1 + 3 * number)})
+    return _tested(["tests/convergence"], {"TESTBED_TEST_FIRST_SEED": str(1 + 2 * number)})
+
+
+def _algorithms(folder: Path, number: int) -> Verdict:  # noqa: ARG001
+    """All of them in containers, where CI has one for each way that messages take; skipped without an Engine."""
+    return _tested(["tests/contract", "-k", "every_algorithm"], {"TESTBED_TEST_ALL_ALGORITHMS": "yes"})
 
 
 SOAK = Soak(
     name="seeds",
-    about="property tests with ten times the examples, and what learns better, over other seeds",
-    cases=(Case("properties", _properties), Case("convergence", _convergence)),
+    about="more examples of property tests, what learns better over other seeds, all algorithms in containers",
+    cases=(Case("properties", _properties), Case("convergence", _convergence), Case("algorithms", _algorithms)),
     tries=lambda _: 20,
     wanted=lambda tries, _: tries,
 )

@@ -37,6 +37,7 @@ def restored() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restored")
+@pytest.mark.slow
 def test_what_went_wrong_is_not_in_the_way_of_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise CouldNotStart("no room", "")
