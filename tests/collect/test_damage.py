@@ -59,6 +59,7 @@ def test_nothing_is_wrong_with_it_to_begin_with(run: RunDirectory) -> None:
     assert collected(run)[1].problems == ()
 
 
+@pytest.mark.slow
 def test_cut_anywhere(run: RunDirectory) -> None:
     for length in range(len(JOURNAL) + 1):
         _result, summary = collected(run, JOURNAL[:length])

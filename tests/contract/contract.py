@@ -272,6 +272,7 @@ class RuntimeContract:
         last = [of_kind(directory, name, Evaluation)[-1] for name in NODES]
         assert all(each.accuracy is not None and each.accuracy > 0.1 for each in last)
 
+    @pytest.mark.processes
     def test_does_or_refuses_every_command(self, tmp_path: Path) -> None:
         """One after the other: a run for each would take long, and some of them undo what others did."""
         endless = {"stop": {"rounds": 10**6}, "evaluation": {"every": 1000, "samples": 20}, "missing": PATIENT}

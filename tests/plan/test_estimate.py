@@ -37,6 +37,7 @@ def plan_of(count: int, parameters: int | None = PARAMETERS, latency: str = "1ms
 
 
 @pytest.mark.parametrize(("kind", "edges"), [("ring", 12), ("full", 66), ("star", 11)])
+@pytest.mark.slow
 def test_every_edge_carries_a_model_each_way(kind: str, edges: int) -> None:
     cost = estimate(plan_of(12, overlay=kind))
     assert cost.round_bytes == 2 * edges * MODEL

@@ -76,6 +76,7 @@ def everything(model: str, workers: int, order: list[int]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("model", ["gn-lenet", "mlp"])
+@pytest.mark.slow
 def test_results_are_the_same_for_any_number_of_workers_and_any_order(model: str) -> None:
     ranks = list(range(ROWS))
     expected = everything(model, 0, ranks)
