@@ -14,7 +14,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from testbed.cli.main import VERBS, main
+from testbed.cli.main import main
+from testbed.cli.verbs import HIDDEN, VERBS
 from testbed.topologies.load import load
 from tests.cli.in_process import command as run
 
@@ -41,6 +42,20 @@ def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
     assert f"testbed {verb}" in result.stdout.split("Usage:")[1]
     assert "Example" in result.stdout
     assert verb in run("--help").stdout
+
+
+def test_the_help_of_all_verbs_says_what_each_says_of_itself() -> None:
+    context = click.Context(main)
+    for verb, sentence in VERBS.items():
+        own = main.get_command(context, verb)
+        assert own is not None
+        assert own.get_short_help_str(limit=1000) == sentence
+        assert not own.hidden
+    for verb in HIDDEN:
+        own = main.get_command(context, verb)
+        assert own is not None
+        assert own.hidden
+        assert f"  {verb} " not in run("--help").stdout
 
 
 @pytest.mark.parametrize("verb", ["generate", "link", "fault", "data"])

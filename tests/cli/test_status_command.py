@@ -20,7 +20,7 @@ from testbed.cli.main import main
 from testbed.cli.status import COLUMNS
 from testbed.control.commands import Seen
 from testbed.engines.fabric.accounts import LinkLine, PairLine, Second
-from testbed.experiment.language import DEFAULT_ROUNDS
+from testbed.experiment.defaults import DEFAULT_ROUNDS
 from testbed.plan.files import read_plan, write_plan
 from testbed.records import Count
 from testbed.rundir import RunDirectory, create_run

@@ -40,6 +40,8 @@ def test_packages_for_this_very_checkout_must_be_there(engine: FakeEngine) -> No
     assert why_no_containers(TAG) == "the Docker Engine has no image mine:1"
     add_packages(engine, OWN)
     assert at_hand() == Request(TAG, OWN)
+    assert why_no_containers(TAG) is not None, "`deploy` takes containers by itself where the image is built, only"
+    add(engine, TAG)
     assert why_no_containers(TAG) is None
     add(engine, USUAL)
     assert at_hand() is None, "it would be built on that"

@@ -25,6 +25,7 @@ from testbed.node.data.catalogue import ENTRIES, ArrayShape, Entry
 from testbed.node.data.dataset import Kind
 from testbed.node.data.fetch import NoSource, ensure, ensure_entry, silently
 from testbed.node.data.formats import Arrays
+from testbed.node.data.load import load_dataset
 from testbed.node.data.problems import Impossible, SourceFailed
 
 ARRAYS: Arrays = {"inputs": np.arange(600, dtype=np.uint8).reshape(100, 6), "targets": np.arange(100, dtype=np.int64)}
@@ -306,4 +307,5 @@ def test_fashion_mnist_can_really_be_fetched(tmp_path: Path) -> None:
     scaled = arrays["train_inputs"].astype(np.float32) / 255
     assert scaled.mean() == pytest.approx(0.2860, abs=1e-4)
     assert scaled.std() == pytest.approx(0.3530, abs=1e-4)
+    assert load_dataset("fashion-mnist", {}, 1, cache=tmp_path).classes == 10  # and is all that the catalogue says
     assert left_over(tmp_path) == [".fashion-mnist.lock", "fashion-mnist-v1"]
