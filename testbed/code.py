@@ -35,6 +35,10 @@ class CodeProblem(Exception):
         return f"{place_words(self.file, self.line)}{self.message}"
 
 
+class OnlyHere(CodeProblem):
+    """It failed when it was loaded or called here; with other files and packages, as in an image, it may not."""
+
+
 FOLDERS = "TESTBED_CODE"
 """The environment variable with folders of files that are elsewhere than where the plan was made."""
 _HERE = Path(__file__).resolve().parent
@@ -76,7 +80,7 @@ def load_object(name: str) -> object:
     if path is not None:
         path = _where_it_is(path)
         if not path.is_file():
-            raise CodeProblem(f"there is no file {path}")
+            raise OnlyHere(f"there is no file {path}")
     module = _load(where if path is None else str(path.resolve()))
     try:
         return getattr(module, what)
@@ -115,7 +119,7 @@ def _load(where: str) -> ModuleType:
     except ModuleNotFoundError as problem:
         if problem.name and f"{where}.".startswith(f"{problem.name}."):
             hint = "it has to be installed or on PYTHONPATH; a file is named as path/to/file.py:Name"
-            raise CodeProblem(f"there is no module `{problem.name}`: {hint}") from None
+            raise OnlyHere(f"there is no module `{problem.name}`: {hint}") from None
         raise _problem(where, problem) from problem
     except (Exception, SystemExit) as problem:
         raise _problem(where, problem) from problem
@@ -151,8 +155,8 @@ def _problem(where: str, problem: BaseException) -> CodeProblem:
     message = f"{str(problem) or 'no further words'} ({type(problem).__name__})"
     if theirs:
         path, line = theirs[-1]
-        return CodeProblem(message, path.name, line)
-    return CodeProblem(message, own.name if own else None)
+        return OnlyHere(message, path.name, line)
+    return OnlyHere(message, own.name if own else None)
 
 
 def _path_of(where: str) -> Path | None:

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from testbed.errors import CouldNotStart
+from testbed.linux import open_flags
 from testbed.records import AnyRecord, line
 
 
@@ -23,7 +24,7 @@ class Journal:
     """Appends to a file. A node that is killed leaves at worst one torn last line."""
 
     def __init__(self, path: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | open_flags("O_CLOEXEC")
         self._path = path
         try:
             self._file = os.open(path, flags, 0o644)

@@ -9,11 +9,11 @@ import signal
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """From now on this process gets that signal when its parent ends, however that happens.
+def die_with_parent(parent: int, by: signal.Signals | None = None) -> None:
+    """From now on this process gets that signal, SIGKILL unless told, when its parent ends, however that happens.
 
     The kernel forgets it when a process changes who it is: to be called again then.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(by), 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL if by is None else by), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

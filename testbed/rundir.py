@@ -8,14 +8,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
 from testbed.errors import UsageProblem
+from testbed.linux import open_flags
 
 PLAN = "plan.json"
+OWN = frozenset({PLAN, "topology.yaml", "events.jsonl", "nodes", "engine", "runtime", "summary.json"})
+"""All that runs put into their directories; anything else in one is somebody's own, and is not removed with it."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,12 @@ class RunDirectory:
         return sorted(entry.name for entry in self.nodes.iterdir() if entry.is_dir())
 
 
-def create_run(results: Path, run_id: str) -> RunDirectory:
-    """A new, empty run directory; an existing one is never written over."""
+def create_run(results: Path, run_id: str, hold: Callable[[Path], None] = lambda _: None) -> RunDirectory:
+    """A new, empty run directory; an existing one is never written over. `hold` gets it before anything is in it."""
     run = RunDirectory(results / run_id)
     try:
         run.path.mkdir(parents=True)
+        hold(run.path)
         run.nodes.mkdir()
     except FileExistsError:
         raise UsageProblem(f"{run.path} exists already", "give another --run-id, or remove it") from None
@@ -91,7 +95,7 @@ def open_plain(path: Path) -> FileIO:
 
     A link could lead to any file of whoever reads it, and at a pipe they would wait.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | open_flags("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a file", str(path))
@@ -100,7 +104,7 @@ def open_plain(path: Path) -> FileIO:
 
 def find_runs(path: Path) -> Iterator[RunDirectory]:
     """The run at a path, or all runs in a folder of runs, by name."""
-    if _is_run(path):
+    if is_run(path):
         yield RunDirectory(path)
         return
     try:
@@ -108,12 +112,12 @@ def find_runs(path: Path) -> Iterator[RunDirectory]:
     except OSError as problem:
         raise UsageProblem(f"cannot read {path}: {problem.strerror or problem}") from None
     for entry in entries:
-        if _is_run(entry):
+        if is_run(entry):
             yield RunDirectory(entry)
 
 
-def _is_run(path: Path) -> bool:
-    """As far as one may look: other people's folders may lie between the runs."""
+def is_run(path: Path) -> bool:
+    """Whether it is one, or the beginning of one, as far as one may look: other people's folders may lie there, too."""
     try:
         return (path / PLAN).exists() or (path / "nodes").is_dir()
     except PermissionError:

@@ -73,10 +73,17 @@ def test_where_nobody_can_tell(groups: Path) -> None:
     assert usable_cores() == 8
 
 
+@pytest.mark.usefixtures("groups")
+def test_a_system_without_a_choice_of_cores_has_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    assert usable_cores() == 5
+
+
 def test_nothing_else_asks_how_many_there_are() -> None:
     """Whoever counts the machine's would let more train at once than may run."""
     package = Path(cores.__file__).parent
     asking = [path for path in package.rglob("*.py") if "cpu_count" in path.read_text()]
-    assert not asking
+    assert asking == [Path(cores.__file__)], "for systems without a choice of cores only"
     affinity = [path for path in package.rglob("*.py") if "sched_getaffinity" in path.read_text()]
     assert affinity == [Path(cores.__file__)]

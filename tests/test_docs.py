@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from testbed.cli.main import main
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
+from tests.cli.written_commands import assert_command_exists
 
 ROOT = Path(__file__).parents[1]
 TOPOLOGY = ROOT / "docs" / "topology.md"
@@ -77,6 +78,7 @@ def written(page: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     "page", ["README.md", "docs/topology.md", "docs/writing-an-algorithm.md", "docs/writing-a-model.md"]
 )
+@pytest.mark.slow
 def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(EXAMPLES[0][2])
@@ -106,15 +108,34 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("page", "line"), SHOWN)
-def test_commands_about_real_runs_are_written_as_they_are(page: str, line: str) -> None:
+def test_commands_about_real_runs_are_written_as_they_are(page: str, line: str) -> None:  # noqa: ARG001 - names the test
     """They need runs that go on, so only the verb and its options are looked at."""
-    words = shlex.split(line, comments=True)[1:]
-    own = words[: words.index("--")] if "--" in words else words
-    options = {word for word in own if word.startswith("-")}
-    help_of = [word for word in own if re.fullmatch("[a-z]+", word)][: 2 if own[0] in ("fault", "link") else 1]
-    result = CliRunner().invoke(main, [*help_of, "--help"])
-    assert result.exit_code == 0, (page, line, result.output)
-    assert options <= set(re.findall(r"(?<![\w-])--?[a-z-]+", result.output)), (page, line)
+    assert_command_exists(line)
+
+
+def test_the_readme_can_be_pasted_from_top_to_bottom() -> None:
+    """No run is deployed twice, what is asked for of a run was deployed above, and every command exists."""
+    lines = [line for _kind, _remark, text in blocks(ROOT / "README.md", "sh", "console") for line in text.splitlines()]
+    started = {"lan4"}  # by Compose
+    ran = 0
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if not words or words[0] != "testbed":
+            continue
+        assert_command_exists(line)
+        ran += 1
+        named = re.findall(r"results/([\w-]+)", line)
+        if words[1] in ("collect", "status", "destroy", "logs"):
+            named += [word for word in words[2:3] if re.fullmatch("[a-z-]+", word)]
+        if words[1] == "fault":
+            named.append(words[3])
+        assert set(named) <= started, f"nothing above has made it: {line}"
+        if "--run-id" in words:
+            run_id = words[words.index("--run-id") + 1]
+            assert run_id not in started, f"the second time: {line}"
+            started.add(run_id)
+    assert ran > 20
+    assert len(started) > 5
 
 
 TUTORIALS = {

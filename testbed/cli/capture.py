@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,11 +18,13 @@ from testbed.cli.live_fabric import ask, live_fabric
 from testbed.cli.quantity import Quantity
 from testbed.cli.run_target import find_run, is_of_containers, node_of, plan_of, results_option
 from testbed.engines.fabric.requests import FabricLost
-from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import UsageProblem
 from testbed.protocol.fabric import Capture, Watch
 from testbed.rundir import RunDirectory
 from testbed.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from testbed.engines.fabric.start import FabricConversation
 
 
 @click.command(name="capture")

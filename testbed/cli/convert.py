@@ -10,8 +10,6 @@ from testbed.cli.findings import print_findings
 from testbed.cli.output_file import write_atomically
 from testbed.cli.topology_file import open_topology, topology_argument
 from testbed.errors import UsageProblem
-from testbed.topologies.source import form_of
-from testbed.topologies.write import write_text
 
 
 @click.command("convert")
@@ -26,6 +24,9 @@ def command(file: str, output: Path) -> None:
     Example:
       testbed convert topologies/wan16.xml -o wan16.yaml
     """
+    from testbed.topologies.source import form_of
+    from testbed.topologies.write import write_text
+
     form = form_of(output)
     if form is None:
         raise UsageProblem(f"{output}: neither XML nor YAML by its name", "name it .xml, .yaml or .yml")

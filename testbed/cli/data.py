@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.data_info import LIST_COLUMNS, describe, describe_own, list_row
 from testbed.cli.output import Format, format_option, print_csv, print_json, print_table
 from testbed.cli.output_file import write_atomically
 from testbed.cli.verb_group import VerbGroup
 from testbed.code import is_code
 from testbed.errors import UsageProblem, did_you_mean
-from testbed.node.data.catalogue import ENTRIES, Entry
-from testbed.node.data.fetch import ensure
+
+if TYPE_CHECKING:
+    from testbed.node.data.catalogue import Entry
 
 PARTITIONS = ("iid", "shards", "dirichlet", "user")
 PICTURES = (".svg", ".png")
@@ -25,6 +26,8 @@ def _say(words: str) -> None:
 
 
 def _known(name: str) -> Entry:
+    from testbed.node.data.catalogue import ENTRIES
+
     if name not in ENTRIES:
         hint = did_you_mean(name, ENTRIES) or "`testbed data list` shows all"
         raise UsageProblem(f"there is no data set called {name!r}", hint)
@@ -57,6 +60,9 @@ def list_(output_format: Format) -> None:
     Example:
       testbed data list
     """
+    from testbed.cli.data_info import LIST_COLUMNS, list_row
+    from testbed.node.data.catalogue import ENTRIES
+
     rows = [list_row(entry) for entry in ENTRIES.values()]
     if output_format is Format.JSON:
         print_json([dict(zip(LIST_COLUMNS, row, strict=True)) for row in rows])
@@ -82,6 +88,8 @@ def fetch(names: tuple[str, ...]) -> None:
     Example:
       testbed data fetch fashion-mnist cifar10
     """
+    from testbed.node.data.fetch import ensure
+
     for entry in [_known(name) for name in names]:
         if not entry.needs_download:
             _say(f"{entry.name} needs no download")
@@ -103,6 +111,8 @@ def info(name: str, settings: tuple[str, ...], output_format: Format) -> None:
       testbed data info digits
       testbed data info mydata.py:stripes --set samples=100
     """
+    from testbed.cli.data_info import describe, describe_own
+
     if is_code(name):
         described = describe_own(name, _settings(settings))
     elif settings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,19 +18,19 @@ from testbed.cli.run_choice import (
     ENGINES,
     LOCAL,
     SIM,
+    Chosen,
     check_engine,
     check_image,
     check_runtime,
     check_sockets,
     choose_runtime,
 )
-from testbed.cli.run_ending import print_summary, tell_ending
-from testbed.cli.run_fitting import AUTO, TimeScaleType, check_time_scale
-from testbed.cli.run_planning import fetch_data_of, free_run_id, planned
 from testbed.cli.run_signals import RunSignals
+from testbed.cli.time_scale_option import AUTO, TimeScaleType, check_time_scale
 from testbed.code import CodeProblem
 from testbed.errors import RunBroken, UsageProblem
-from testbed.rundir import RunDirectory, create_run
+from testbed.linux import is_linux
+from testbed.rundir import RunDirectory
 from testbed.runtimes.docker.image_facts import DEFAULT_TAG
 from testbed.runtimes.docker.socket_places import Sockets
 
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--runtime",
     help="What starts the nodes: docker (containers), local (real processes), sim (virtual time).  "
-    "[default: docker where an Engine has the image, or all packages for it, else local]",
+    "[default: docker where an Engine has the image, else local, else sim]",
 )
 @click.option(
     "--engine",
@@ -78,6 +77,7 @@ if TYPE_CHECKING:
     help="Where run directories are made.",
 )
 @click.option("--run-id", help="The run's name.  [default: from topology, algorithm and time of day]")
+@click.option("--overwrite", is_flag=True, help="Replace the run of that name, if there is one and it is over.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False), help="Run this plan.json again.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, start nothing.")
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing but what goes wrong.")
@@ -93,6 +93,7 @@ def command(
     image: str | None,
     sockets: str | None,
     *,
+    overwrite: bool,
     detach: bool,
     force: bool,
     dry_run: bool,
@@ -114,38 +115,44 @@ def command(
     Everything about the run goes to RESULTS/RUN-ID; `testbed collect RESULTS` says what happened. Ctrl-C ends a run
     in good order, a second one at once.
     """
-    from testbed.plan.files import changed_inputs, read_plan, write_plan
+    from testbed.cli.run_ending import print_summary, record_summary, tell_ending
+    from testbed.cli.run_place import check_results, run_place
+    from testbed.cli.run_planning import free_run_id, planned, ready_again
+    from testbed.plan.files import changed_inputs, read_plan
 
     say = _keep_quiet if quiet else _say
     began = monotonic()
+    if overwrite and run_id is None:
+        raise UsageProblem("--overwrite needs to know which run", "give its name with --run-id")
     if not dry_run:
-        _check_place(results)
+        check_results(results)
     if plan_file is not None:
         if file is not None or settings or engine is not None or time_scale is not None:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
-        plan = read_plan(plan_file)
-        if runtime not in (None, plan.runtime):
-            raise UsageProblem(f"a plan is complete: this one is for {plan.runtime}", "leave out --runtime")
-        check_runtime(plan.runtime)
+        plan = _for_runtime(read_plan(plan_file), runtime)
+        choice = Chosen(check_runtime(plan.runtime), "" if runtime else "the plan says so")
         _check_detach(plan.runtime, detach=detach)
-        name = free_run_id(results, run_id, plan.topology_name, plan.experiment.algorithm.name)
+        name = free_run_id(results, run_id, plan.topology_name, plan.experiment.algorithm.name, overwrite=overwrite)
         for changed in changed_inputs(plan):
             say(f"warning: {changed} is not what it was when the plan was made: the run will be another one")
-        plan = plan.model_copy(update={"run_id": name})
+        plan = plan.model_copy(update={"run_id": name, "runtime_choice": choice.for_plan()})
         check_image(plan.runtime, image)
         check_sockets(plan.runtime, sockets)
         if plan.runtime == DOCKER and not dry_run:
             _have_image(image, say)
     else:
         asked = DOCKER if runtime is None and image is not None else runtime
-        chosen = choose_runtime(asked, engine, _why_no_containers)
+        given = [option for option, value in (("--time-scale", time_scale), ("--detach", detach)) if value]
+        chosen = choose_runtime(asked, engine, _why_no_containers, given)
         check_image(chosen.name, image)
         check_sockets(chosen.name, sockets)
         check_engine(chosen.name, engine)
         check_time_scale(chosen.name, time_scale)
         _check_detach(chosen.name, detach=detach)
         resolved = resolve(file, settings, quiet=quiet)
-        name = free_run_id(results, run_id, resolved.topology.name, resolved.experiment.algorithm.name)
+        name = free_run_id(
+            results, run_id, resolved.topology.name, resolved.experiment.algorithm.name, overwrite=overwrite
+        )
         if chosen.name == DOCKER and not dry_run:
             _have_image(image, say)  # before anything is measured
         plan = planned(
@@ -156,9 +163,9 @@ def command(
 
         print_plan(plan, output_format)
         return
-    with RunSignals(quiet=quiet) as signals:
+    with RunSignals(quiet=quiet) as signals, ExitStack() as held:
         if plan_file is not None:
-            fetch_data_of(plan, say)
+            ready_again(plan, plan_file, say)
         if plan.runtime == LOCAL:
             from testbed.cli.run_preflight import check_machine
 
@@ -168,8 +175,7 @@ def command(
 
             is_fitted = plan_file is None and time_scale is None
             plan = check_containers(plan, image or DEFAULT_TAG, say, force=force, is_fitted=is_fitted)
-        directory = create_run(results, plan.run_id)
-        write_plan(directory, plan)
+        directory = held.enter_context(run_place(results, plan, overwrite=overwrite, say=say))
         say(f"run {plan.run_id} in {directory.path}")
         if detach and plan.runtime == LOCAL:
             from testbed.cli.run_detached import detached
@@ -186,17 +192,28 @@ def command(
         tell_of_run(directory, output_format)
         return
     real_s = monotonic() - began
-    print_summary(outcome, directory.path, real_s, output_format)
-    tell_ending(outcome, directory.path, real_s, say)
+    if plan.runtime == SIM:
+        outcome = record_summary(outcome, plan, directory, real_s)
+    print_summary(outcome, plan, directory.path, real_s, output_format)
+    tell_ending(outcome, plan, directory.path, real_s, say)
 
 
-def _check_place(results: Path) -> None:
-    """Before anything is fetched or measured for a run that would have no place."""
-    there = next(each for each in (results.absolute(), *results.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise UsageProblem(f"cannot make {results}/: {there} is no folder", "give another one with --results")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageProblem(f"cannot make anything in {there}: permission denied", "give another one with --results")
+def _for_runtime(plan: RunPlan, runtime: str | None) -> RunPlan:
+    """A plan of real processes can be run in virtual time, too; any other is for its own runtime."""
+    from testbed.plan.make import in_virtual_time
+
+    if runtime in (None, plan.runtime):
+        return plan
+    if runtime != SIM:
+        raise UsageProblem(
+            f"this plan is for {plan.runtime}: its step and time scale were chosen for that",
+            f"leave out --runtime, or take --runtime {SIM}",
+        )
+    if plan.experiment.compute.mode == "measured":
+        from testbed.cli.run_planning import MEASURED_IN_VIRTUAL_TIME
+
+        raise UsageProblem(MEASURED_IN_VIRTUAL_TIME, "leave out --runtime")
+    return in_virtual_time(plan)
 
 
 def _check_detach(runtime: str, *, detach: bool) -> None:
@@ -250,6 +267,8 @@ def _run_sim(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how: _
     from testbed.runtimes.sim.run import SimRun
     from testbed.runtimes.sim.stillborn import stillborn
 
+    if how.workers and not is_linux() and not how.quiet:
+        _say(f"--workers {how.workers}: only on Linux are there processes that train; this one does all")
     with ExitStack() as stack:
         try:
             shared = stack.enter_context(prepared(plan, workers=how.workers))

@@ -11,12 +11,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
+from testbed.cli.doctor_check import Check
+from testbed.cli.doctor_containers import containers
 from testbed.cores import usable_cores
 from testbed.engines.abilities import what_is_denied
-from testbed.engines.denied import NetworkDenied
+from testbed.engines.denied import NetworkDenied, raised_limit
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
+from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.namespace import TcpSettings
 from testbed.engines.steps import Step
 from testbed.experiment.language import NetworkModel
@@ -33,15 +36,6 @@ _SLOW_CLOCKS = ("acpi_pm", "hpet", "pit", "jiffies")
 _TUN = "/dev/net/tun"
 _FREE = "end other programs, or take few nodes"
 _USER = Path("/proc/sys/user")
-
-
-class Check(NamedTuple):
-    name: str
-    ok: bool
-    found: str
-    hint: str = ""
-    required: bool = False
-    """Whether without it no run of real processes is what was asked for."""
 
 
 def checks() -> Iterator[Check]:
@@ -61,7 +55,7 @@ def checks() -> Iterator[Check]:
     yield _idle()
     yield _clock()
     yield _sockets()
-    yield _containers()
+    yield containers()
 
 
 def _network() -> Check:
@@ -69,16 +63,6 @@ def _network() -> Check:
     if denied is None:
         return Check("emulated network", True, "every node can have its own (namespace, TUN device, cubic)", "", True)
     return Check("emulated network", False, denied.message, denied.hint, True)
-
-
-def _containers() -> Check:
-    from testbed.runtimes.docker.image_facts import DEFAULT_TAG
-    from testbed.runtimes.docker.preflight import why_no_containers
-
-    reason = why_no_containers(DEFAULT_TAG)
-    if reason is None:
-        return Check("containers", True, f"an Engine has {DEFAULT_TAG}, or all packages for it")
-    return Check("containers", False, reason, "only runs of containers need an Engine and `testbed build`")
 
 
 def _namespaces() -> Check:
@@ -103,7 +87,7 @@ def _how_many_namespaces() -> Iterator[Check]:
         except (OSError, ValueError):
             continue
         enough = most >= _FEW_NAMESPACES
-        hint = "" if enough else f"raise it: sysctl user.{file}=65536"
+        hint = "" if enough else f"raise it: {raised_limit(f'user.{file}', machine=MachineFacts())}"
         yield Check(f"number of {what} namespaces", enough, f"{most} at most", hint)
 
 

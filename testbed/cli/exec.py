@@ -11,7 +11,6 @@ from testbed.cli.live_nodes import pids_of_nodes
 from testbed.cli.run_target import find_run, is_of_containers, live_record, node_of, plan_of, results_option
 from testbed.errors import PreflightRefused, UsageProblem
 from testbed.runtimes.reach import UNSEEN
-from testbed.runtimes.real.engine import NONE
 from testbed.runtimes.real.enter import command_there, has_network
 
 
@@ -52,6 +51,8 @@ def command(context: click.Context, run: str, node: str, words: tuple[str, ...],
 
             context.exit(run_inside(directory, target.rank, words))
     elif _network_of(pid) == _network_of(os.getpid()):
+        from testbed.runtimes.real.engine import NONE
+
         has_none = f"{target.name} has no network of its own"
         if plan.engine == NONE:
             raise PreflightRefused(f"{has_none}: its engine is `none`")

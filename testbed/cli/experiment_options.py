@@ -7,18 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from testbed.cli.topology_file import load_named
 from testbed.errors import Finding, UsageProblem
-from testbed.experiment.attached import own_files
-from testbed.experiment.language import DEFAULT_ROUNDS, Experiment
-from testbed.experiment.origin import Origin, Setting
-from testbed.experiment.read import LoadedExperiment, experiment_on, is_experiment, load_experiment, setting
-from testbed.topologies.load import Loaded, load
-from testbed.topologies.model import Topology
+from testbed.experiment.defaults import DEFAULT_ROUNDS
+
+if TYPE_CHECKING:
+    from testbed.experiment.language import Experiment
+    from testbed.experiment.origin import Origin, Setting
+    from testbed.experiment.read import LoadedExperiment
+    from testbed.topologies.load import Loaded
+    from testbed.topologies.model import Topology
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -48,6 +50,9 @@ def experiment_options(function: _Function) -> _Function:
 
     @wraps(function)
     def collect(*arguments: Any, set_: tuple[str, ...], dynamic: bool | None, **options: Any) -> Any:
+        from testbed.experiment.origin import Setting
+        from testbed.experiment.read import setting
+
         settings = []
         for flag, path, *_ in _SHORT:
             value = options.pop(_parameter(flag))
@@ -95,6 +100,9 @@ class Resolved:
 
 def resolve(file: str | None, settings: Sequence[Setting], *, quiet: bool = False) -> Resolved:
     """The experiment in a file, or the default one on a topology, with settings; or InvalidInput, or UsageProblem."""
+    from testbed.experiment.attached import own_files
+    from testbed.experiment.read import experiment_on, load_experiment
+
     if file is None:
         raise UsageProblem("which topology or experiment?", "give a file, such as topologies/wan16.xml")
     own = _is_experiment(file)
@@ -111,6 +119,8 @@ def resolve(file: str | None, settings: Sequence[Setting], *, quiet: bool = Fals
 
 
 def _is_experiment(file: str) -> bool:
+    from testbed.experiment.read import is_experiment
+
     try:
         return Path(file).is_file() and is_experiment(file)
     except (OSError, ValueError):
@@ -119,6 +129,8 @@ def _is_experiment(file: str) -> bool:
 
 def _topology(name: str, read: LoadedExperiment, *, own: bool, quiet: bool) -> Loaded:
     """Beside the experiment, as seen from here, or bundled; raises InvalidInput or UsageProblem."""
+    from testbed.topologies.load import load
+
     if not own:
         return load_named(name, quiet=quiet)
     path = read.origin.locate(name)

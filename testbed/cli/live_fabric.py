@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from testbed.cli.run_target import live_record
 from testbed.engines.fabric.requests import FabricLost
-from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import PreflightRefused, UsageProblem
 from testbed.protocol.fabric import Denied, Done, FabricStatus, Links, ToFabric
 from testbed.rundir import RunDirectory
 from testbed.runtimes.reach import fabric_door
 
+if TYPE_CHECKING:
+    from testbed.engines.fabric.start import FabricConversation
+
 
 @contextmanager
 def live_fabric(run: RunDirectory) -> Iterator[FabricConversation]:
     """A conversation with the fabric of a run; raises UsageProblem when there is none, or when it ends meanwhile."""
+    from testbed.engines.fabric.start import FabricConversation
+
     door = fabric_door(run, live_record(run))
     try:
         if isinstance(door, Path) and not door.exists():

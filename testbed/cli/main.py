@@ -14,36 +14,10 @@ import click
 
 from testbed import __version__
 from testbed.cli.findings import print_findings
-from testbed.cli.verb_group import VerbGroup
+from testbed.cli.linux_verbs import NOT_HERE, is_elsewhere, refusing
+from testbed.cli.verb_group import WORDS, VerbGroup
+from testbed.cli.verbs import HIDDEN, VERBS
 from testbed.errors import CouldNotStart, ExitCode, InvalidInput, TestbedError, UsageProblem
-
-VERBS = (
-    "doctor",
-    "topologies",
-    "validate",
-    "show",
-    "paths",
-    "generate",
-    "convert",
-    "draw",
-    "schema",
-    "render",
-    "build",
-    "prepare",
-    "deploy",
-    "status",
-    "logs",
-    "exec",
-    "link",
-    "capture",
-    "fault",
-    "verify",
-    "destroy",
-    "collect",
-    "calibrate",
-    "data",
-)
-
 
 _SHORT_OF = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """Of processes, memory or descriptors; a write to standard output also says how much it has written."""
@@ -98,9 +72,14 @@ class _Verbs(VerbGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(VERBS)
 
+    def sentences(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002
+        return [(name, NOT_HERE if is_elsewhere(name) else sentence) for name, sentence in VERBS.items()]
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in VERBS:
+        if cmd_name not in (*VERBS, *HIDDEN):
             return None
+        if is_elsewhere(cmd_name):
+            return refusing(cmd_name)
         command = import_module(f"testbed.cli.{cmd_name}").command
         assert isinstance(command, click.Command)  # noqa: S101 - every verb's module has one
         return command
@@ -111,6 +90,10 @@ class _Verbs(VerbGroup):
             return super().main(*arguments, **options)
         except OSError as problem:  # from printing the help or the version, which happens before any verb
             sys.exit(_unwritable(problem))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

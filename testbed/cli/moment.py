@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.network.graph import Network
-from testbed.network.moment import network_at
-from testbed.topologies.model import Topology
 from testbed.units import UnitError, parse_duration_s
+
+if TYPE_CHECKING:
+    from testbed.network.graph import Network
+    from testbed.topologies.model import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,11 @@ class Moment:
     seed: int
 
     def of(self, topology: Topology, network: Network) -> Network:
-        return network if self.at_s is None else network_at(topology, network, self.at_s, self.seed)
+        if self.at_s is None:
+            return network
+        from testbed.network.moment import network_at
+
+        return network_at(topology, network, self.at_s, self.seed)
 
 
 def _duration(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from itertools import groupby, islice
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import click
 
 from testbed.cli.moment import Moment, moment_options
 from testbed.cli.output import Format, format_option, print_csv, print_table
 from testbed.cli.topology_file import open_topology, topology_argument
-from testbed.network.graph import Network, expand
-from testbed.network.paths import Paths
-from testbed.network.summary import PathRow, blocks, rows
-from testbed.topologies.model import Topology
 from testbed.topologies.unknown_node import unknown_node
 from testbed.units import UNLIMITED, format_latency, format_loss, format_rate
 
+if TYPE_CHECKING:
+    from testbed.network.graph import Network
+    from testbed.network.paths import Paths
+    from testbed.network.summary import PathRow
+    from testbed.topologies.model import Topology
+
 COLUMNS = ("from", "to", "latency_ms", "jitter_ms", "loss", "bandwidth_bps", "hops", "reachable")
 _MOST_TABLE_ROWS = 2000
+"""A table of more takes seconds to lay out, and nobody reads it."""
+_SAMPLE = 16
+"""Of the nodes on either side, in place of such a table."""
 
 
 @click.command(name="paths")
@@ -33,6 +39,8 @@ _MOST_TABLE_ROWS = 2000
 def command(file: str, source: str | None, dest: str | None, moment: Moment, output_format: Format) -> None:
     """End-to-end latency, jitter, loss and bandwidth of every ordered pair of nodes in FILE.
 
+    Of more than 2000 pairs a table shows a sample; JSON and CSV always have all.
+
     In JSON, the latency, jitter and hops of a pair without a path are null, its loss is 1 and its bandwidth 0; a
     bandwidth of null is unlimited.
 
@@ -42,6 +50,8 @@ def command(file: str, source: str | None, dest: str | None, moment: Moment, out
       testbed paths topologies/flaky-link8.xml --at 45s
       testbed paths topologies/wan16.xml --format json
     """
+    from testbed.network.graph import expand
+
     topology = open_topology(file).topology
     sources, dests = _selected(topology, source, "--from"), _selected(topology, dest, "--to")
     network = moment.of(topology, expand(topology))
@@ -50,7 +60,7 @@ def command(file: str, source: str | None, dest: str | None, moment: Moment, out
             _print_json(topology, network, sources, dests)
         case Format.CSV:
             name = network.names
-            found = (row for paths in blocks(network, sources) for row in rows(paths, dests))
+            found = (row for _, row in _found(network, sources, dests))
             print_csv(COLUMNS, ((name[row.source], name[row.dest], *row[2:]) for row in found))
         case Format.TABLE:
             _print_table(network, sources, dests)
@@ -65,13 +75,20 @@ def _selected(topology: Topology, selector: str | None, option: str) -> Sequence
     return ranks
 
 
+def _found(network: Network, sources: Sequence[int], dests: Sequence[int]) -> Iterator[tuple[Paths, PathRow]]:
+    """All pairs of these, by source; some sources at a time."""
+    from testbed.network.summary import blocks, rows
+
+    return ((paths, row) for paths in blocks(network, sources) for row in rows(paths, dests))
+
+
 def _print_json(topology: Topology, network: Network, sources: Sequence[int], dests: Sequence[int]) -> None:
     """One source's paths at a time: all pairs of a thousand nodes would not fit into memory as objects."""
     names = network.names[: network.node_count]
     write = sys.stdout.write
     write(f'{{"nodes": {_encoded(names)},\n "routing": {_encoded(topology.routing.value)},\n "paths": [')
     separator = "\n  "
-    found = (row for paths in blocks(network, sources) for row in rows(paths, dests))
+    found = (row for _, row in _found(network, sources, dests))
     for _, of_source in groupby(found, key=attrgetter("source")):
         objects = [dict(zip(COLUMNS, (names[row.source], names[row.dest], *row[2:]), strict=True)) for row in of_source]
         write(separator + _encoded(objects)[1:-1])
@@ -84,19 +101,43 @@ def _encoded(value: object) -> str:
 
 
 def _print_table(network: Network, sources: Sequence[int], dests: Sequence[int]) -> None:
-    found = ((paths, row) for paths in blocks(network, sources) for row in rows(paths, dests))
-    shown = [_cells(network, paths, row) for paths, row in islice(found, _MOST_TABLE_ROWS)]
+    """All pairs, or some that stand for them: their paths alone are worked out."""
+    every = _pairs(sources, dests)
+    origins, ends = (sources, dests) if every <= _MOST_TABLE_ROWS else _sampled(sources, dests)
     print_table(
         ("from", "to", "latency", "jitter", "loss", "bandwidth", "hops", "route"),
-        shown,
+        [_cells(network, paths, row) for paths, row in _found(network, origins, ends)],
         least=("hops", "jitter", "loss", "route"),
         wrapped=("route",),
     )
-    every = len(sources) * len(dests) - len(set(sources) & set(dests))
-    if every > len(shown):
+    if (shown := _pairs(origins, ends)) < every:
         click.echo(
-            f"{every - len(shown)} more pairs: see them with --format csv, or choose with --from, --to", err=True
+            f"a sample: {shown} of {every} pairs, from {_of(origins, sources)} to {_of(ends, dests)}; "
+            f"all of them: --format csv or --format json; fewer: --from NODE, --to NODE",
+            err=True,
         )
+
+
+def _pairs(sources: Sequence[int], dests: Sequence[int]) -> int:
+    """Of two different nodes."""
+    return len(sources) * len(dests) - len(set(sources) & set(dests))
+
+
+def _sampled(sources: Sequence[int], dests: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """Nodes of either side from the first to the last; of one side more, where the other has few."""
+    most = _SAMPLE * _SAMPLE
+    origins = _spread(sources, max(_SAMPLE, most // len(dests)))
+    return origins, _spread(dests, max(_SAMPLE, most // len(origins)))
+
+
+def _spread(nodes: Sequence[int], most: int) -> Sequence[int]:
+    """At most so many of them, evenly spaced."""
+    return nodes if len(nodes) <= most else [nodes[at * len(nodes) // most] for at in range(most)]
+
+
+def _of(some: Sequence[int], every: Sequence[int]) -> str:
+    nodes = f"{len(every)} node{'s' if len(every) > 1 else ''}"
+    return f"{len(some)} of {nodes}" if len(some) < len(every) else nodes
 
 
 def _cells(network: Network, paths: Paths, row: PathRow) -> list[str | int | None]:

@@ -7,6 +7,7 @@ from statistics import median
 
 from testbed.cli.output import Cell, Format, print_csv, print_json, print_table
 from testbed.plan.estimate import Estimate, estimate, steps_per_round
+from testbed.plan.instead import congestion_words, is_longer, step_words
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.plan.overlay_graph import diameter, graph_of
 from testbed.units import format_number, size_for_people
@@ -64,7 +65,8 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
         ("samples of a node", _samples(plan)),
         ("model", f"{_named(experiment.model.name, experiment.model.options)}, {_count(plan.parameters)} parameters"),
         ("training", f"{amount} of {training.batch} samples a round, learning rate {training.lr:g}"),
-        ("a step", f"{_ms(plan.ms_per_step)}: {_reason(plan)}"),
+        ("a step", f"{step_words(plan)}: {_reason(plan)}"),
+        ("TCP", congestion_words(plan)),
         ("time scale", _scale(plan)),
         ("a model's message", _bytes(cost.message_bytes)),
         ("bytes of a round", f"{_bytes(cost.round_bytes)} in all, {_bytes(cost.round_bytes_node)} sent by a node"),
@@ -131,7 +133,9 @@ def _partition(plan: RunPlan) -> str:
 
 def _samples(plan: RunPlan) -> str:
     if not plan.samples:
-        return "not known before the data is there"
+        return "unknown"
+    if plan.samples_estimated:
+        return f"about {round(median(plan.samples))} (estimated: {plan.experiment.data.name} is not here yet)"
     least, middle, most = min(plan.samples), median(plan.samples), max(plan.samples)
     return str(least) if least == most else f"{least} to {most}, {middle:g} in the middle"
 
@@ -139,8 +143,8 @@ def _samples(plan: RunPlan) -> str:
 def _reason(plan: RunPlan) -> str:
     if plan.experiment.compute.mode == "measured":
         return "only for this estimate; the run takes what it takes"
-    if plan.experiment.compute.ms_per_step == "auto" and plan.runtime != "sim":
-        return "about what the machine that this was planned on can keep up with"
+    if is_longer(plan):
+        return "the machine that this was planned on cannot train faster"
     if plan.experiment.compute.ms_per_step == "auto":
         return "the model's nominal cost on a device of medium speed, the same on every host"
     return "as the experiment says"
@@ -191,9 +195,12 @@ def _as_json(plan: RunPlan, cost: Estimate) -> dict[str, object]:
             **_shape(plan),
         },
         "samples": {"min": min(samples), "median": median(samples), "max": max(samples)} if samples else None,
+        "samples_estimated": plan.samples_estimated,
         "parameters": plan.parameters,
         "steps_per_round": steps_per_round(plan),
         "ms_per_step": plan.ms_per_step,
+        "asked": None if plan.asked is None else plan.asked.model_dump(mode="json"),
+        "congestion": plan.experiment.network.congestion,
         "time_scale": plan.time_scale,
         "estimate": {
             "message_bytes": cost.message_bytes,

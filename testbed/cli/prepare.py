@@ -16,7 +16,6 @@ import click
 
 from testbed.cli.experiment_options import experiment_options, resolve
 from testbed.cli.run_choice import DOCKER, Chosen
-from testbed.cli.run_planning import fetch_data_of, planned
 from testbed.cores import usable_cores
 from testbed.errors import UsageProblem
 from testbed.rundir import create_run
@@ -46,6 +45,7 @@ def command(
     Example:
       testbed prepare --run-id lan4 topologies/lan4.xml --data digits
     """
+    from testbed.cli.run_planning import planned, ready_again
     from testbed.plan.files import read_plan
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -62,7 +62,7 @@ def command(
         plan = read_plan(plan_file)
         if run_id is not None:
             plan = plan.model_copy(update={"run_id": run_id})
-        fetch_data_of(plan, _say)
+        ready_again(plan, plan_file, _say)
     else:
         resolved = resolve(file, settings, quiet=False)
         if run_id is None:

@@ -13,7 +13,6 @@ import click
 
 from testbed.code import is_code
 from testbed.errors import UsageProblem
-from testbed.experiment.attached import own_files
 from testbed.topologies.library import find_bundled
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ def check_options(context: click.Context) -> None:
 
 def words_anywhere(resolved: Resolved, file: str, settings: Sequence[Setting]) -> list[str] | None:
     """The topology and options, where an image makes the same plan of them: none of it is only on this machine."""
+    from testbed.experiment.attached import own_files
+
     experiment = resolved.experiment
     bundled = find_bundled(experiment.topology)
     if bundled is None or experiment.topology != file or resolved.origin.attached:

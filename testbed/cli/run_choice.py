@@ -6,13 +6,15 @@ Takes options and the environment, gives names and words; tries what this machin
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from testbed.engines.abilities import what_is_denied
-from testbed.engines.namespace import TcpSettings
 from testbed.errors import PreflightRefused, UsageProblem, did_you_mean
-from testbed.runtimes.docker.image_facts import may_mean_image
+from testbed.linux import HAS_LINUX, NEED_LINUX, has_unix_sockets, is_linux, need_linux
+
+if TYPE_CHECKING:
+    from testbed.plan.model import How, RuntimeChoice
 
 SIM, LOCAL, DOCKER = "sim", "local", "docker"
 RUNTIMES = (SIM, LOCAL, DOCKER)
@@ -28,46 +30,93 @@ class Chosen:
 
     name: str
     why: str = ""
-    """Nothing where somebody has asked for it just now."""
-    is_default: bool = False
+    """Nothing where an option of this command asked for it."""
+    how: How = "asked"
+    only_real: tuple[str, ...] = ()
+    """Options of this command that virtual time has no use for."""
+    remark: str = ""
+    """What else to say of the choice: how to get another one."""
 
-    def settle(self, say: Callable[[str], None]) -> None:
-        """Says which it is, and why; raises PreflightRefused where the default cannot be had.
+    def settle(self, say: Callable[[str], None], only_real: Sequence[str] = ()) -> Chosen:
+        """The runtime that this machine can have, having said which and why: this one, or `sim` for the default.
 
-        Nothing else is taken instead: a run that looks like the one asked for must be it.
+        Raises PreflightRefused where `sim` would ignore something that was asked for: a run that looks like the one
+        asked for must be it.
         """
-        if self.is_default and (denied := what_is_denied(TcpSettings())):
+        denied = _what_is_denied() if self.how == "default" and self.name == LOCAL else None
+        if denied is None:
+            if self.why:
+                say(f"runtime: {self.name} ({self.why}{self.remark and f'; {self.remark}'})")
+            return self
+        asked = [*self.only_real, *only_real]
+        if asked:
             raise PreflightRefused(
                 f"real learners cannot have networks of their own on this machine: {denied.message}",
-                f"`testbed doctor` says what to do; --runtime {SIM} runs in virtual time, "
-                f"--engine {UNSHAPED} over plain loopback, unshaped",
+                f"{denied.way_out}; without {', '.join(asked)} the run is in virtual time (--runtime {SIM})"
+                + (f"; --engine {UNSHAPED} is plain loopback, unshaped" if is_linux() else ""),
             )
-        if self.why:
-            say(f"runtime: {self.name} ({self.why})")
+        say(f"runtime: {SIM}, virtual time, since real learners cannot run here: {denied.message}; {denied.way_out}")
+        return Chosen(SIM, denied.message, "fallback")
+
+    def for_plan(self) -> RuntimeChoice:
+        from testbed.plan.model import RuntimeChoice
+
+        return RuntimeChoice(how=self.how, why=self.why)
 
 
-def choose_runtime(asked: str | None, engine: str | None, why_no_containers: Callable[[], str | None]) -> Chosen:
+@dataclass(frozen=True)
+class _Denied:
+    message: str
+    way_out: str
+
+
+def _what_is_denied() -> _Denied | None:
+    if not is_linux():
+        return _Denied(NEED_LINUX, HAS_LINUX)
+    from testbed.engines.abilities import what_is_denied
+    from testbed.engines.namespace import TcpSettings
+
+    denied = what_is_denied(TcpSettings())
+    if denied is None:
+        return None
+    return _Denied(denied.message, denied.way_out or "`testbed doctor` looks at what it takes")
+
+
+def choose_runtime(
+    asked: str | None,
+    engine: str | None,
+    why_no_containers: Callable[[], str | None],
+    only_real: Sequence[str] = (),
+) -> Chosen:
     """The runtime asked for, by option or environment, or the default one; raises UsageProblem for one there is not.
 
-    `why_no_containers` says nothing where an Engine has what containers run, or all packages for it.
+    `why_no_containers` says nothing where an Engine has the image that containers run. `only_real`: options given, but
+    for --engine, that virtual time would ignore.
     """
     if asked is not None:
         return Chosen(check_runtime(asked))
     if pinned := os.environ.get(_PIN):
         return Chosen(check_runtime(pinned, f"{_PIN}: "), f"{_PIN} says so")
     if engine == UNSHAPED:
-        return Chosen(LOCAL, "real processes, no engine")
-    reason = why_no_containers() if engine is None else f"--engine {engine}"
+        return Chosen(check_runtime(LOCAL, f"--engine {UNSHAPED}: "), "real processes, no engine")
+    reason: str | None = f"--engine {engine}"
+    if engine is None:
+        reason = why_no_containers() if has_unix_sockets() else NEED_LINUX
     if reason is None:
         return Chosen(
             DOCKER,
-            f"an Engine answers, and has the image or all packages for it; --runtime {LOCAL} is processes without "
-            "containers",
+            "an Engine answers, and has the image",
+            "default",
+            remark=f"--runtime {LOCAL} is processes without containers",
         )
-    return Chosen(LOCAL, f"{reason}; --runtime {SIM} is virtual time", is_default=True)
+    given = tuple(only_real) if engine is None else (f"--engine {engine}", *only_real)
+    return Chosen(LOCAL, reason, "default", given, f"--runtime {SIM} is virtual time")
 
 
 def check_runtime(name: str, where: str = "") -> str:
+    """Raises UsageProblem for one that there is not, PreflightRefused for one that this system cannot have."""
+    if (name == LOCAL and not is_linux()) or (name == DOCKER and not has_unix_sockets()):
+        raise need_linux(f"{where}runtime `{name}`")
     if name in RUNTIMES:
         return name
     if name in _LATER:
@@ -79,6 +128,8 @@ def check_runtime(name: str, where: str = "") -> str:
 
 def check_image(runtime: str, image: str | None) -> None:
     """Raises UsageProblem for one that nothing would run."""
+    from testbed.runtimes.docker.image_facts import may_mean_image
+
     if image is not None and runtime != DOCKER:
         raise UsageProblem(f"runtime `{runtime}` has no images", f"--image is for --runtime {DOCKER}")
     if image is not None and not may_mean_image(image):

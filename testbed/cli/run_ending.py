@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,17 @@ import msgspec
 from testbed.cli.colour import colour
 from testbed.cli.output import Cell, Format, print_csv, print_json, printable
 from testbed.cli.progress_view import in_number, in_time
+from testbed.cli.run_again import run_again
+from testbed.cli.verb_group import WORDS
 from testbed.code import place_words
-from testbed.control.health import FILE, summary_of
+from testbed.control.health import FILE, Summary, summary_of, write_summary
+from testbed.journal import CannotWrite
 from testbed.rundir import RunDirectory
 from testbed.units import size_for_people
 
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
+    from testbed.plan.model import RunPlan
 
 _MOST_TOLD = 5
 _LONGEST = 2000
@@ -38,7 +43,7 @@ _WHY = {
 }
 
 
-def tell_ending(outcome: Outcome, path: Path, real_s: float, say: Callable[[str], None]) -> None:
+def tell_ending(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, say: Callable[[str], None]) -> None:
     """Errors in any case, the rest through `say`; leaves the command with what became of the run."""
     for line in _failures(outcome):
         click.echo(_harmless(f"Error: {line}"), err=True)
@@ -51,7 +56,9 @@ def tell_ending(outcome: Outcome, path: Path, real_s: float, say: Callable[[str]
         click.secho(_OVERLOADED, fg="red", bold=True, err=True, color=colour())
         for why in outcome.overloaded:
             click.echo(f"  {why}", err=True)
-        click.echo(f"  {_REMEDY}", err=True)
+        words = click.get_current_context().meta.get(WORDS, ())
+        again = run_again(words, plan, _summary(outcome, plan, path, real_s))
+        click.echo(f"  {_REMEDY if again is None else f'likely to be valid: {again}'}", err=True)
     for node in _with_tracebacks(outcome, RunDirectory(path)):
         say(f"how it came to that: testbed logs {path} {node}")
     say(f"next: testbed collect {path}")
@@ -71,23 +78,37 @@ def _harmless(words: str) -> str:
     return "\n".join(printable(line) for line in shown.splitlines())
 
 
-def print_summary(outcome: Outcome, path: Path, real_s: float, output_format: Format) -> None:
+def record_summary(outcome: Outcome, plan: RunPlan, directory: RunDirectory, real_s: float) -> Outcome:
+    """Of a run in virtual time, which has no control of its own to write it; broken where it cannot be written."""
+    try:
+        write_summary(directory.path, _of_virtual_time(outcome, plan, real_s))
+    except CannotWrite as problem:
+        return replace(outcome, broken=(*outcome.broken, problem.message))
+    return outcome
+
+
+def _of_virtual_time(outcome: Outcome, plan: RunPlan, real_s: float) -> Summary:
+    """It has no health of its own: nothing can come too late."""
+    return summary_of(plan, outcome, {}, ready_s=None, real_s=real_s, lateness=None)
+
+
+def print_summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, output_format: Format) -> None:
     """As in summary.json, to stdout; nothing where a person looks on."""
     if output_format is Format.TABLE:
         return
-    summary = _summary(outcome, path, real_s)
+    summary = _summary(outcome, plan, path, real_s)
     if output_format is Format.JSON:
         print_json(summary)
     else:
         print_csv(("what", "value"), _flat(summary))
 
 
-def _summary(outcome: Outcome, path: Path, real_s: float) -> Mapping[str, object]:
-    """What the run has written; virtual time has no health of its own to write about."""
+def _summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float) -> Mapping[str, object]:
+    """What the run has written, or would have if it could."""
     try:
         return dict(json.loads((path / FILE).read_bytes()))
     except FileNotFoundError:
-        made = summary_of(path.name, outcome, {}, ready_s=None, real_s=real_s, lateness=None)
+        made = _of_virtual_time(outcome, plan, real_s)
         return dict(json.loads(msgspec.json.encode(made)))
 
 

@@ -1,32 +1,29 @@
 """A plan that this machine can keep up with: its time scale, and how long a local step takes.
 
 Takes a plan in the making and what was asked for, gives the plan and words about what was chosen; trains for a second.
-The machine says how long a step must last in real time, then the network how much slower everything has to go, and then
-the same real time is so much less of emulated time. The other way round neither would ever be enough. What is measured
-differs a little from time to time: where an earlier run's figure is about as good it is taken again, so that both
-compare.
+The time scale follows the network alone: it is the smallest with which this machine carries what the nodes send. At
+that scale a step takes what the experiment asks for, or as long as this machine needs to train all learners. What that
+is measured to be differs a little from time to time: where an earlier run's figure is about as good it is taken again,
+so that both compare.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import click
-
 from testbed.cli.run_earlier import Earlier, earlier_alike
-from testbed.errors import UsageProblem
+from testbed.cli.time_scale_option import AUTO
 from testbed.plan.estimate import estimate
-from testbed.plan.model import LARGEST_TIME_SCALE, RunPlan
+from testbed.plan.instead import congestion_words, is_longer, step_words
+from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import largest_scale, late_for_tcp, smallest_scale
 
 if TYPE_CHECKING:
     from testbed.runtimes.local.speed import StepTimes
 
-AUTO = "auto"
 _SHAPED = "fabric"
 _REMEDY = "take fewer nodes, a smaller --degree, a longer compute.ms_per_step, or --runtime sim"
 _AS_GOOD = 0.9, 1.5
@@ -35,27 +32,27 @@ _AS_GOOD = 0.9, 1.5
 
 @dataclass(frozen=True)
 class _Steps:
-    """How long they take, and why."""
+    """How long steps must take for this machine to keep up with them, and why."""
 
     times: StepTimes
     before: Sequence[Earlier]
     """In runs that trained the same; the last one first."""
 
-    def at(self, time_scale: float) -> float:
+    def sustained_at(self, time_scale: float) -> float:
         """Of emulated time."""
         last = self._as_good(time_scale)
         return self.times.sustained_at(time_scale) if last is None else last.step_ms
 
-    def words(self, plan: RunPlan) -> str:
-        what = f"a local step takes {plan.ms_per_step:g} ms"
-        measured = f"what this machine can keep up with, {len(plan.learners)} learners on it"
+    def why(self, plan: RunPlan) -> str:
+        """Of a plan whose step is longer than asked for."""
+        reason = f"this machine cannot train {len(plan.learners)} learners faster"
         if (same := self._as_good(plan.time_scale)) is not None:
-            return f"{what}, as in {same.run_id}, so that the two compare; that is about {measured}"
+            return f"{reason}; as in {same.run_id}, so that the two compare"
         last = next(iter(self._on(plan.time_scale)), None)
         if last is None or last.step_ms == plan.ms_per_step:
-            return f"{what}: {measured}"
+            return reason
         return (
-            f"{what}: {measured} now; in {last.run_id} it took {last.step_ms:g} ms, so their times do not compare: "
+            f"{reason}; in {last.run_id} it took {last.step_ms:g} ms, so their times do not compare: "
             f"say --set compute.ms_per_step={max(last.step_ms, plan.ms_per_step):g} for both"
         )
 
@@ -78,34 +75,7 @@ class _Steps:
 class Make(Protocol):
     """All else of the plan is known."""
 
-    def __call__(self, *, nominal_ms_per_step: float | None, time_scale: float) -> RunPlan: ...
-
-
-class TimeScaleType(click.ParamType[float | None]):
-    """A number, or `auto`, which is none."""
-
-    name = "auto|k"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
-        if value == AUTO:
-            return None
-        try:
-            scale = float(str(value))
-        except ValueError:
-            self.fail(f"`{value}` is neither a number nor {AUTO}", param, ctx)
-        if math.isfinite(scale) and scale < 1.0:
-            self.fail(f"{scale:g} is below 1: real time cannot be made to pass faster than it does", param, ctx)
-        if not scale <= LARGEST_TIME_SCALE:
-            self.fail(f"at most {LARGEST_TIME_SCALE:g}", param, ctx)
-        return scale
-
-
-def check_time_scale(runtime: str, asked: float | None) -> None:
-    if runtime == "sim" and asked not in (None, 1.0):
-        raise UsageProblem(
-            "virtual time has no time scale: it takes the real time that it takes",
-            "leave out --time-scale, or run with --runtime local",
-        )
+    def __call__(self, *, sustained_ms_per_step: float, time_scale: float) -> RunPlan: ...
 
 
 def fitted(
@@ -116,7 +86,7 @@ def fitted(
     beside: Path,
     say: Callable[[str], None],
 ) -> RunPlan:
-    """`first` has all but what the data and the model say; None is asked for where the choice is free.
+    """`first` has all but what the data and the model say; `asked` is the time scale, None where the choice is free.
 
     Beside are runs that it may be compared with.
     """
@@ -125,49 +95,51 @@ def fitted(
         steps = _Steps(_step_times(first, parameters), earlier_alike(beside, first))
 
     def at(time_scale: float) -> RunPlan:
-        step_ms = None if steps is None else steps.at(time_scale)
-        return make(nominal_ms_per_step=step_ms, time_scale=time_scale)
+        sustained_ms = 0.0 if steps is None else steps.sustained_at(time_scale)
+        return make(sustained_ms_per_step=sustained_ms, time_scale=time_scale)
 
-    made = at(1.0 if asked is None else asked)
-    if asked is None and made.engine == _SHAPED:
-        scale = _carried(made, say)
-        made = made if scale == 1.0 else at(scale)
-    if steps is not None:
-        say(steps.words(made))
+    made = _carried(at, say) if asked is None and first.engine == _SHAPED else at(1.0 if asked is None else asked)
+    if steps is not None and made.experiment.compute.mode == "paced":
+        say(f"a local step takes {step_words(made)}{f': {steps.why(made)}' if is_longer(made) else ''}")
+    say(f"TCP's congestion control: {congestion_words(made)}")
     for words in late_for_tcp(made):
         say(f"warning: {words}")
     return made
 
 
-def _step_times(plan: RunPlan, parameters: int | None) -> StepTimes:
+def _step_times(plan: RunPlan, parameters: int) -> StepTimes:
     from testbed.runtimes.local.speed import sent_bytes_of, step_times
 
     return step_times(plan.experiment, len(plan.learners), sent_bytes_of(parameters, plan.overlay.degree))
 
 
-def _carried(plan: RunPlan, say: Callable[[str], None]) -> float:
-    """The smallest time scale with which this machine carries what the nodes send, if the kernel bears it."""
+def _carried(at: Callable[[float], RunPlan], say: Callable[[str], None]) -> RunPlan:
+    """With the smallest time scale with which this machine carries what the nodes send, if the kernel bears it."""
     from testbed.runtimes.local.capacity import carried_bytes_s, in_mb_s
 
-    cost = estimate(plan)
-    if cost.peak_bytes_s is None:
-        say("time scale 1: how much the nodes will send is not known; say --time-scale if it is too much")
-        return 1.0
     carried = carried_bytes_s()
-    scale = smallest_scale(cost.peak_bytes_s, carried)
-    if scale != 1.0:
-        would = "could" if cost.peak_is_bound else "would"
-        sending = f"the nodes {would} send up to {in_mb_s(cost.peak_bytes_s)}"
-        if ":" in plan.experiment.algorithm.name:
-            sending = f"if all send to all neighbours every round, {sending}"
-        most = min(scale, largest_scale(plan))
-        say(f"time scale {most:g}: {sending}, this machine carries {in_mb_s(carried)}")
-        if most < scale:
-            say(
-                f"warning: {scale:g} would carry all of it, but is more than the kernel's connections bear on ways as "
-                f"long as these: this run may be overloaded; {_REMEDY}"
-            )
-        elif cost.peak_bytes_s > carried * scale:
-            say(f"warning: not even {scale:g} carries all of it: this run may be overloaded; {_REMEDY}")
-        return most
-    return scale
+    made = at(1.0)
+    if (cost := estimate(made)).peak_bytes_s is None:
+        say("time scale 1: how much the nodes will send is not known; say --time-scale if it is too much")
+        return made
+    largest = largest_scale(made)
+    # With a larger scale steps may be shorter, and then more is sent in a second of emulated time.
+    while (scale := smallest_scale(cost.peak_bytes_s or 0.0, carried)) > made.time_scale < largest:
+        made = at(min(scale, largest))
+        cost = estimate(made)
+    peak_bytes_s = cost.peak_bytes_s or 0.0
+    if made.time_scale == 1.0 and scale == 1.0:
+        return made
+    would = "could" if cost.peak_is_bound else "would"
+    sending = f"the nodes {would} send up to {in_mb_s(peak_bytes_s)}"
+    if ":" in made.experiment.algorithm.name:
+        sending = f"if all send to all neighbours every round, {sending}"
+    say(f"time scale {made.time_scale:g}: {sending}, this machine carries {in_mb_s(carried)}")
+    if scale > made.time_scale:
+        say(
+            f"warning: {scale:g} would carry all of it, but is more than the kernel's connections bear on ways as "
+            f"long as these: this run may be overloaded; {_REMEDY}"
+        )
+    elif peak_bytes_s > carried * made.time_scale:
+        say(f"warning: not even {scale:g} carries all of it: this run may be overloaded; {_REMEDY}")
+    return made

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from testbed.code import CodeProblem
-from testbed.engines.abilities import what_is_denied
 from testbed.engines.namespace import TcpSettings
 from testbed.errors import PreflightRefused
 from testbed.node.data.problems import Impossible
@@ -34,6 +33,8 @@ _AS_ROOT = (
 def check_machine(plan: RunPlan, say: Callable[[str], None], *, force: bool, is_fitted: bool) -> None:
     """Shaping fails closed: what the network needs cannot be forced. `is_fitted`: the time scale is this machine's."""
     if plan.engine != "none":
+        from testbed.engines.abilities import what_is_denied
+
         network = plan.experiment.network
         denied = what_is_denied(TcpSettings(congestion=network.congestion, idle_restart=network.idle_restart))
         if denied is not None:

@@ -17,7 +17,6 @@ from testbed.collect.plan_head import read_plan_head
 from testbed.doors import Door
 from testbed.errors import PreflightRefused, UsageProblem, did_you_mean
 from testbed.rundir import RunDirectory, find_runs
-from testbed.runtimes.reach import commands_door, is_led
 from testbed.runtimes.real.places import Recorded, read_record
 from testbed.topologies.model import is_pattern
 from testbed.topologies.unknown_node import unknown_node
@@ -50,6 +49,8 @@ def all_runs(results: Path) -> list[RunDirectory]:
 
 def goes_on(run: RunDirectory) -> bool:
     """Whether what leads it is there; raises what an Engine says that has to be asked."""
+    from testbed.runtimes.reach import is_led
+
     record = read_record(run)
     return record is not None and is_led(run, record)
 
@@ -72,6 +73,8 @@ def is_of_containers(run: RunDirectory) -> bool:
 
 def live_record(run: RunDirectory) -> Recorded:
     """Raises UsageProblem for a run that does not go on, PreflightRefused for one that has no processes at all."""
+    from testbed.runtimes.reach import is_led
+
     record = read_record(run)
     if record is None and is_virtual(run):
         raise PreflightRefused(
@@ -85,6 +88,8 @@ def live_record(run: RunDirectory) -> Recorded:
 
 def door_of(run: RunDirectory) -> Door:
     """Where the control of a run that goes on is reached."""
+    from testbed.runtimes.reach import commands_door
+
     return commands_door(run, live_record(run))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,13 +14,13 @@ from testbed.cli.moment import Moment, moment_options
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.topology_file import open_topology, topology_argument
 from testbed.errors import Finding
-from testbed.network.findings import path_findings
-from testbed.network.graph import Network, expand
-from testbed.network.summary import PathSummary, Range, summarise
-from testbed.topologies.model import Service, Topology
 from testbed.topologies.pairs import count_events
-from testbed.topologies.write_yaml import event_lines, link_lines
 from testbed.units import format_duration, format_latency, format_loss, format_number, format_rate, format_size
+
+if TYPE_CHECKING:
+    from testbed.network.graph import Network
+    from testbed.network.summary import PathSummary, Range
+    from testbed.topologies.model import Service, Topology
 
 _MOST_LINES = 40
 
@@ -37,6 +38,10 @@ def command(file: str, moment: Moment, output_format: Format) -> None:
       testbed show topologies/flaky-link8.xml --at 45s
       testbed show my.yaml --format json
     """
+    from testbed.network.findings import path_findings
+    from testbed.network.graph import expand
+    from testbed.network.summary import summarise
+
     opened = open_topology(file)
     topology = opened.topology
     network = expand(topology)
@@ -103,6 +108,8 @@ def _flat(summary: PathSummary) -> list[tuple[str, Cell]]:
 
 
 def _print_tables(topology: Topology, counts: dict[str, int], summary: PathSummary, moment: Moment) -> None:
+    from testbed.topologies.write_yaml import event_lines, link_lines
+
     click.echo(f"{topology.name}, routing by {topology.routing.value}")
     print_table(("what", "how many"), counts.items())
     services = (

@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.link_figures import LinkFigures, PairFigures, busiest, busiest_pairs
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.run_choice import LOCAL, UNSHAPED
 from testbed.cli.run_target import all_runs, find_run, goes_on, results_option
@@ -19,9 +19,11 @@ from testbed.control.commands import Look, Seen, ask
 from testbed.control.log import last_word
 from testbed.errors import TestbedError
 from testbed.rundir import RunDirectory
-from testbed.runtimes.reach import commands_door
 from testbed.runtimes.real.places import read_record
 from testbed.units import format_rate, size_for_people
+
+if TYPE_CHECKING:
+    from testbed.cli.link_figures import LinkFigures, PairFigures
 
 COLUMNS = (
     "run",
@@ -92,9 +94,7 @@ def command(
         rows = [_row(each, on, is_named=run is not None) for each, on in zip(runs, going, strict=True)]
         links = pairs = None
         if run is not None:
-            engine, carries = runs[0].path / "engine", going[0] is True
-            links = busiest(engine, most_links) if carries else []
-            pairs = busiest_pairs(engine, most_pairs, _names(runs[0])) if carries else []
+            links, pairs = _figures(runs[0], most_links, most_pairs) if going[0] is True else ([], [])
         if watch and output_format is Format.TABLE and sys.stdout.isatty():
             click.clear()
         _print(rows, links, pairs, output_format)
@@ -104,6 +104,13 @@ def command(
             return
         sys.stdout.flush()
         time.sleep(_EVERY_S)
+
+
+def _figures(run: RunDirectory, most_links: int, most_pairs: int) -> tuple[list[LinkFigures], list[PairFigures]]:
+    """Of a run that goes on."""
+    from testbed.cli.link_figures import busiest, busiest_pairs
+
+    return busiest(run.path / "engine", most_links), busiest_pairs(run.path / "engine", most_pairs, _names(run))
 
 
 def _print(
@@ -181,6 +188,8 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
         return _over(run, None, is_named=is_named)
     if not goes_on:
         return _over(run, OUT_OF_REACH if goes_on is None else LEFT_BEHIND, is_named=is_named)
+    from testbed.runtimes.reach import commands_door
+
     try:
         seen = ask(commands_door(run, record), Look())
     except TestbedError:

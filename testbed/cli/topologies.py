@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from testbed.cli.output import Format, format_option, print_csv, print_json, print_table
-from testbed.network.graph import count_directed_links
 from testbed.topologies.library import BUNDLED, Bundled
-from testbed.topologies.load import load
 
 _COLUMNS = ("name", "form", "nodes", "bridges", "links", "description")
 
@@ -34,6 +32,9 @@ def command(output_format: Format) -> None:
 
 
 def _row(bundled: Bundled) -> tuple[str, str, int, int, int, str]:
+    from testbed.network.graph import count_directed_links
+    from testbed.topologies.load import load
+
     topology = load(bundled.path).require()
     return (
         bundled.name,

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from testbed.cli.output import printable
 from testbed.errors import Finding, UsageProblem, closest
 from testbed.topologies.library import BUNDLED, find_bundled
-from testbed.topologies.load import Loaded, load
-from testbed.topologies.model import Topology
+
+if TYPE_CHECKING:
+    from testbed.topologies.load import Loaded
+    from testbed.topologies.model import Topology
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -34,6 +36,8 @@ class Opened:
 
 def load_named(file: str, *, quiet: bool = False) -> Loaded:
     """The file as given, else the bundled one of that name; says on stderr (unless quiet) when it is a bundled one."""
+    from testbed.topologies.load import load
+
     try:
         own = Path(file).exists()
     except (OSError, ValueError):

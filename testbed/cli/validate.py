@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,10 +11,11 @@ from testbed.cli.findings import COLUMNS, finding_cells, findings_as_json, print
 from testbed.cli.output import Format, format_option, print_csv, print_json
 from testbed.cli.topology_file import load_named, topology_argument
 from testbed.errors import ExitCode, Finding, Severity, has_errors
-from testbed.network.findings import path_findings
-from testbed.network.graph import Network, expand
-from testbed.targets.rules import Target, judge
-from testbed.topologies.model import Topology
+from testbed.targets.target import Target
+
+if TYPE_CHECKING:
+    from testbed.network.graph import Network
+    from testbed.topologies.model import Topology
 
 
 @click.command(name="validate")
@@ -34,6 +36,10 @@ def command(file: str, target: Target | None, output_format: Format) -> None:
       testbed validate topologies/wan256.xml
       testbed validate my.yaml --for kollaps --format json
     """
+    from testbed.network.findings import path_findings
+    from testbed.network.graph import expand
+    from testbed.targets.rules import judge
+
     loaded = load_named(file)
     findings: Sequence[Finding] = loaded.findings
     network = None

@@ -6,6 +6,8 @@ import click
 
 from testbed.errors import UsageProblem, did_you_mean
 
+WORDS = "testbed.words"
+"""In a context's `meta`: the words that the command was called with, for those that tell how to call it again."""
 _LONGER_THAN_ANY = 1000
 
 
@@ -13,13 +15,13 @@ class VerbGroup(click.Group):
     """Tells the first sentence of each command however long it is; raises UsageProblem for one that is not there."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = []
-        for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            if command is not None:
-                rows.append((name, command.get_short_help_str(limit=_LONGER_THAN_ANY)))
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl(self.sentences(ctx))
+
+    def sentences(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """What each command does, by its name."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        return [(name, each.get_short_help_str(limit=_LONGER_THAN_ANY)) for name, each in commands if each is not None]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

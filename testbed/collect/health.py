@@ -17,10 +17,16 @@ NOT_VALID = frozenset({OVERLOADED, BROKEN})
 _WORDS = NOT_VALID | {"valid"}
 
 
+class Computing(msgspec.Struct, frozen=True):
+    added_share: float | None = None
+    """What late computing has added to the time of the node with the most of it, as a part of the run's time."""
+
+
 class Judged(msgspec.Struct, frozen=True):
     health: str = UNKNOWN
     why: tuple[str, ...] = ()
     """Of being overloaded."""
+    computing: Computing = Computing()
 
 
 def read_health(folder: Path) -> str:

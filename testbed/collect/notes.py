@@ -10,16 +10,19 @@ from collections.abc import Iterator
 
 from testbed.collect.averages import representative
 from testbed.collect.health import BROKEN, OVERLOADED, UNKNOWN, Judged
-from testbed.collect.problems import Problem, counted, named
+from testbed.collect.plan_head import PlanHead
+from testbed.collect.problems import Problem, counted, named, shortened
 from testbed.collect.run import RunResult
 from testbed.collect.spread import quantiles
 
 _JUDGED = frozenset({"local", "docker"})
 """The runtimes whose control writes a run's health as the last of all."""
+_FALLBACK = "fallback"
 
 
 def notes(result: RunResult, judged: Judged, by_hand: tuple[str, ...]) -> list[Problem]:
-    texts = (*_by_hand(by_hand), *_not_mixed(result), *_average_of_fewer(result))
+    what_ran = (*_not_real(result.plan), *_by_hand(by_hand), *_instead(result.plan))
+    texts = (*what_ran, *_not_mixed(result), *_average_of_fewer(result))
     return [*_not_valid(result, judged), *(Problem(text, incomplete=False) for text in texts)]
 
 
@@ -34,9 +37,26 @@ def _not_valid(result: RunResult, judged: Judged) -> Iterator[Problem]:
         yield Problem("no summary.json that can be read: nobody can say whether this run was valid")
 
 
+def _not_real(plan: PlanHead) -> Iterator[str]:
+    """Nobody asked for virtual time."""
+    choice = plan.runtime_choice
+    if choice.how == _FALLBACK:
+        yield f"in virtual time, since real learners could not run where it was deployed: {shortened(choice.why or '')}"
+
+
 def _by_hand(kinds: tuple[str, ...]) -> Iterator[str]:
     if kinds:
         yield f"something was done to it by hand ({named(kinds)}): it is no repetition of any other run"
+
+
+def _instead(plan: PlanHead) -> Iterator[str]:
+    """What the run used in place of what its experiment asks for."""
+    used_ms, asked_ms = plan.ms_per_step, plan.asked_ms_per_step
+    if used_ms is not None and asked_ms is not None and used_ms > asked_ms:
+        yield f"a local step took {used_ms:g} ms instead of {asked_ms:g} ms: the machine could not train faster"
+    if None not in (plan.congestion, plan.asked_congestion) and plan.congestion != plan.asked_congestion:
+        scale = "" if plan.time_scale is None else f" {plan.time_scale:g}"
+        yield f"TCP's congestion control was {plan.congestion} instead of {plan.asked_congestion}: time scale{scale}"
 
 
 def _not_mixed(result: RunResult) -> Iterator[str]:

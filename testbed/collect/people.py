@@ -66,6 +66,9 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
         place = columns.index("health")
         columns, rows = columns[:place] + columns[place + 1 :], [row[:place] + row[place + 1 :] for row in rows]
     notes = _notes(rows, f"{EMULATED}: until the end of the last round", "round s: the median round", _OVER_NODES)
+    late = [run.late_share for run in runs if run.late_share is not None]
+    if late:
+        notes += (f"computing that took longer than planned added {max(late):.1%} at most to a node's time",)
     if target is not None:
         notes += _how_often(runs)
     return Shown(columns, rows, ("runtime", "round s", "loss", "rounds", "algo", "nodes", "out", EMULATED), notes)

@@ -35,9 +35,27 @@ class _Stop(msgspec.Struct):
     rounds: int | None = None
 
 
+class _Network(msgspec.Struct):
+    congestion: str | None = None
+
+
+class _Asked(msgspec.Struct):
+    ms_per_step: float | None = None
+    congestion: str | None = None
+
+
 class _Experiment(msgspec.Struct):
     algorithm: _Algorithm | None = None
+    network: _Network | None = None
     stop: msgspec.Raw = msgspec.Raw(b"null")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeChoice:
+    """How a run came to its runtime: `asked` for, by `default`, or a `fallback`; None in plans that do not tell."""
+
+    how: str | None = None
+    why: str | None = None
 
 
 class _Parts(msgspec.Struct):
@@ -50,6 +68,10 @@ class _Parts(msgspec.Struct):
     topology_name: msgspec.Raw = msgspec.Raw(b"null")
     experiment: msgspec.Raw = msgspec.Raw(b"null")
     nodes: msgspec.Raw = msgspec.Raw(b"null")
+    ms_per_step: msgspec.Raw = msgspec.Raw(b"null")
+    time_scale: msgspec.Raw = msgspec.Raw(b"null")
+    asked: msgspec.Raw = msgspec.Raw(b"null")
+    runtime_choice: msgspec.Raw = msgspec.Raw(b"null")
 
 
 @dataclass(frozen=True)
@@ -63,6 +85,13 @@ class PlanHead:
     rounds: int | None = None
     """After which it was to stop at the latest; None where only its time, or its accuracy, was to end it."""
     nodes: tuple[PlannedNode, ...] | None = None
+    time_scale: float | None = None
+    ms_per_step: float | None = None
+    asked_ms_per_step: float | None = None
+    """What the experiment asked for; None where nothing says so, as in plans of older versions."""
+    congestion: str | None = None
+    asked_congestion: str | None = None
+    runtime_choice: RuntimeChoice = RuntimeChoice()
 
 
 def read_plan_bytes(path: Path) -> tuple[bytes | None, list[Problem]]:
@@ -89,19 +118,21 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
     except FAULTS as fault:
         return PlanHead(), [Problem(f"{path.name} is no plan: {fault}")]
 
-    def part(name: str, raw: msgspec.Raw, kind: type[_Value]) -> _Value | None:
+    def part(name: str, raw: msgspec.Raw, kind: type[_Value], *, needed: bool = True) -> _Value | None:
         try:
             value = msgspec.json.decode(raw, type=kind | None)
         except FAULTS as fault:
             problems.append(Problem(f"{path.name}: {name} is not as expected: {fault}", incomplete=name == "nodes"))
             return None
-        if value is None:
+        if value is None and needed:
             problems.append(Problem(f"{path.name} has no {name}", incomplete=name == "nodes"))
         return value
 
     experiment = part("experiment", parts.experiment, _Experiment)
     algorithm = experiment.algorithm if experiment else None
     nodes = part("nodes", parts.nodes, list[PlannedNode])
+    asked = part("asked", parts.asked, _Asked, needed=False) or _Asked()
+    network = experiment.network if experiment else None
     head = PlanHead(
         run_id=part("run_id", parts.run_id, str),
         seed=part("seed", parts.seed, int),
@@ -111,13 +142,24 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
         algorithm=algorithm.name if algorithm else None,
         rounds=None if experiment is None else _rounds(experiment.stop),
         nodes=None if nodes is None else tuple(nodes),
+        time_scale=part("time_scale", parts.time_scale, float, needed=False),
+        ms_per_step=part("ms_per_step", parts.ms_per_step, float, needed=False),
+        asked_ms_per_step=asked.ms_per_step,
+        congestion=network.congestion if network else None,
+        asked_congestion=asked.congestion,
+        runtime_choice=_optional(parts.runtime_choice, RuntimeChoice) or RuntimeChoice(),
     )
     return head, problems
 
 
 def _rounds(stop: msgspec.Raw) -> int | None:
-    try:
-        found = msgspec.json.decode(stop, type=_Stop | None)
-    except FAULTS:
-        return None  # nothing is missing of the results because of it
+    found = _optional(stop, _Stop)
     return None if found is None else found.rounds
+
+
+def _optional(raw: msgspec.Raw, kind: type[_Value]) -> _Value | None:
+    """Nothing is missing of the results because of it."""
+    try:
+        return msgspec.json.decode(raw, type=kind | None)
+    except FAULTS:
+        return None

@@ -2,10 +2,10 @@
 
 Takes the path of a plan, gives `Asked`; reads that file.
 
-Repetitions differ in run id, time of creation, seeds, the text of the experiment's own file (it may hold the seed), and
-what follows from the experiment and the seed: the overlay's edges (unless they come from a file), the sizes of the
-parts of the data, and the paces of the nodes. The hashes of all other files count: an algorithm that was edited between
-two runs makes them different.
+Repetitions differ in run id, time of creation, how their runtime was chosen, seeds, the text of the experiment's own
+file (it may hold the seed), and what follows from the experiment and the seed: the overlay's edges (unless they come
+from a file), the sizes of the parts of the data, and the paces of the nodes. The hashes of all other files count: an
+algorithm that was edited between two runs makes them different.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import msgspec
 
 from testbed.collect.plan_head import FAULTS, read_plan_bytes
 
-_APART = ("run_id", "created", "seed", "seeds", "samples")
+_APART = ("run_id", "created", "seed", "seeds", "samples", "runtime_choice")
 _IN_PARTS = ("experiment", "versions")
 """What is told key by key; the rest of a plan is one value each."""
-_FOLLOW = ("topology.contents", "nodes", "overlay", "parameters", "ms_per_step", "server")
+_FOLLOW = ("topology.contents", "nodes", "overlay", "parameters", "ms_per_step", "asked", "server")
 """What follows from the experiment and its files."""
 _LONGEST = 24
 _HASH_DIGITS = 8

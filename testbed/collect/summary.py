@@ -17,6 +17,7 @@ from testbed.collect.by_hand import done_by_hand
 from testbed.collect.health import Judged, read_judged
 from testbed.collect.journal import JournalResult
 from testbed.collect.notes import notes
+from testbed.collect.plan_head import RuntimeChoice
 from testbed.collect.run import RunResult, State
 from testbed.collect.spread import Quantiles, Spread, quantiles, spread
 from testbed.collect.target import Curve, bytes_until, looked_before, mean_curve, time_to
@@ -92,6 +93,7 @@ class RunSummary:
     algorithm: str | None
     topology: str | None
     runtime: str | None
+    runtime_choice: RuntimeChoice
     engine: str | None
     seed: int | None
     nodes: NodeCounts
@@ -117,6 +119,14 @@ class RunSummary:
     bytes_to_target: int | None
     consensus_distance: float | None
     health: str
+    late_share: float | None
+    """What late computing has added to the time of the node with the most of it, as a part of the run's time."""
+    time_scale: float | None
+    ms_per_step: float | None
+    asked_ms_per_step: float | None
+    """What the experiment asked for; more is used where the machine could not train as fast."""
+    congestion: str | None
+    asked_congestion: str | None
     by_hand: tuple[str, ...]
     """What people did to it while it went on."""
     complete: bool
@@ -142,6 +152,7 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         algorithm=plan.algorithm,
         topology=plan.topology,
         runtime=plan.runtime,
+        runtime_choice=plan.runtime_choice,
         engine=plan.engine,
         seed=plan.seed,
         nodes=_counts(result),
@@ -165,6 +176,12 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         bytes_to_target=None if time_to_target is None else bytes_until(time_to_target, result.journals),
         consensus_distance=average.consensus_distance if average else None,
         health=judged.health,
+        late_share=judged.computing.added_share,
+        time_scale=plan.time_scale,
+        ms_per_step=plan.ms_per_step,
+        asked_ms_per_step=plan.asked_ms_per_step,
+        congestion=plan.congestion,
+        asked_congestion=plan.asked_congestion,
         by_hand=by_hand,
         complete=not any(problem.incomplete for problem in problems),
         problems=tuple(problem.text for problem in problems),

@@ -548,6 +548,7 @@ def _both(before: Overrun | None, now: Overrun) -> Overrun:
         before.late + now.late,
         max(before.worst_late_s, now.worst_late_s),
         before.tx_dropped + now.tx_dropped,
+        before.added_s + now.added_s,
     )
 
 

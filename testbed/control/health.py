@@ -15,18 +15,14 @@ import msgspec
 
 from testbed.control.outcome import Outcome
 from testbed.journal import CannotWrite
+from testbed.plan.model import RunPlan
 from testbed.protocol.fabric import Lateness
 from testbed.protocol.nodes import Overrun
 
 SCHEMA = 1
 FILE = "summary.json"
-MOST_LATE_SHARE = 0.05
-"""Of all training (or gradients), this much may be later than the plan has it; waiting hides what is rarer."""
-WORST_LATE_STEPS = 20.0
-"""And none by more than so many local steps, or than `WORST_LATE_S` where steps are short."""
-WORST_LATE_S = 1.0
-_FEWEST_WORKS = 100
-"""With fewer, a few accidents are more than the share."""
+MOST_ADDED_SHARE = 0.02
+"""Of the run's emulated time, so much may computing that took longer than planned have added to that of any node."""
 _MOST_NAMED = 3
 
 
@@ -35,7 +31,23 @@ class Computing(msgspec.Struct, frozen=True):
 
     works: int
     late: int
+    """Works that ended more than two milliseconds of real time after they were due."""
     worst_late_s: float
+    added_s: float
+    """By how much late computing has lengthened the emulated time of the node with the most of it."""
+    added_share: float
+    """The same, as a part of the run's emulated time; `MOST_ADDED_SHARE` is the limit."""
+    node: str | None
+    """Which one that is; none where nothing was late."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What the run used, and what the experiment had asked for; the same unless this machine could not."""
+
+    ms_per_step: float
+    asked_ms_per_step: float | None
+    congestion: str
+    asked_congestion: str | None
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -59,33 +71,51 @@ class Summary(msgspec.Struct, frozen=True):
     finished: int
     failed: tuple[str, ...]
     broken: tuple[str, ...]
+    setting: Setting
     computing: Computing
     tx_dropped: int
     lateness: Lateness | None
     """Of the engine's packets, in emulated time."""
     device_waits: Lateness | None = None
     """What it added to frames' delays that the engine did not read them at once, in emulated time."""
+    runtime_choice: Mapping[str, str] | None = None
+    """How the runtime was chosen, as in the plan."""
 
 
-def computing_of(overruns: Mapping[str, Overrun]) -> Computing:
+def computing_of(overruns: Mapping[str, Overrun], t: float) -> Computing:
+    """Of a run that has lasted until `t`, in emulated seconds."""
     told = overruns.values()
+    node = max(overruns, key=lambda name: overruns[name].added_s, default=None)
+    added_s = 0.0 if node is None else overruns[node].added_s
     return Computing(
-        sum(each.steps for each in told),
-        sum(each.late for each in told),
-        round(max((each.worst_late_s for each in told), default=0.0), 4),
+        works=sum(each.steps for each in told),
+        late=sum(each.late for each in told),
+        worst_late_s=round(max((each.worst_late_s for each in told), default=0.0), 4),
+        added_s=round(added_s, 4),
+        added_share=round(added_s / t, 5) if t > 0.0 else 0.0,
+        node=node if added_s > 0.0 else None,
     )
 
 
-def why_overloaded(engine: Sequence[str], overruns: Mapping[str, Overrun], ms_per_step: float) -> tuple[str, ...]:
-    """In words; nothing when all is well."""
+def setting_of(plan: RunPlan) -> Setting:
+    asked, congestion = plan.asked, plan.experiment.network.congestion
+    return Setting(
+        ms_per_step=plan.ms_per_step,
+        asked_ms_per_step=None if asked is None else asked.ms_per_step,
+        congestion=congestion,
+        asked_congestion=None if asked is None else asked.congestion,
+    )
+
+
+def why_overloaded(engine: Sequence[str], overruns: Mapping[str, Overrun], t: float) -> tuple[str, ...]:
+    """In words, of a run that has lasted until `t`; nothing when all is well."""
     why = list(engine)
-    computing = computing_of(overruns)
-    if computing.late > max(MOST_LATE_SHARE * computing.works, MOST_LATE_SHARE * _FEWEST_WORKS):
-        share = computing.late / computing.works
-        why.append(f"{share:.1%} of all training took longer than planned (limit {MOST_LATE_SHARE:.0%})")
-    limit_s = max(WORST_LATE_S, WORST_LATE_STEPS * ms_per_step / 1000)
-    if computing.worst_late_s > limit_s:
-        why.append(f"training was late by up to {computing.worst_late_s:.2f} s (limit {limit_s:.2f} s)")
+    computing = computing_of(overruns, t)
+    if computing.added_share > MOST_ADDED_SHARE:
+        why.append(
+            f"computing that took longer than planned has added {computing.added_s:.3g} s to {computing.node}'s time: "
+            f"{computing.added_share:.1%} of the run (limit {MOST_ADDED_SHARE:.0%})"
+        )
     lossy = {name: each.tx_dropped for name, each in overruns.items() if each.tx_dropped}
     if lossy:
         named = ", ".join(list(lossy)[:_MOST_NAMED]) + (" …" if len(lossy) > _MOST_NAMED else "")
@@ -109,11 +139,10 @@ def emulated(lateness: Lateness, time_scale: float) -> Lateness:
 
 
 def summary_of(
-    run_id: str,
+    plan: RunPlan,
     outcome: Outcome,
     overruns: Mapping[str, Overrun],
     *,
-    time_scale: float = 1.0,
     ready_s: float | None,
     real_s: float,
     lateness: Lateness | None,
@@ -121,22 +150,24 @@ def summary_of(
 ) -> Summary:
     return Summary(
         schema=SCHEMA,
-        run_id=run_id,
+        run_id=plan.run_id,
         health=health_of(outcome),
         why=outcome.overloaded,
         remarks=outcome.remarks,
         reason=outcome.reason,
         t=round(outcome.t, 6),
-        time_scale=time_scale,
+        time_scale=plan.time_scale,
         ready_s=None if ready_s is None else round(ready_s, 3),
         real_s=round(real_s, 3),
         finished=outcome.finished,
         failed=tuple(each.node for each in outcome.failures),
         broken=outcome.broken,
-        computing=computing_of(overruns),
+        setting=setting_of(plan),
+        computing=computing_of(overruns, outcome.t),
         tx_dropped=sum(each.tx_dropped for each in overruns.values()),
         lateness=lateness,
         device_waits=device_waits,
+        runtime_choice=None if plan.runtime_choice is None else plan.runtime_choice.model_dump(),
     )
 
 

@@ -1,45 +1,119 @@
-"""What a machine may deny to a node that sets up its network, as values: which step, why, what to do.
+"""What a machine may deny to a node that sets up its network, as values: which step, why, what to run.
 
-Takes a step and an error's number, gives a `NetworkDenied`; touches nothing.
+Takes a step, an error's number and what the machine's files tell, gives a `NetworkDenied`; changes nothing. The same
+number has several causes; a hint names the one that the machine's own settings show, with the exact line to run.
 """
 
 from __future__ import annotations
 
 import errno
 
+from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.steps import Step
 from testbed.errors import PreflightRefused
 
+APPARMOR_RULE = "kernel.apparmor_restrict_unprivileged_userns"
+"""Ubuntu's, since 23.10; 1 denies."""
+DEBIAN_RULE = "kernel.unprivileged_userns_clone"
+"""Debian's; 0 denies."""
+USER_LIMIT, NET_LIMIT = "user.max_user_namespaces", "user.max_net_namespaces"
+ENOUGH_NAMESPACES = 65536
+_FEW_NAMESPACES = 1024
 _OTHERWISE = "or run without a network of its own: --engine none"
-_HINTS = {
-    (Step.USER_NAMESPACE, errno.ENOSPC): "raise it: sysctl user.max_user_namespaces=10000 (and max_net_namespaces)",
-    (Step.USER_NAMESPACE, errno.EPERM): (
-        "this machine denies user namespaces to ordinary users: allow them (sysctl kernel.unprivileged_userns_clone=1 "
-        "on Debian, kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu), or run as root; in a container the "
-        "seccomp profile must allow unshare"
-    ),
-    (Step.USER_NAMESPACE, errno.EACCES): (
-        "the maps of the user namespace cannot be written: the process changed its user before, or /proc is not its own"
-    ),
-    (Step.USER_NAMESPACE, errno.EINVAL): "the process has several threads, or this kernel has no user namespaces",
-    (Step.NAMESPACE, errno.ENOSPC): "raise it: sysctl user.max_net_namespaces=10000",
-    (Step.NAMESPACE, errno.EPERM): "root without CAP_SYS_ADMIN: run as an ordinary user, or give the container it",
-    (Step.TUN_DEVICE, errno.ENOENT): "load the module (modprobe tun); in a container give it --device /dev/net/tun",
-    (Step.TUN_DEVICE, errno.ENODEV): "the kernel has no TUN: modprobe tun",
-    (Step.TUN_DEVICE, errno.EACCES): "make it open to all, as udev does: chmod 666 /dev/net/tun",
-    (Step.TUN_DEVICE, errno.EPERM): "the container's device rules deny it: give it --device /dev/net/tun",
-    (Step.TUN, errno.EPERM): "CAP_NET_ADMIN is missing in this namespace",
-    (Step.ROUTE, errno.ENOENT): "the kernel has no such congestion control: modprobe it, or plan another",
-    (Step.ROUTE, errno.EINVAL): "the kernel has no such congestion control: modprobe it, or plan another",
-}
+_RIGHTS = (errno.EPERM, errno.EACCES, errno.EROFS)
+"""What is said where something exists and this process may not have it; /proc/sys is read-only in containers."""
+_NETWORK = frozenset(
+    {Step.NAMESPACE, Step.USER_NAMESPACE, Step.LOOPBACK, Step.SETTINGS, Step.TUN, Step.ADDRESS, Step.ROUTE}
+)
+"""All that takes the rights which come with a namespace of one's own."""
+_NO_CONGESTION_CONTROL = "the kernel has no such congestion control: modprobe it, or plan another"
 
 
 class NetworkDenied(PreflightRefused):
-    """This machine denied a step; `step` and `reason` say which one and why, `hint` what to do."""
+    """This machine denied a step; `step` and `reason` say which one and why, `way_out` what to do."""
 
-    def __init__(self, step: Step, reason: str, number: int = 0) -> None:
-        hint = _HINTS.get((step, number), "")
-        super().__init__(f"{step} was denied: {reason}", f"{hint}; {_OTHERWISE}" if hint else _OTHERWISE)
+    def __init__(self, step: Step, reason: str, number: int = 0, machine: MachineFacts | None = None) -> None:
+        way_out = _way_out(step, number, machine or MachineFacts())
+        super().__init__(f"{step} was denied: {reason}", f"{way_out}; {_OTHERWISE}" if way_out else _OTHERWISE)
         self.step = step
         self.reason = reason
         self.number = number
+        self.way_out = way_out
+        """Nothing where this machine's files do not tell."""
+
+
+def raised_limit(*names: str, machine: MachineFacts) -> str:
+    """The line that allows enough namespaces."""
+    return _sysctl(machine, *(f"{name}={ENOUGH_NAMESPACES}" for name in names))
+
+
+def _way_out(step: Step, number: int, machine: MachineFacts) -> str:
+    if step is Step.TUN_DEVICE:
+        return _device(number, machine)
+    if number == errno.ENOSPC and step in (Step.NAMESPACE, Step.USER_NAMESPACE):
+        return _limits(step, machine)
+    if step in _NETWORK and number in _RIGHTS:
+        return _rights(step, number, machine)
+    if step is Step.ROUTE and number in (errno.ENOENT, errno.EINVAL):
+        return _NO_CONGESTION_CONTROL
+    if (step, number) == (Step.USER_NAMESPACE, errno.EINVAL):
+        return "the process has several threads, or this kernel has no user namespaces"
+    return ""
+
+
+def _device(number: int, machine: MachineFacts) -> str:
+    match number:
+        case errno.ENOENT | errno.EPERM if machine.is_container:
+            return _container(machine)
+        case errno.ENOENT | errno.ENODEV | errno.ENXIO:
+            return f"load the kernel's module: {_sudo(machine)}modprobe tun"
+        case errno.EACCES:
+            return f"make it open to all, as udev does: {_sudo(machine)}chmod 666 /dev/net/tun"
+        case errno.EPERM:
+            return "a rule on devices denies it (DeviceAllow= of a systemd unit, a container's): allow /dev/net/tun rw"
+        case _:
+            return ""
+
+
+def _limits(step: Step, machine: MachineFacts) -> str:
+    """All limits that are low; where none is, they have been reached."""
+    names = (NET_LIMIT,) if step is Step.NAMESPACE else (USER_LIMIT, NET_LIMIT)
+    low = [name for name in names if (most := machine.setting(name)) is not None and most < _FEW_NAMESPACES]
+    return f"allow more namespaces: {raised_limit(*(low or names), machine=machine)}"
+
+
+def _rights(step: Step, number: int, machine: MachineFacts) -> str:
+    """The innermost rule first: a container's filter denies what the machine around it may deny as well."""
+    if machine.is_container and (machine.is_filtered or number == errno.EROFS):
+        return _container(machine)
+    if machine.user != 0 and machine.setting(APPARMOR_RULE) == 1:
+        return f"Ubuntu's AppArmor rule denies it to ordinary users: {_sysctl(machine, f'{APPARMOR_RULE}=0')}"
+    if machine.user != 0 and machine.setting(DEBIAN_RULE) == 0:
+        return f"Debian's setting denies it to ordinary users: {_sysctl(machine, f'{DEBIAN_RULE}=1')}"
+    if step is Step.NAMESPACE:
+        return "root without CAP_SYS_ADMIN: run as an ordinary user, or give the container it"
+    if (step, number) == (Step.USER_NAMESPACE, errno.EACCES):
+        return "the maps of the user namespace cannot be written: the process changed its user, or /proc is not its own"
+    if step is Step.USER_NAMESPACE:
+        why = "a seccomp filter" if machine.is_filtered else "a chroot, a security module"
+        return f"{why} denies user namespaces to this process: allow it to unshare, or run as root"
+    if step is Step.TUN:
+        return "CAP_NET_ADMIN is missing in this namespace"
+    return ""
+
+
+def _container(machine: MachineFacts) -> str:
+    """What a container must be started with: a device, namespaces, and settings that can be written in them."""
+    options = ["--device /dev/net/tun", "--security-opt seccomp=unconfined", "--security-opt systempaths=unconfined"]
+    if machine.is_confined:
+        options.append("--security-opt apparmor=unconfined")
+    return f"this container denies it; start it with: docker run {' '.join(options)}"
+
+
+def _sysctl(machine: MachineFacts, *settings: str) -> str:
+    line = f"{_sudo(machine)}sysctl -w {' '.join(settings)}"
+    return f"on the container's host, {line}" if machine.is_container else line
+
+
+def _sudo(machine: MachineFacts) -> str:
+    return "" if machine.user == 0 else "sudo "

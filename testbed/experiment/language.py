@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, Validati
 
 from testbed.code import is_code
 from testbed.experiment.choices import Choice, NoOptions, Options, Section, refused, together
+from testbed.experiment.defaults import DEFAULT_ROUNDS
 from testbed.experiment.scalars import (
     Above,
     Amount,
@@ -38,7 +39,6 @@ from testbed.topologies.language import Problem, Words, from_text
 from testbed.units import shown
 
 OVERLAYS = ("ring", "regular", "full", "small-world", "star", "file", "network")
-DEFAULT_ROUNDS = 50
 DEFAULT_STEPS = 5
 DEFAULT_DEGREE = 5
 

@@ -1,25 +1,28 @@
 """A node's computing where time really passes.
 
 Takes models, gives losses and scores; has a thread that computes. `paced`, a local step takes the emulated time that
-the plan says: who is done earlier waits, and who is later, or wakes up later, is counted. `measured`, it takes as long
-as it takes.
+the plan says: who is done earlier waits, and by how much it takes longer is counted, waking up included. `measured`,
+it takes as long as it takes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from testbed.code import CodeProblem
 from testbed.node.compute_slots import ComputeSlots
 from testbed.node.pace import end_of_work
 from testbed.node.real_clock import RealClock
 from testbed.node.real_evaluation import PieceWork
 from testbed.node.real_thread import ComputeThread
+from testbed.node.training_settings import TrainingFailed
 from testbed.node.world import Score, Vector
 from testbed.plan.model import NodePlan
 
@@ -30,21 +33,28 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _TOLERANCE_S = 0.002
-"""Of real time: what a timer may be late by anyway is no overrun."""
-_WAKING_S, _WAKING_PART = 0.01, 0.02
-"""Of emulated time, or of the work, whichever is more: where hundreds of nodes share a machine and are done at the same
-moment, they wake up one after the other."""
+"""Of real time: a work that is later than that is counted as late."""
+_COARSE_S = 0.001
+"""Of real time: an event loop's alarms are so coarse, and a step may be ten times as long."""
+
+
+_TURNS = 3
+"""Of the event loop: what has arrived is read in one, and acted upon in the next."""
+_WARMING_STEPS = 2
+"""The second one finds all that the first one has set up."""
 
 
 @dataclass
 class Overruns:
-    """Work that took longer than the plan has it."""
+    """Work that took longer than the plan has it, in emulated seconds."""
 
     works: int = 0
     """All that was done."""
     late: int = 0
     worst_s: float = 0.0
-    """Emulated seconds by which the latest one was too late."""
+    """By how much the latest one was too late."""
+    added_s: float = 0.0
+    """By how much all together were: the node's emulated time is so much longer."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,8 @@ class RealCompute:
         momentum = plan.experiment.training.momentum > 0
         self._velocity = np.zeros(own.trainer.parameters, np.float32) if momentum else None
         self.overruns = Overruns()
+        self._under_way: tuple[float, float] | None = None
+        """When the work that is being done has begun, and when it is to be done."""
         self._stood: list[tuple[float, float]] = []
         """When this node was stopped on purpose, in emulated time."""
 
@@ -109,6 +121,32 @@ class RealCompute:
 
     def steps_per_round(self) -> int:
         return self._own.trainer.steps_per_round(self.samples) if self._learner is not None else 0
+
+    async def warm(self) -> None:
+        """Do once what a round does, in the thread that will do it, with this node's own data; nothing of it is kept.
+
+        The first time, pages shared with the process that this one was forked from are copied, and libraries set
+        themselves up. No clock counts that.
+        """
+        trainer, learner = self._own.trainer, self._learner
+        model = trainer.initial()
+
+        def work() -> None:
+            with suppress(TrainingFailed, CodeProblem):  # the step of a round that fails will say so
+                if learner is not None:
+                    velocity = None if self._velocity is None else np.zeros_like(self._velocity)
+                    trainer.train(
+                        model,
+                        learner=learner,
+                        indices=self._own.samples,
+                        first_step=0,
+                        steps=_WARMING_STEPS,
+                        velocity=velocity,
+                        out=self._trained,
+                    )
+                self._evaluation(model).advance()
+
+        await self._thread.do(lambda: self._in_a_slot(work))
 
     async def train(self, model: Vector, first_step: int, steps: int) -> float:
         before, out, learner = model.copy(), self._trained, self._own_data()
@@ -181,31 +219,52 @@ class RealCompute:
 
     async def _takes(self, work: Callable[[], _Result], nominal_s: float) -> _Result:
         """The result, when as much emulated time has passed as it takes."""
+        if not self._paced:
+            return await self._thread.do(lambda: self._in_a_slot(work))
         begin_s = self._clock.now()
-        result = await self._thread.do(lambda: self._in_a_slot(work))
-        if self._paced:
-            await self._until(begin_s, end_of_work(begin_s, nominal_s, self._pace))
-        return result
+        due_t = end_of_work(begin_s, nominal_s, self._pace)
+        self._under_way = begin_s, due_t
+        try:
+            result = await self._thread.do(lambda: self._in_a_slot(work))
+            await self._until(due_t)
+            if self._is_late(self.behind_s()):
+                for _ in range(_TURNS):  # if it was stopped on purpose, control has said so: that is heard first
+                    await asyncio.sleep(0)
+            return result
+        finally:  # the run may end before the work does
+            self._count(self.behind_s())
+            self._under_way = None
 
     def _in_a_slot(self, work: Callable[[], _Result]) -> _Result:
         slot: AbstractContextManager[None] = nullcontext() if self._slots is None else self._slots.one()
         with slot:
             return work()
 
-    async def _until(self, begin_s: float, t: float) -> None:
-        """It is that time; work that was not done by then, or a node that was not awake then, is late."""
-        self.overruns.works += 1
-        tolerance_s = _TOLERANCE_S / self._clock.time_scale
-        if self._clock.now() < t:
-            tolerance_s = max(_WAKING_S, _WAKING_PART * (t - begin_s))
-            await self._alarm(t)
-        end_s = self._clock.now()
-        if end_s - t > tolerance_s:
-            await asyncio.sleep(0)  # if it was stopped on purpose, control has said so: that is heard first
-            end_s -= sum(max(0.0, min(end_s, until) - max(begin_s, since)) for since, until in self._stood)
-        if end_s - t > tolerance_s:
-            self.overruns.late += 1
-            self.overruns.worst_s = max(self.overruns.worst_s, end_s - t)
+    def behind_s(self) -> float:
+        """By how much the work under way is late by now; the time for which the node was stopped on purpose is not."""
+        if self._under_way is None:
+            return 0.0
+        begin_s, due_t = self._under_way
+        now_s = self._clock.now()
+        stood_s = sum(max(0.0, min(now_s, until) - max(begin_s, since)) for since, until in self._stood)
+        return max(0.0, now_s - stood_s - due_t)
+
+    def _is_late(self, late_s: float) -> bool:
+        return late_s > _TOLERANCE_S / self._clock.time_scale
+
+    def _count(self, late_s: float) -> None:
+        over = self.overruns
+        over.works += 1
+        over.late += self._is_late(late_s)
+        over.worst_s = max(over.worst_s, late_s)
+        over.added_s += late_s
+
+    async def _until(self, t: float) -> None:
+        """It is that time, to a tenth of a millisecond where this machine has nothing else to do."""
+        coarse_s = _COARSE_S / self._clock.time_scale
+        if self._clock.now() < t - coarse_s:
+            await self._alarm(t - coarse_s)
+        time.sleep(max(0.0, t - self._clock.now()) * self._clock.time_scale)
 
     async def _alarm(self, t: float) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -6,9 +6,12 @@ that the same experiment takes the same emulated time on every machine.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from testbed.node.data.dataset import Kind
 from testbed.node.training import Trainer
@@ -23,9 +26,15 @@ _LEAST_MS = 10.0
 
 def nominal_ms_per_step(trainer: Trainer, batch: int) -> float:
     """Milliseconds of one local step on the imaginary device, to two significant digits."""
-    with FlopCounterMode(display=False) as counter:  # for which torch loads its compiler, and that takes a second
+    return to_two_digits(max(_LEAST_MS, count_operations(trainer, batch) * _STEP_PER_FORWARD / _NOMINAL_FLOPS * 1000))
+
+
+def count_operations(trainer: Trainer, batch: int) -> int:
+    """Floating-point operations of a forward pass."""
+    counter = _OperationCounter()
+    with counter:
         pass_forward(trainer, batch)
-    return to_two_digits(max(_LEAST_MS, counter.get_total_flops() * _STEP_PER_FORWARD / _NOMINAL_FLOPS * 1000))
+    return counter.operations
 
 
 def pass_forward(trainer: Trainer, batch: int) -> None:
@@ -35,6 +44,26 @@ def pass_forward(trainer: Trainer, batch: int) -> None:
     inputs = torch.zeros((batch, *dataset.input_shape), dtype=dtype)
     with torch.no_grad(), trainer.blaming_own_code():
         trainer.module.eval()(inputs)
+
+
+class _OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts what torch's own `FlopCounterMode` counts, without loading torch's compiler, which takes a second."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """What torch would load its compiler for: there is nothing to keep from being compiled."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        count = flop_registry.get(func._overloadpacket)
+        if count is not None:
+            self.operations += count(*args, **(kwargs or {}), out_val=result)
+        return result
 
 
 def to_two_digits(value: float) -> float:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from testbed.experiment.language import Experiment
+from testbed.experiment.language import Compute, Experiment
 from testbed.experiment.origin import Origin
 from testbed.plan.addresses import address
 from testbed.plan.cautions import with_patience
-from testbed.plan.model import PlannedNode, PlannedOverlay, RunPlan, as_json
+from testbed.plan.model import Asked, PlannedNode, PlannedOverlay, RunPlan, as_json
 from testbed.plan.overlay import plan_overlay
 from testbed.plan.pace import plan_pace
 from testbed.plan.roles import cast_roles
@@ -34,12 +34,17 @@ def make_plan(
     source: Origin | None = None,
     parameters: int | None = None,
     samples: tuple[int, ...] | None = None,
-    nominal_ms_per_step: float | None = None,
+    nominal_ms_per_step: float = NOMINAL_MS_PER_STEP,
+    sustained_ms_per_step: float = 0.0,
     time_scale: float = 1.0,
     versions: Mapping[str, str] | None = None,
     inputs: Mapping[str, str] | None = None,
 ) -> RunPlan:
-    """The plan of one run; raises InvalidInput with all that does not fit together."""
+    """The plan of one run; raises InvalidInput with all that does not fit together.
+
+    A step takes what the experiment says; with `auto`, what it takes on the nominal device, or as long as this machine
+    sustains where that is longer, both in emulated time.
+    """
     origin = source or Origin()
     report = origin.report()
     if experiment.stop.accuracy is not None and experiment.evaluation.mode == "none":
@@ -81,10 +86,19 @@ def make_plan(
         experiment=_for_scale(with_patience(_with_fanout(experiment, overlay), topology), time_scale),
         parameters=parameters,
         samples=samples,
-        ms_per_step=_ms_per_step(experiment, nominal_ms_per_step),
+        ms_per_step=_used_ms_per_step(experiment.compute, nominal_ms_per_step, sustained_ms_per_step),
         time_scale=time_scale,
         server=cast.server,
+        asked=Asked(
+            ms_per_step=_told_ms_per_step(experiment.compute) or nominal_ms_per_step,
+            congestion=experiment.network.congestion,
+        ),
     )
+
+
+def in_virtual_time(plan: RunPlan) -> RunPlan:
+    """The same run, its step and its congestion control included, for the runtime `sim`."""
+    return plan.model_copy(update={"runtime": "sim", "engine": ENGINES["sim"], "time_scale": 1.0})
 
 
 def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
@@ -104,8 +118,14 @@ def _for_scale(experiment: Experiment, time_scale: float) -> Experiment:
     return experiment.model_copy(update={"network": network.model_copy(update={"congestion": "reno"})})
 
 
-def _ms_per_step(experiment: Experiment, nominal: float | None) -> float:
-    told = experiment.compute.ms_per_step
-    if isinstance(told, float | int):
-        return float(told)
-    return NOMINAL_MS_PER_STEP if nominal is None else nominal
+def _used_ms_per_step(compute: Compute, nominal: float, sustained: float) -> float:
+    told = _told_ms_per_step(compute)
+    if told is not None:
+        return told
+    if compute.mode == "measured":
+        return sustained or nominal  # it takes as long as it takes: an estimate
+    return max(nominal, sustained)
+
+
+def _told_ms_per_step(compute: Compute) -> float | None:
+    return None if compute.ms_per_step == "auto" else float(compute.ms_per_step)

@@ -70,6 +70,13 @@ class PlannedOverlay(Part):
     code: str | None
 
 
+class Asked(Part):
+    """What the experiment asks for where a run may have to take something else: the plan's own is what it takes."""
+
+    ms_per_step: float = Field(gt=0.0, le=1e9, description="Longer in the run where the machine cannot train as fast.")
+    congestion: Literal["cubic", "reno"] = Field(description="Cubic is reno in a run that a time scale stretches.")
+
+
 class Versioned(Part):
     """Base of what is a file of its own. The version's key is `schema`, which pydantic has another use for."""
 
@@ -80,6 +87,16 @@ class Versioned(Part):
     def document(self) -> dict[str, JsonValue]:
         """As a JSON value, keys in a fixed order; `model_validate` takes it back."""
         return {"schema": self.schema_version, **self.model_dump(mode="json", exclude={"schema_version"})}
+
+
+How = Literal["asked", "default", "fallback"]
+
+
+class RuntimeChoice(Part):
+    """Why a run is on its runtime: not a setting, and no difference between repetitions."""
+
+    how: How = Field(description="`fallback`: virtual time, where this machine denies what the default takes.")
+    why: str = Field(description="In words; empty where an option asked for it.")
 
 
 class RunPlan(Versioned):
@@ -100,9 +117,14 @@ class RunPlan(Versioned):
     samples: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
         description="Size of each learner's part of the data."
     )
+    samples_estimated: bool = Field(
+        default=False, description="Planned before the data was there: the parts will be about as large."
+    )
     ms_per_step: float = Field(gt=0.0, le=1e9)
     time_scale: TimeScale = 1.0
     server: int | None = Field(description="Rank of the node that serves.")
+    asked: Asked | None = Field(None, description="None in plans of older versions.")
+    runtime_choice: RuntimeChoice | None = Field(None, description="How its runtime was chosen; None where not told.")
 
     def load_topology(self) -> Topology:
         """The topology, through the one loader."""

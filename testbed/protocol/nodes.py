@@ -45,12 +45,14 @@ class Left(Message, frozen=True):
 
 
 class Overrun(Message, frozen=True):
-    """How often computing was late in this life so far, how late at worst, and what the node's device threw away."""
+    """How late computing was in this life so far, in emulated time, and what the node's device threw away."""
 
     steps: int
     late: int
     worst_late_s: float
     tx_dropped: int
+    added_s: float = 0.0
+    """By how much all that computed longer than planned has lengthened the node's time."""
 
 
 class Unable(Message, frozen=True):

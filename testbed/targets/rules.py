@@ -7,25 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
 from itertools import chain
 
 from testbed.errors import Finding, Severity
 from testbed.network.graph import Network
 from testbed.targets.containers import docker_findings, kubernetes_findings, swarm_findings
 from testbed.targets.kollaps import kollaps_findings
+from testbed.targets.target import Target
 from testbed.topologies.model import Topology
 
 MOST_OF_A_KIND = 20
-
-
-class Target(StrEnum):
-    """What a topology can be meant for; each has rules of its own."""
-
-    KOLLAPS = "kollaps"
-    SWARM = "swarm"
-    KUBERNETES = "kubernetes"
-    DOCKER = "docker"
 
 
 def judge(target: Target, topology: Topology, findings: Sequence[Finding], network: Network) -> list[Finding]:

@@ -77,7 +77,8 @@ def test_a_plan_runs_again_to_the_byte() -> None:
     assert journals("first") == journals("second")
     assert len(journals("first")) == 5
     first, second = (json.loads(Path("results", run, "plan.json").read_text()) for run in ("first", "second"))
-    assert {key for key in first if first[key] != second[key]} == {"run_id"}
+    assert {key for key in first if first[key] != second[key]} == {"run_id", "runtime_choice"}
+    assert second["runtime_choice"] == {"how": "asked", "why": "the plan says so"}
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
@@ -196,7 +197,7 @@ def test_an_experiment_of_another_folder_finds_its_files() -> None:
     )
     assert deploy("there/e.yaml", "--workers", "0", "--run-id", "r").exit_code == 0
     other = deploy("--plan", "results/r/plan.json", "--runtime", "local")
-    assert (other.exit_code, "this one is for sim" in other.stderr) == (2, True)
+    assert (other.exit_code, "this plan is for sim" in other.stderr) == (2, True)
     assert deploy("--plan", "results/r/plan.json", "--workers", "0", "--run-id", "again").exit_code == 0
     assert journals("r") == journals("again")
 

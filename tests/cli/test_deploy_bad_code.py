@@ -9,6 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
+from testbed.cli.run_code import refuse_wrong_code
+from testbed.errors import InvalidInput
+from testbed.experiment.language import Experiment
+from testbed.experiment.origin import Origin
 
 TOPOLOGY = """
 services:
@@ -43,9 +47,8 @@ class Mine(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("t.yaml").write_text(TOPOLOGY)
+def _topology(in_a_folder: Path) -> None:
+    (in_a_folder / "t.yaml").write_text(TOPOLOGY)
 
 
 def deploy(*arguments: str) -> Result:
@@ -82,6 +85,16 @@ def check_failed(result: Result, file: str | None, line: int | None, words: str,
     assert CliRunner().invoke(main, ["collect", "results/run"]).exit_code == 8
 
 
+def check_refused(result: Result, place: str, words: str) -> None:
+    """Told with its place and a way out, and there is no run: the same command can be given again."""
+    assert result.exit_code == 3, result.output
+    assert "Traceback" not in result.output
+    assert place in result.stderr
+    assert words in result.stderr
+    assert "preparing" not in result.stderr, "before anything is fetched or measured"
+    assert not Path("results").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
@@ -96,6 +109,77 @@ def check_failed(result: Result, file: str | None, line: int | None, words: str,
         (ALGORITHM.replace("node):", "node, more):"), 4, "must take one argument"),
         (ALGORITHM.replace("async def run", "def __init__(self, needed): pass\n    async def run"), 4, "'needed'"),
         (ALGORITHM.replace("async def run", "def __init__(self): 1 / 0\n    async def run"), 5, "division by zero"),
+    ],
+)
+def test_an_algorithm_that_no_node_can_make(text: str, line: int | None, words: str) -> None:
+    Path("mine.py").write_text(text.replace("{line}", "pass"))
+    result = deploy("--algorithm", "mine.py:Mine")
+    place = f"mine.py:{line}: " if line else "mine.py"
+    check_refused(result, f"--algorithm mine.py:Mine:1:13: error: algorithm.name: {place if line else ''}", words)
+    assert place in result.stderr
+    assert "docs/writing-an-algorithm.md" in result.stderr
+
+
+@pytest.mark.parametrize("runtime", ["sim", "local"])
+@pytest.mark.parametrize(
+    ("option", "base", "hint"),
+    [
+        ("--algorithm", "Algorithm", "docs/writing-an-algorithm.md"),
+        ("--sharing", "Sharing", "docs/writing-an-algorithm.md"),
+        ("--model", None, "docs/writing-a-model.md"),
+        ("--data", None, "docs/data.md"),
+        ("--overlay", None, ""),
+    ],
+)
+def test_code_that_cannot_be_loaded_is_no_run(option: str, base: str | None, hint: str, runtime: str) -> None:
+    """Nor what is there, but cannot be what it is named as; in any runtime, whatever this machine allows."""
+    more = ("--model", "mlp") if option == "--data" else ()
+    Path("mine.py").write_text("import math\nimport numpyy\n")
+    check_refused(deploy(option, "mine.py:Mine", *more, "--runtime", runtime), "mine.py:2: ", "'numpyy'")
+    Path("other.py").write_text("class Mine: pass\n" if base else "Mine = 3\n")
+    words = f"is not a class derived from {base}" if base else "`other.py:Mine` is n"
+    refused = deploy(option, "other.py:Mine", *more, "--runtime", runtime)
+    check_refused(refused, f"{option} other.py:Mine:1:", words)
+    assert hint in refused.stderr
+    check_refused(deploy(option, "nowhere.at.all:Mine", *more, "--runtime", runtime), option, "no module `nowhere`")
+
+
+def test_a_plan_whose_code_is_not_what_it_was_is_no_run() -> None:
+    Path("mine.py").write_text(ALGORITHM.format(line="pass"))
+    assert deploy("--algorithm", "mine.py:Mine", "--rounds", "1").exit_code == 0
+    Path("results").rename("before")
+    Path("elsewhere").mkdir()
+    plan = Path("before/run/plan.json")
+    plan.write_text(plan.read_text().replace("mine.py:Mine", "elsewhere/mine.py:Mine"))
+    Path("elsewhere/mine.py").write_text("class Mine: pass\n")
+    result = CliRunner().invoke(main, ["deploy", "--plan", str(plan), "--run-id", "again"])
+    check_refused(result, "before/run/plan.json:1:1: error: algorithm.name: mine.py:1: ", "not a class derived from")
+
+
+def test_of_containers_only_the_image_can_tell_what_its_packages_are(tmp_path: Path) -> None:
+    """But a class that is not there is not there either: the image has the same file."""
+    said: list[str] = []
+
+    def check(text: str) -> None:
+        (tmp_path / f"{len(said)}.py").write_text(text)
+        experiment = Experiment.model_validate({"topology": "t", "algorithm": f"{tmp_path}/{len(said)}.py:Mine"})
+        refuse_wrong_code(experiment, "docker", Origin(), said.append)
+
+    check("import numpyy\n")
+    assert said == [
+        "warning: here the code fails, and only the image can tell whether it does there: "
+        "0.py:1: No module named 'numpyy' (ModuleNotFoundError)"
+    ]
+    for text in ("class Other: pass\n", "class Mine: pass\n", "class Mine(:\n"):
+        (tmp_path / "1.py").unlink(missing_ok=True)
+        with pytest.raises(InvalidInput):
+            check(text)
+        said.append("")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
         (ALGORITHM.format(line="[][round]"), 8, "list index out of range (IndexError)"),
         (ALGORITHM.format(line="import asyncio; await asyncio.sleep(1)"), 8, "use node.sleep"),
         (ALGORITHM.format(line="raise SystemExit(3)"), 8, "SystemExit"),
@@ -103,9 +187,8 @@ def check_failed(result: Result, file: str | None, line: int | None, words: str,
     ],
 )
 def test_an_algorithm_that_no_node_can_run(text: str, line: int | None, words: str) -> None:
-    Path("mine.py").write_text(text.replace("{line}", "pass"))
-    file = "mine.py" if line or "derived" in words else None
-    check_failed(deploy("--algorithm", "mine.py:Mine"), file, line, words, nodes=4)
+    Path("mine.py").write_text(text)
+    check_failed(deploy("--algorithm", "mine.py:Mine"), "mine.py", line, words, nodes=4)
 
 
 def test_an_exception_on_one_node_in_a_later_round() -> None:
@@ -121,17 +204,25 @@ def test_an_exception_on_one_node_in_a_later_round() -> None:
         ("1 / 0", "pass", 7, "division by zero"),
         ("pass", "1 / 0", 13, "division by zero"),
         ("pass", "assert self.training", 13, "AssertionError"),
-        ("pass", "return x", None, ""),
     ],
-    ids=["made", "forward", "evaluation", "shape"],
+    ids=["made", "forward", "evaluation"],
 )
-def test_a_model_that_cannot_work_fails_the_run_before_any_node_lives(
-    made: str, line: str, place: int | None, words: str
-) -> None:
+def test_a_model_that_cannot_work_is_no_run(made: str, line: str, place: int, words: str) -> None:
     Path("model.py").write_text(MODEL.format(made=made, line=line))
     result = deploy("--model", "model.py:Mine")
-    check_failed(result, "model.py", place, words, nodes=1)
+    assert result.exit_code == 3
+    assert f"--model model.py:Mine:1:9: error: model.name: model.py:{place}: " in result.stderr
+    assert words in result.stderr
+    assert not Path("results").exists()
+
+
+def test_a_model_that_cannot_learn_fails_the_run_before_any_node_lives() -> None:
+    Path("model.py").write_text(MODEL.format(made="pass", line="return x"))
+    result = deploy("--model", "model.py:Mine")
+    check_failed(result, "model.py", None, "", nodes=1)
     assert "Error: node a.0 failed: model.py" in result.stderr
+    assert deploy("--run-id", "run").exit_code == 0, "nothing of it is in the way"
+    assert Path("results/run/failed-1/events.jsonl").exists()
 
 
 @pytest.mark.parametrize("when", ["self.count > 30", "self.count > 3 and not self.training"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,9 @@ from testbed.cli.run_choice import check_image, choose_runtime
 from testbed.control.outcome import NodeFailure, Outcome
 from testbed.control.progress import Watch
 from testbed.engines.denied import NetworkDenied
+from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.steps import Step
-from testbed.errors import ExitCode, PreflightRefused, UsageProblem
+from testbed.errors import ExitCode, UsageProblem
 from testbed.records import Failure
 from tests.cli.denied import command_where
 from tests.runtimes.local_runs import needs_network
@@ -42,15 +45,21 @@ def deploy(*arguments: str) -> Result:
 
 
 def allowed(monkeypatch: pytest.MonkeyPatch, denied: NetworkDenied | None) -> None:
-    monkeypatch.setattr("testbed.cli.run_choice.what_is_denied", lambda _tcp: denied)
+    monkeypatch.setattr("testbed.engines.abilities.what_is_denied", lambda _tcp: denied)
 
 
-def settled(asked: str | None, engine: str | None, *, image: bool = False) -> tuple[str, list[str]]:
+def no_device(folder: Path) -> NetworkDenied:
+    """As of a machine without the kernel's module."""
+    return NetworkDenied(Step.TUN_DEVICE, os.strerror(errno.ENOENT), errno.ENOENT, MachineFacts(folder, 1000))
+
+
+def settled(
+    asked: str | None, engine: str | None, *, image: bool = False, only_real: tuple[str, ...] = ()
+) -> tuple[str, list[str]]:
     """The runtime, and what is said about it."""
     told: list[str] = []
-    chosen = choose_runtime(asked, engine, lambda: None if image else "no Docker Engine answers")
-    chosen.settle(told.append)
-    return chosen.name, told
+    chosen = choose_runtime(asked, engine, lambda: None if image else "no Docker Engine answers", only_real)
+    return chosen.settle(told.append).name, told
 
 
 def test_real_processes_are_the_default_where_the_machine_allows_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +82,10 @@ def test_an_image_stands_for_containers(monkeypatch: pytest.MonkeyPatch) -> None
         assert "--image is for --runtime docker" in result.stderr
 
 
-def test_containers_are_the_default_where_an_engine_has_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed(monkeypatch, NetworkDenied(Step.TUN_DEVICE, "No such file or directory", 2))  # which is not asked then
+def test_containers_are_the_default_where_an_engine_has_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed(monkeypatch, no_device(tmp_path))  # which is not asked then
     runtime, (words,) = settled(None, None, image=True)
     assert runtime == "docker"
     assert words.startswith("runtime: docker (an Engine answers, and has the image")
@@ -84,16 +95,69 @@ def test_containers_are_the_default_where_an_engine_has_the_image(monkeypatch: p
     assert settled(None, None, image=True)[0] == "sim"
 
 
-def test_where_it_does_not_nothing_else_is_taken_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed(monkeypatch, NetworkDenied(Step.TUN_DEVICE, "No such file or directory", 2))
-    for engine in (None, "fabric"):
-        with pytest.raises(PreflightRefused) as refused:
-            settled(None, engine)
-        assert "opening /dev/net/tun was denied: No such file or directory" in refused.value.message
-        for words in ("testbed doctor", "--runtime sim", "--engine none"):
-            assert words in refused.value.hint
+def test_where_the_machine_denies_real_processes_virtual_time_is_taken_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed(monkeypatch, no_device(tmp_path))
+    assert settled(None, None) == (
+        "sim",
+        [
+            "runtime: sim, virtual time, since real learners cannot run here: opening /dev/net/tun was denied: "
+            "No such file or directory; load the kernel's module: sudo modprobe tun"
+        ],
+    )
+    result = deploy("--run-id", "one", "--workers", "0", "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.count("runtime: sim, virtual time, since") == 1
+    choice = {"how": "fallback", "why": "opening /dev/net/tun was denied: No such file or directory"}
+    for said in (
+        result.stdout,
+        Path("results/one/summary.json").read_text(),
+        Path("results/one/plan.json").read_text(),
+    ):
+        assert json.loads(said)["runtime_choice"] == choice
+    collected = CliRunner().invoke(main, ["collect", "results", "--format", "json"])
+    assert collected.exit_code == 0, collected.stderr
+    (run,) = json.loads(collected.stdout)["runs"]
+    assert (run["runtime"], run["runtime_choice"]) == ("sim", choice)
+    words = f"in virtual time, since real learners could not run where it was deployed: {choice['why']}"
+    assert run["problems"] == [words]
+    assert f"one: {words}" in CliRunner().invoke(main, ["collect", "results"]).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--engine", "fabric"), "--engine fabric"),
+        (("--time-scale", "2"), "--time-scale"),
+        (("--detach",), "--detach"),
+        (("--detach", "--time-scale", "2"), "--time-scale, --detach"),
+        (("--set", "compute.mode=measured"), "compute.mode=measured"),
+    ],
+)
+def test_what_virtual_time_would_ignore_is_no_run_in_virtual_time(
+    arguments: tuple[str, ...], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed(monkeypatch, no_device(tmp_path))
+    refused = deploy(*arguments)
+    assert refused.exit_code == 4, refused.stderr
+    assert "opening /dev/net/tun was denied: No such file or directory" in refused.stderr
+    for words in ("sudo modprobe tun", f"without {named} the run", "--runtime sim", "--engine none"):
+        assert words in refused.stderr
+    assert not Path("results").exists()
+
+
+def test_who_asks_for_real_processes_gets_them_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed(monkeypatch, no_device(tmp_path))
+    assert settled("local", None) == ("local", [])
     assert settled(None, "none") == ("local", ["runtime: local (real processes, no engine)"])
     assert settled("sim", None) == ("sim", [])
+    monkeypatch.setenv("TESTBED_RUNTIME", "local")
+    assert settled(None, None) == ("local", ["runtime: local (TESTBED_RUNTIME says so)"])
+    refused = deploy("--set", "compute.ms_per_step=20")
+    assert refused.exit_code == 4, refused.stderr
+    assert "sudo modprobe tun" in refused.stderr
+    assert not Path("results").exists()
     wrong = deploy("--lr", "-1", "--format", "json")
     assert (wrong.exit_code, wrong.stdout) == (3, ""), "what is wrong with the options comes first"
 
@@ -129,11 +193,19 @@ def test_what_is_chosen_is_said_only_of_a_run_that_can_be(
 
 
 @pytest.mark.parametrize("what", ["no TUN device", "no user namespaces"])
+@pytest.mark.processes
 def test_a_machine_that_denies_networks_is_told_of_before_anything_is_made(what: str) -> None:
-    result = command_where(what, "deploy", *QUICK, TESTBED_RUNTIME="")
+    result = command_where(what, "deploy", *QUICK, "--engine", "fabric", TESTBED_RUNTIME="")
     assert result.returncode == 4, result.stderr
     assert "--runtime sim" in result.stderr
     assert not Path("results").exists()
+
+
+@pytest.mark.processes
+def test_a_machine_that_denies_networks_runs_in_virtual_time() -> None:
+    result = command_where("no TUN device", "deploy", *QUICK, "--workers", "0", TESTBED_RUNTIME="")
+    assert result.returncode == 0, result.stderr
+    assert "runtime: sim, virtual time, since real learners cannot run here: opening /dev/net/tun" in result.stderr
 
 
 @needs_network

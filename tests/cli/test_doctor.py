@@ -11,8 +11,10 @@ from click.testing import CliRunner
 
 from testbed.cli.doctor_checks import checks
 from testbed.cli.main import main
+from testbed.engines.machine_facts import MachineFacts
 from tests.cli.denied import command_where
 
+NO_DEVICE = "--device /dev/net/tun" if MachineFacts().is_container else "modprobe tun"
 Found = dict[str, dict[str, object]]
 
 
@@ -23,15 +25,16 @@ def by_name(text: str) -> Found:
 @pytest.mark.parametrize(
     ("what", "denied", "hint"),
     [
-        ("no TUN device", {"emulated network", "/dev/net/tun"}, "--device /dev/net/tun"),
+        ("no TUN device", {"emulated network", "/dev/net/tun"}, NO_DEVICE),
         (
             "no namespaces left",
             {"emulated network", "user namespaces", "number of network namespaces"},
-            "sysctl user.max_net_namespaces",
+            "sysctl -w user.max_net_namespaces=65536",
         ),
-        ("no user namespaces", {"emulated network", "user namespaces"}, "kernel.unprivileged_userns_clone=1"),
+        ("no user namespaces", {"emulated network", "user namespaces"}, "denies user namespaces"),
     ],
 )
+@pytest.mark.processes
 def test_what_is_denied_is_told_with_a_way_out(what: str, denied: set[str], hint: str) -> None:
     result = command_where(what, "doctor", "--format", "json")
     assert result.returncode == 4, result.stderr

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from testbed.cli import paths as paths_command
 from testbed.cli.main import main
 from testbed.errors import ExitCode
 from testbed.network import summary as summary_module
+from testbed.network.graph import Network
+from testbed.network.paths import Paths, compute_paths
 
 TOPOLOGY = """
 name: small
@@ -135,10 +138,62 @@ def test_the_table_shows_the_route(file: str) -> None:
     assert sum("no path" in line for line in lines) == 6
 
 
-def test_a_long_table_says_what_it_leaves_out(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run("paths", file).stderr == ""
-    monkeypatch.setattr(paths_command, "_MOST_TABLE_ROWS", 5)
-    assert "7 more pairs" in run("paths", file).stderr
+def large(tmp_path: Path, replicas: int) -> str:
+    path = tmp_path / "large.yaml"
+    services = f"services: {{a: {{replicas: {replicas // 2}}}, b: {{replicas: {replicas // 2}}}}}"
+    links = "links: [{from: a, to: r, latency: 1ms, rate: 1Gbps}, {from: b, to: r, latency: 2ms, rate: 1Gbps}]"
+    path.write_text(f"{services}\nbridges: [r]\n{links}\n")
+    return str(path)
+
+
+def ends(table: str) -> tuple[list[str], list[str]]:
+    """The two sides of a table's pairs."""
+    found = [line.split()[:2] for line in table.splitlines() if " → " in line]
+    return sorted({source for source, _ in found}), sorted({dest for _, dest in found})
+
+
+def test_a_table_of_few_pairs_has_all_and_says_nothing(file: str) -> None:
+    result = run("paths", file)
+    assert len([line for line in result.stdout.splitlines() if " → " in line or "no path" in line]) == 12
+    assert result.stderr == ""
+
+
+def test_a_table_of_many_pairs_is_a_sample_and_says_how_to_get_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_out = []
+
+    def computed(network: Network, sources: Sequence[int]) -> Paths:
+        worked_out.append(len(sources))
+        return compute_paths(network, sources)
+
+    monkeypatch.setattr(summary_module, "compute_paths", computed)
+    many = large(tmp_path, 64)
+    result = run("paths", many)
+    origins, dests = ends(result.stdout)
+    assert origins == dests == sorted(f"{service}.{at}" for service in "ab" for at in range(0, 32, 4))
+    assert result.stdout.count(" → ") == 240 * 2
+    assert result.stderr == (
+        "a sample: 240 of 4032 pairs, from 16 of 64 nodes to 16 of 64 nodes; "
+        "all of them: --format csv or --format json; fewer: --from NODE, --to NODE\n"
+    )
+    assert worked_out == [16]
+    assert len(pairs(run("paths", many, "--format", "json"))) == 4032
+    assert len(run("paths", many, "--format", "csv").stdout.splitlines()) == 4033
+
+
+def test_a_side_with_few_nodes_leaves_more_of_the_sample_to_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths_command, "_MOST_TABLE_ROWS", 62)
+    monkeypatch.setattr(paths_command, "_SAMPLE", 4)
+    many = large(tmp_path, 64)
+    one = run("paths", many, "--from", "a.0")
+    assert "a sample: 15 of 63 pairs, from 1 node to 16 of 64 nodes" in one.stderr
+    assert [len(side) for side in ends(one.stdout)] == [1, 15]
+    other = run("paths", many, "--to", "a.0")
+    assert [len(side) for side in ends(other.stdout)] == [15, 1]
+    assert run("paths", many, "--from", "a.0", "--to", "b").stderr == ""
 
 
 def test_show_as_json(file: str) -> None:

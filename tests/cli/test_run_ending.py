@@ -12,13 +12,15 @@ from testbed.cli.run_ending import tell_ending
 from testbed.control.outcome import NodeFailure, Outcome
 from testbed.control.progress import Watch
 from testbed.records import Failure
+from tests.runtimes.sim_runs import plan_of, star
 
+PLAN = plan_of(star(2))
 LATE = Outcome("finished", 1.0, 1, (), Watch((0,), 3, None).look(1.0), overloaded=("the fabric was late",))
 
 
 @click.command()
 def command() -> None:
-    tell_ending(LATE, Path("r"), 1.0, lambda words: click.echo(words, err=True))
+    tell_ending(LATE, PLAN, Path("r"), 1.0, lambda words: click.echo(words, err=True))
 
 
 def test_what_a_learner_has_said_is_no_command_to_a_terminal_and_has_an_end() -> None:
@@ -28,7 +30,7 @@ def test_what_a_learner_has_said_is_no_command_to_a_terminal_and_has_an_end() ->
     @click.command()
     def ends() -> None:
         outcome = Outcome("failed", 1.0, 0, (failed,), broken=(words,), remarks=(words,))
-        tell_ending(outcome, Path("r"), 1.0, lambda said: click.echo(said, err=True))
+        tell_ending(outcome, PLAN, Path("r"), 1.0, lambda said: click.echo(said, err=True))
 
     told = CliRunner().invoke(ends, color=True)
     assert "\x1b" not in told.stderr

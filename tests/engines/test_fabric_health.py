@@ -124,6 +124,7 @@ def stand_still(pid: int, seconds: float) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.processes
 def test_a_fabric_that_was_stopped_says_so(tmp_path: Path) -> None:
     fabric = start_fabric(configuration(pair(), tmp_path, tmp_path / "s"), tmp_path / "f")
     try:

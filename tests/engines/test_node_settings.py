@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import struct
@@ -11,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.engines.denied import NetworkDenied
 from testbed.engines.namespace import TcpSettings
-from testbed.engines.steps import Step
 from testbed.engines.tun import NotATun, check_tun, make_tun, open_device
 from tests.engines.test_hostile import in_namespace_of_its_own
 from tests.engines.world import needs_network, pair, world
@@ -78,23 +75,3 @@ def test_only_the_right_kind_of_device_is_taken(make: Callable[[], int], why: st
             check_tun(descriptor)
     finally:
         os.close(descriptor)
-
-
-@pytest.mark.parametrize(
-    ("step", "number", "hint"),
-    [
-        (Step.TUN_DEVICE, errno.ENOENT, "modprobe tun"),
-        (Step.TUN_DEVICE, errno.EACCES, "chmod 666 /dev/net/tun"),
-        (Step.TUN_DEVICE, errno.EPERM, "--device /dev/net/tun"),
-        (Step.USER_NAMESPACE, errno.EPERM, "kernel.unprivileged_userns_clone=1"),
-        (Step.USER_NAMESPACE, errno.ENOSPC, "sysctl user.max_user_namespaces"),
-        (Step.NAMESPACE, errno.EPERM, "CAP_SYS_ADMIN"),
-        (Step.ROUTE, errno.ENOENT, "congestion control"),
-    ],
-)
-def test_what_is_denied_comes_with_a_way_out(step: Step, number: int, hint: str) -> None:
-    denied = NetworkDenied(step, os.strerror(number), number)
-    assert str(step) in denied.message
-    assert os.strerror(number) in denied.message
-    assert hint in denied.hint
-    assert "--engine none" in denied.hint

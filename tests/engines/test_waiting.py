@@ -18,13 +18,6 @@ Device = tuple[Port, int]
 
 
 @pytest.fixture
-def waiting() -> Iterator[Waiting]:
-    made = Waiting()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def devices(waiting: Waiting) -> Iterator[list[Device]]:
     found = []
     for rank in range(2):

@@ -142,6 +142,24 @@ def test_work_that_comes_late_is_counted_with_its_lateness() -> None:
         overruns = compute.overruns
         assert (overruns.works, overruns.late) == (2, 2)
         assert overruns.worst_s > 0
+        assert overruns.worst_s < overruns.added_s <= 2 * overruns.worst_s
+        assert compute.behind_s() == 0.0
+        compute.close()
+
+    asyncio.run(test())
+
+
+def test_work_that_the_end_of_the_run_cuts_off_is_as_late_as_it_was_by_then() -> None:
+    made = Made(plan_of(ms_per_step=0.001))
+
+    async def test() -> None:
+        compute = made.compute()
+        training = asyncio.ensure_future(compute.train(compute.initial(), 0, 2000))
+        await asyncio.sleep(0.05)
+        before_s = compute.behind_s()
+        training.cancel()
+        await asyncio.wait([training])
+        assert 0.04 < before_s <= compute.overruns.added_s
         compute.close()
 
     asyncio.run(test())

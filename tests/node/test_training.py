@@ -6,13 +6,13 @@ import math
 import os
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 from testbed.code import CodeProblem
 from testbed.node.data.dataset import DataSet, Kind, Samples
@@ -21,7 +21,7 @@ from testbed.node.evaluation_samples import evaluation_parts
 from testbed.node.minibatches import Minibatches
 from testbed.node.models.build import build_model
 from testbed.node.training import Settings, Trainer, TrainingFailed
-from testbed.node.training_cost import nominal_ms_per_step
+from testbed.node.training_cost import count_operations, nominal_ms_per_step, pass_forward
 from testbed.node.training_speed import bare_loops, sustained_ms_per_step
 
 Vector = NDArray[np.float32]
@@ -273,13 +273,6 @@ class Broken(Margin):
 """
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> str:
-    file = tmp_path / "own.py"
-    file.write_text(OWN)
-    return str(file)
-
-
 def test_running_statistics_are_part_of_the_vector_and_counters_are_not(own: str) -> None:
     trainer = Trainer(f"{own}:Normalised", {}, images(1, 8, 8), Settings(0.1, 8, weight_decay=0.5), seed=2)
     assert trainer.parameters == 40 + 8 + 8 + 1450
@@ -406,6 +399,14 @@ def test_evaluations_use_a_fixed_choice_of_the_test_samples() -> None:
 def test_a_nominal_step_is_what_its_arithmetic_takes(model: str, shape: tuple[int, ...], batch: int, ms: float) -> None:
     trainer = Trainer(model, {}, images(*shape, train=1, test=1), Settings(0.1, 8), seed=2)
     assert nominal_ms_per_step(trainer, batch) == ms
+
+
+@pytest.mark.parametrize(("model", "shape"), [("gn-lenet", (3, 32, 32)), ("mlp", (1, 8, 8)), ("logistic", (1, 8, 8))])
+def test_operations_are_counted_as_torchs_own_counter_does(model: str, shape: tuple[int, ...]) -> None:
+    trainer = Trainer(model, {}, images(*shape, train=1, test=1), Settings(0.1, 8), seed=2)
+    with FlopCounterMode(display=False) as counter:
+        pass_forward(trainer, 8)
+    assert count_operations(trainer, 8) == counter.get_total_flops() > 0
 
 
 def test_no_step_is_free() -> None:

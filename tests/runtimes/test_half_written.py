@@ -14,6 +14,7 @@ from testbed.errors import CouldNotStart
 from testbed.journal import CannotWrite
 from testbed.rundir import create_run
 from testbed.runtimes.real.places import Places, make_places
+from tests.runtimes.sim_runs import plan_of, star
 
 
 def test_a_record_that_cannot_be_written_leaves_no_folder_of_sockets(
@@ -32,7 +33,7 @@ def test_a_record_that_cannot_be_written_leaves_no_folder_of_sockets(
 
 def test_a_summary_that_cannot_be_put_in_its_place_leaves_no_half(tmp_path: Path) -> None:
     (tmp_path / "summary.json").mkdir()
-    told = summary_of("r", Outcome("finished", 1.0, 2, ()), {}, ready_s=None, real_s=1.0, lateness=None)
+    told = summary_of(plan_of(star(2)), Outcome("finished", 1.0, 2, ()), {}, ready_s=None, real_s=1.0, lateness=None)
     with pytest.raises(CannotWrite, match=r"cannot write .*summary\.json"):
         write_summary(tmp_path, told)
     assert [each.name for each in tmp_path.iterdir()] == ["summary.json"]

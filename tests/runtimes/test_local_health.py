@@ -35,16 +35,17 @@ def summary(folder: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.processes
 def test_what_the_engine_and_the_nodes_say_is_what_the_run_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NoEngine, "judge", lambda _: (("packets were late",), LATE))
-    monkeypatch.setattr(Control, "overruns", property(lambda _: {"node.0": Overrun(1000, 600, 0.1, 5)}))
+    monkeypatch.setattr(Control, "overruns", property(lambda _: {"node.0": Overrun(1000, 600, 0.1, 5, 600.0)}))
     _, outcome = run(plan_of(star(2), stop={"rounds": 1}), tmp_path, "none")
     assert outcome.exit_code is ExitCode.NOT_AS_ASKED
     late, trained, lost = outcome.overloaded
     assert late == "packets were late"
-    assert "60.0% of all training took longer than planned" in trained
+    assert "computing that took longer than planned has added 600 s to node.0's time" in trained
     assert "5 packets were lost before the network, at node.0" in lost
     told = summary(tmp_path)
     assert (told["health"], told["why"], told["tx_dropped"]) == ("overloaded", list(outcome.overloaded), 5)

@@ -59,8 +59,9 @@ print(result.exit_code, *sorted({"torch", "torch._dynamo"} & set(sys.modules)))
 """
 
 
-def test_torchs_compiler_is_not_loaded_for_real_processes(tmp_path: Path) -> None:
-    """It takes a second, and only the nominal cost of a step needs it."""
+@pytest.mark.processes
+def test_torchs_compiler_is_not_loaded(tmp_path: Path) -> None:
+    """It takes a second, and nothing needs it: not the nominal cost of a step either."""
     (tmp_path / "small.yaml").write_text(SMALL)
     loaded = subprocess.run(
         [sys.executable, "-c", DEPLOY, "--runtime", "local"], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.errors import Severity, has_errors
 from testbed.targets.names import MAX_NODE_LABEL, node_label
-from testbed.targets.rules import Target
+from testbed.targets.target import Target
 from testbed.topologies.model import Service, Topology
 from tests.targets.judging import XML, YAML, changed, judged, judged_topology, only
 

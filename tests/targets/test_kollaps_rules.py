@@ -9,7 +9,7 @@ import pytest
 
 from testbed.errors import Severity, Where, has_errors, note, warning
 from testbed.targets import kollaps_links
-from testbed.targets.rules import Target
+from testbed.targets.target import Target
 from tests.targets.judging import XML, XML_EVENTS, YAML, changed, judged, judged_topology, loaded, only
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING

@@ -4,4 +4,5 @@ Takes the name of a data set, a seed and a number of learners, gives samples and
 data sets and, to fill it, the package clients of this machine or the data sets' own sites.
 
     catalogue ─> fetch (clients, archives, formats) ─> store ─> load ─> DataSet ─> partition ─> parts
+        └─────> stand_in, for a plan without the data ──────────────────┘
 """

@@ -48,6 +48,8 @@ class Entry:
     test: int
     users: int = 0
     items: int = 0
+    class_counts: tuple[int, ...] = ()
+    """How many of the samples to train on each class has; empty where that is known only with the data."""
     class_names: tuple[str, ...] = ()
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
@@ -96,6 +98,7 @@ _FASHION_MNIST = Entry(
     input_shape=(1, 28, 28),
     train=60_000,
     test=10_000,
+    class_counts=(6000,) * 10,
     class_names=(
         "T-shirt/top",
         "trouser",
@@ -147,6 +150,7 @@ _MNIST = Entry(
     input_shape=(1, 28, 28),
     train=60_000,
     test=10_000,
+    class_counts=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
     mean=(0.1307,),
     std=(0.3081,),
     scale=1 / 255,
@@ -190,6 +194,7 @@ _CIFAR10 = Entry(
     input_shape=(3, 32, 32),
     train=50_000,
     test=10_000,
+    class_counts=(5000,) * 10,
     class_names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     mean=(0.49140, 0.48216, 0.44653),
     std=(0.24703, 0.24349, 0.26159),

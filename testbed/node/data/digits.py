@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from testbed.node.data.catalogue import Entry
 from testbed.node.data.dataset import DataSet, Samples
 from testbed.node.data.draws import permutation
+from testbed.node.data.facts import dataset_of
 from testbed.node.data.problems import NoSource
 from testbed.seeds import stream
 
@@ -29,19 +30,7 @@ def load_digits(entry: Entry) -> DataSet:
         labels = targets[chosen]
         inputs.flags.writeable = labels.flags.writeable = False
         parts.append(Samples(inputs, labels))
-    return DataSet(
-        name=entry.name,
-        kind=entry.kind,
-        classes=entry.classes,
-        input_shape=entry.input_shape,
-        users=0,
-        items=0,
-        train=parts[0],
-        test=parts[1],
-        mean=entry.mean,
-        std=entry.std,
-        scale=entry.scale,
-    )
+    return dataset_of(entry, parts[0], parts[1])
 
 
 def _table() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

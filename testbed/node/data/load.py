@@ -16,6 +16,7 @@ from testbed.node.data.catalogue import Entry, entry_of
 from testbed.node.data.check import checked
 from testbed.node.data.dataset import DataSet, Samples
 from testbed.node.data.digits import load_digits
+from testbed.node.data.facts import check_facts, dataset_of
 from testbed.node.data.fetch import Tell, ensure, silently
 from testbed.node.data.options import Options
 from testbed.node.data.problems import Impossible
@@ -51,19 +52,8 @@ def load_dataset(
 
 def _stored(entry: Entry, place: Path) -> DataSet:
     arrays = store.read(entry, place)
-    return DataSet(
-        name=entry.name,
-        kind=entry.kind,
-        classes=entry.classes,
-        input_shape=entry.input_shape,
-        users=entry.users,
-        items=entry.items,
-        train=Samples(arrays["train_inputs"], arrays["train_targets"]),
-        test=Samples(arrays["test_inputs"], arrays["test_targets"]),
-        mean=entry.mean,
-        std=entry.std,
-        scale=entry.scale,
-    )
+    train, test = (Samples(arrays[f"{part}_inputs"], arrays[f"{part}_targets"]) for part in ("train", "test"))
+    return dataset_of(entry, train, test)
 
 
 def _movielens(entry: Entry, options: Mapping[str, object], seed: int, cache: Path | None, tell: Tell) -> DataSet:
@@ -73,7 +63,7 @@ def _movielens(entry: Entry, options: Mapping[str, object], seed: int, cache: Pa
     if path:
         return split_ratings(entry.name, *read_ratings(Path(path)), seed)
     arrays = store.read(entry, ensure(entry.name, cache=cache, tell=tell))
-    return split_ratings(entry.name, arrays["pairs"], arrays["ratings"], seed)
+    return check_facts(entry, split_ratings(entry.name, arrays["pairs"], arrays["ratings"], seed))
 
 
 def _from_code(spec: str, options: Mapping[str, object], seed: int) -> DataSet:

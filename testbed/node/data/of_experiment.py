@@ -1,7 +1,7 @@
 """The data of an experiment, and who gets which part of it.
 
-Takes an `Experiment` and the number of learners, gives a `DataSet` and its parts; may fetch the data set. Every node
-works out the same parts.
+Takes an `Experiment` and the number of learners, gives a `DataSet` and its parts; may fetch the data set, or goes by
+what the catalogue says of it. Every node works out the same parts.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from testbed.node.data.dataset import DataSet
 from testbed.node.data.fetch import Tell, silently
 from testbed.node.data.load import load_dataset
 from testbed.node.data.partition import Part, partition, test_parts
+from testbed.node.data.stand_in import stand_in
 from testbed.node.data.store import cache_folder, is_stored, place_of
 
 _OPTIONS = {"iid": (), "shards": ("per_node", "variant"), "dirichlet": ("alpha", "min"), "user": ("order",)}
@@ -30,6 +31,8 @@ class SharedOut:
 
     dataset: DataSet
     parts: list[Part]
+    is_estimated: bool = False
+    """The parts are about as large as those of the real data set, which is not here; otherwise exactly."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -37,14 +40,24 @@ class SharedOut:
 
 
 def share_out(
-    experiment: Experiment, learners: int, seed: int, *, cache: Path | None = None, tell: Tell = silently
+    experiment: Experiment,
+    learners: int,
+    seed: int,
+    *,
+    cache: Path | None = None,
+    tell: Tell = silently,
+    fetch: bool = True,
 ) -> SharedOut:
-    """The same parts for the same experiment, number of learners and seed; raises Impossible where there are none."""
+    """The same parts for the same experiment, number of learners and seed; raises Impossible where there are none.
+
+    Without `fetch`, a data set that is not here is stood in for by one of the same sizes and of made-up samples.
+    """
     data = experiment.data
-    dataset = load_dataset(data.name, data.options, seed, cache, tell)
+    is_real = fetch or is_at_hand(data.name, data.options, cache)
+    dataset = load_dataset(data.name, data.options, seed, cache, tell) if is_real else stand_in(entry_of(data.name))
     parts = partition(dataset, learners, data.partition.kind, _options(data.partition), seed)
     test_parts(dataset, parts)  # who could not be tried shows before anything starts
-    return SharedOut(dataset, parts)
+    return SharedOut(dataset, parts, is_estimated=not is_real and data.partition.kind == "user")
 
 
 def is_at_hand(name: str, options: Mapping[str, object] = _NO_OPTIONS, cache: Path | None = None) -> bool:

@@ -10,7 +10,6 @@ waits.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -25,7 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import UsageProblem
+from testbed.linux import open_flags
 from testbed.node.data.catalogue import Entry
+from testbed.node.data.file_lock import try_lock, wait_for_lock
 from testbed.node.data.formats import Arrays
 from testbed.node.data.problems import SourceFailed
 
@@ -107,13 +108,13 @@ def sha256_of(array: NDArray[Any]) -> str:
 def locked(entry: Entry, cache: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """Only one process at a time works on a data set; the lock ends with the process, however it ends."""
     with _writing(cache):
-        descriptor = os.open(made(cache) / f".{entry.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(
+            made(cache) / f".{entry.name}.lock", os.O_RDWR | os.O_CREAT | open_flags("O_CLOEXEC"), 0o666
+        )
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(descriptor):
             tell(f"{entry.name}: another process is fetching it; waiting")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            wait_for_lock(descriptor)
         yield
     finally:
         os.close(descriptor)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
-from testbed.code import CodeProblem, call, is_code, load_object
+from testbed.code import CodeProblem, OnlyHere, call, is_code, load_object
 from testbed.node.data.dataset import DataSet
 from testbed.node.models.catalogue import built_in
 from testbed.node.models.signature import DATA_FIRST, check_call, seems_for_data
@@ -41,5 +41,5 @@ def _called(spec: str, make: Callable[..., object], dataset: DataSet, options: M
     except CodeProblem as problem:
         # Whoever expects a number where the data set comes hears of it from torch, in words about tensors.
         if isinstance(problem.__cause__, TypeError) and not seems_for_data(make):
-            raise CodeProblem(f"{problem.message}; {DATA_FIRST}", problem.file, problem.line) from problem
+            raise OnlyHere(f"{problem.message}; {DATA_FIRST}", problem.file, problem.line) from problem
         raise

@@ -16,7 +16,6 @@ from testbed.plan.containers import limits_of, models_bytes
 from testbed.plan.model import RunPlan
 from testbed.runtimes.docker.baked_code import missing_files
 from testbed.runtimes.docker.engine_client import connected, engine_address
-from testbed.runtimes.docker.image_at_hand import request_at_hand
 from testbed.runtimes.docker.image_facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL, id_of, labels_of
 from testbed.runtimes.docker.image_likeness import doubt
 from testbed.runtimes.docker.image_packages import versions_in
@@ -121,7 +120,10 @@ def _check_memory(plan: RunPlan, say: Callable[[str], None], *, force: bool) -> 
 
 
 def why_no_containers(image: str) -> str | None:
-    """Nothing where an Engine on this machine soon says that it has the image, or all packages for it; else why not."""
+    """Nothing where an Engine on this machine soon says that it has the image; else why not.
+
+    One that could be built from packages that are here does not count: nobody has asked for containers then.
+    """
     address = engine_address()
     kind, _, path = address.partition("://")
     if kind != "unix":
@@ -130,7 +132,7 @@ def why_no_containers(image: str) -> str | None:
         return f"no permission to use the Docker Engine at {address}"
     try:
         with connected(_QUICK_S) as engine:
-            if id_of(engine, image) is not None or request_at_hand(engine, image) is not None:
+            if id_of(engine, image) is not None:
                 return None
     except TestbedError as problem:
         return problem.message

@@ -33,7 +33,6 @@ from testbed.node.messages import Message
 from testbed.node.node import Node
 from testbed.node.real_clock import RealClock
 from testbed.node.real_compute import Own, RealCompute
-from testbed.node.real_thread import ComputeThread
 from testbed.node.snapshots import newest_snapshot
 from testbed.node.unawaited import unawaited_are_told
 from testbed.node.world import Vector
@@ -207,11 +206,12 @@ class _Process:
             time_scale=self._plan.time_scale,
         )
         try:
-            build = await self._warm()
             clock = RealClock(time.monotonic(), self._plan.time_scale)
-            slots = self._slots()
+            home = self._birth.home
+            slots = ComputeSlots(home.slots, home.cores, self._birth.rank)
             asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, slots.step_aside)
             compute = self._compute = RealCompute(self._birth.own, self._plan, clock, slots)
+            build = await self._warm(compute)
             await self._connect(transport)
             self._link.send(Ready())
             clock.t0 = await self._go
@@ -232,29 +232,13 @@ class _Process:
         peers = [rank for rank in first_peers(self._plan) if rank not in self._birth.absent]
         await transport.connect(peers, 0.0 if is_late else CONNECTED_S * self._plan.time_scale)
 
-    async def _warm(self) -> Build:
-        """What is needed the first time is done before the start: so many processes would do it all at once then.
-
-        A thread that begins later gets this one's memory, and every page that training writes to is this process's own.
-        """
-        slots = self._slots()
-        thread = ComputeThread()
-
-        def train() -> None:
-            with slots.one():
-                self._birth.own.trainer.warm()
-
-        await thread.do(train)
-        thread.close()
-        slots.close()
+    async def _warm(self, compute: RealCompute) -> Build:
+        """What is needed the first time is done before the start barrier: so many processes would do it all at once."""
+        await compute.warm()
         experiment = self._plan.experiment
         with suppress(CodeProblem):  # the node's own life will tell
             choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)
         return build_of_this_process()
-
-    def _slots(self) -> ComputeSlots:
-        home = self._birth.home
-        return ComputeSlots(home.slots, home.cores, self._birth.rank)
 
     async def _until_arrived(self, transport: ZmqTransport) -> None:
         """What the kernel has sent may be lost on the way: with this process its network would be gone."""
@@ -307,7 +291,7 @@ class _Process:
     def _overrun(self, compute: RealCompute) -> Overrun:
         over = compute.overruns
         lost = 0 if self._birth.loopback else device_counters().tx_dropped
-        return Overrun(over.works, over.late, over.worst_s, lost)
+        return Overrun(over.works, over.late, over.worst_s, lost, over.added_s + compute.behind_s())
 
     def _first_model(self) -> Vector | None:
         if self._birth.rejoin != "last":

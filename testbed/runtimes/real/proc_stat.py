@@ -6,10 +6,10 @@ Takes process ids, gives values; reads /proc.
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _DEAD = frozenset("ZX")
 _STILL = frozenset("TtZX")
 
@@ -55,4 +55,9 @@ def _read(path: Path) -> ProcessStat | None:
         fields = path.read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return ProcessStat(fields[0], (int(fields[11]) + int(fields[12])) * _TICK_S, int(fields[19]))
+    return ProcessStat(fields[0], (int(fields[11]) + int(fields[12])) / _ticks_per_s(), int(fields[19]))
+
+
+@cache
+def _ticks_per_s() -> int:
+    return os.sysconf("SC_CLK_TCK")

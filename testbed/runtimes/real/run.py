@@ -302,7 +302,7 @@ class RealRun:
             bytes_sent=look.bytes_sent,
             lateness_p99_ms=None if engine is None else emulated(engine.lateness, self._plan.time_scale).p99_ms,
             packets=None if engine is None else engine.packets,
-            overloaded=self._why_overloaded(() if engine is None else engine.overloaded),
+            overloaded=self._why_overloaded(() if engine is None else engine.overloaded, look.t),
         )
 
     # -- the end ---------------------------------------------------------------------------------------------------
@@ -326,26 +326,25 @@ class RealRun:
         finally:  # somebody may lose patience meanwhile
             self._ground.leave()
 
-    def _why_overloaded(self, engine: tuple[str, ...]) -> tuple[str, ...]:
+    def _why_overloaded(self, engine: tuple[str, ...], t: float) -> tuple[str, ...]:
         """The same words for those who look on and in the run's summary."""
         if self._ready_s is None:
             return ()
-        return why_overloaded(engine, self._control.overruns, self._plan.ms_per_step)
+        return why_overloaded(engine, self._control.overruns, t)
 
     def _judged(self, outcome: Outcome) -> Outcome:
         """The outcome with what makes it overloaded; the same in the run's summary."""
         assert self._engine is not None  # noqa: S101 - or there would be no outcome
         engine, scale = self._engine.judge(), self._plan.time_scale
         overruns = self._control.overruns
-        why = () if outcome.broken else self._why_overloaded(engine.overloaded)
+        why = () if outcome.broken else self._why_overloaded(engine.overloaded, outcome.t)
         remarks = (UNSHAPED,) if self._plan.engine == NONE else ()
         outcome = replace(outcome, overloaded=why, remarks=(*remarks, *outcome.remarks))
         real_s = time.monotonic() - self._began_s
         summary = summary_of(
-            self._plan.run_id,
+            self._plan,
             outcome,
             overruns,
-            time_scale=self._plan.time_scale,
             ready_s=self._ready_s,
             real_s=real_s,
             lateness=None if engine.lateness is None else emulated(engine.lateness, scale),

@@ -1,6 +1,7 @@
-"""What a plan must know of data and model before it is made: sizes, and what a step costs.
+"""What a plan must know of data and model before it is made: sizes, and what a step costs on the nominal device.
 
-Takes an experiment, gives figures; fetches the data set when that is wanted, and imports torch.
+Takes an experiment, gives figures; fetches the data set when that is wanted, else goes by what the catalogue says of
+it; imports torch.
 """
 
 from __future__ import annotations
@@ -15,39 +16,35 @@ from testbed.node.choose import choose_algorithm, choose_sharing
 from testbed.node.data.fetch import Tell, ensure, silently
 from testbed.node.data.of_experiment import is_at_hand, share_out
 from testbed.node.trainer_of import make_trainer
-from testbed.node.training_cost import nominal_ms_per_step, pass_forward
+from testbed.node.training_cost import nominal_ms_per_step
 
 
 @dataclass(frozen=True)
 class Described:
-    """None for what cannot be known yet: data that is not here, a model that cannot be made; and what nobody asked."""
+    """None for what a model that cannot be made leaves unknown."""
 
+    samples: tuple[int, ...]
+    samples_estimated: bool
+    """The data set is not here, and its partition depends on more than the catalogue says."""
     parameters: int | None = None
-    samples: tuple[int, ...] | None = None
     nominal_ms_per_step: float | None = None
     problem: CodeProblem | None = None
     """Of code that is wrong: the run will tell, with the name of the node that met it."""
 
 
-def describe(experiment: Experiment, learners: int, *, fetch: bool, count: bool, tell: Tell = silently) -> Described:
-    """Sizes of parts and model; to `count`, what a step costs. Without `fetch`, data that is not here stays unknown.
+def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell = silently) -> Described:
+    """Sizes of parts and model, and what a step costs. Without `fetch`, the same of data that is not here.
 
     Code that is wrong is no reason to raise here.
     """
     problem = _problem_of_choices(experiment)
-    if not fetch and not is_at_hand(experiment.data.name, experiment.data.options):
-        return Described(problem=problem)
-    data = share_out(experiment, learners, experiment.seed, tell=tell)
-    cost, batch = None, experiment.training.batch
+    data = share_out(experiment, learners, experiment.seed, tell=tell, fetch=fetch)
     try:
         trainer = make_trainer(experiment, data.dataset, experiment.seed)
-        if count:
-            cost = nominal_ms_per_step(trainer, batch)
-        else:
-            pass_forward(trainer, batch)
+        cost = nominal_ms_per_step(trainer, experiment.training.batch)
     except CodeProblem as of_model:
-        return Described(samples=data.sizes, problem=problem or of_model)
-    return Described(trainer.parameters, data.sizes, cost, problem)
+        return Described(data.sizes, data.is_estimated, problem=problem or of_model)
+    return Described(data.sizes, data.is_estimated, trainer.parameters, cost, problem)
 
 
 def fetch_data(experiment: Experiment, tell: Tell) -> None:

@@ -5,12 +5,12 @@ Takes orders and outcomes, gives bytes, and back; touches nothing.
 
 from __future__ import annotations
 
+import select
 import signal
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from select import PIPE_BUF
 
 import msgspec
 
@@ -19,6 +19,8 @@ from testbed.node.training_settings import ComputingLost, Score, TrainingFailed
 
 _ORDER = struct.Struct("=qiiqqi")
 _OUTCOME = struct.Struct("=qiiddq")
+_WHOLE_BYTES = getattr(select, "PIPE_BUF", 512)
+"""What a pipe takes in one piece; systems without it have no workers to read from one."""
 _LONGEST_MESSAGE = 2000
 """Characters; at most six bytes each in JSON, so cut again until the record fits."""
 
@@ -95,7 +97,7 @@ def pack_outcome(number: int, outcome: Outcome) -> bytes:
     kind, trouble = _trouble(outcome)
     trouble.message = trouble.message[:_LONGEST_MESSAGE]
     words = msgspec.json.encode(trouble)
-    while len(words) > PIPE_BUF - _OUTCOME.size:
+    while len(words) > _WHOLE_BYTES - _OUTCOME.size:
         trouble.message = trouble.message[: len(trouble.message) // 2]
         trouble.file = trouble.file and trouble.file[-255:]
         words = msgspec.json.encode(trouble)

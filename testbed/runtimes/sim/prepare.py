@@ -6,12 +6,12 @@ researcher's model or data shows here, before anything runs.
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.cores import usable_cores
+from testbed.linux import is_linux
 from testbed.node.data.dataset import Kind
 from testbed.node.data.of_experiment import share_out
 from testbed.node.data.partition import test_parts
@@ -24,9 +24,20 @@ from testbed.runtimes.sim.pool import TrainingPool
 
 def _allow_open_files() -> None:
     """Every node has a journal open; usual limits are below a thousand."""
+    if not is_linux():
+        return
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _workers(asked: int | None) -> int:
+    """None where Linux is not: Windows cannot fork, and libraries of macOS do not survive it. Results are the same."""
+    if not is_linux():
+        return 0
+    return usable_cores() if asked is None else asked
 
 
 @contextmanager
@@ -45,7 +56,7 @@ def prepared(plan: RunPlan, *, workers: int | None = None, cache: Path | None = 
         test_parts(data.dataset, data.parts),
         samples=experiment.evaluation.samples,
         seed=plan.seed,
-        workers=usable_cores() if workers is None else workers,
+        workers=_workers(workers),
     )
     try:
         yield Shared(

@@ -25,6 +25,7 @@ from testbed.node.data.catalogue import ENTRIES, ArrayShape, Entry
 from testbed.node.data.dataset import Kind
 from testbed.node.data.fetch import NoSource, ensure, ensure_entry, silently
 from testbed.node.data.formats import Arrays
+from testbed.node.data.load import load_dataset
 from testbed.node.data.problems import Impossible, SourceFailed
 
 ARRAYS: Arrays = {"inputs": np.arange(600, dtype=np.uint8).reshape(100, 6), "targets": np.arange(100, dtype=np.int64)}
@@ -204,6 +205,7 @@ ensure_entry(entry_of(Fake(endless)), Path(sys.argv[1]), silently)
 """
 
 
+@pytest.mark.processes
 def test_a_killed_download_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     with subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE, cwd=root) as process:
@@ -290,6 +292,7 @@ def test_every_data_set_has_two_sources_and_whole_hashes() -> None:
             assert all(len(bytes.fromhex(each.sha256)) == 32 for each in (entry.arrays or {}).values())
 
 
+@pytest.mark.processes
 def test_fashion_mnist_can_really_be_fetched(tmp_path: Path) -> None:
     if not shutil.which("apt-get"):
         pytest.skip("apt-get is not installed here")
@@ -304,4 +307,5 @@ def test_fashion_mnist_can_really_be_fetched(tmp_path: Path) -> None:
     scaled = arrays["train_inputs"].astype(np.float32) / 255
     assert scaled.mean() == pytest.approx(0.2860, abs=1e-4)
     assert scaled.std() == pytest.approx(0.3530, abs=1e-4)
+    assert load_dataset("fashion-mnist", {}, 1, cache=tmp_path).classes == 10  # and is all that the catalogue says
     assert left_over(tmp_path) == [".fashion-mnist.lock", "fashion-mnist-v1"]

@@ -1,0 +1,56 @@
+"""What the catalogue says of a data set is so: plans are made by it before the data is there.
+
+Takes an entry of the catalogue and samples, gives a `DataSet` or raises `Impossible`; touches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from testbed.node.data.catalogue import Entry
+from testbed.node.data.dataset import DataSet, Samples
+from testbed.node.data.problems import Impossible
+
+
+def dataset_of(entry: Entry, train: Samples, test: Samples) -> DataSet:
+    """These samples as the data set of that entry, which they fit."""
+    return check_facts(
+        entry,
+        DataSet(
+            name=entry.name,
+            kind=entry.kind,
+            classes=entry.classes,
+            input_shape=entry.input_shape,
+            users=entry.users,
+            items=entry.items,
+            train=train,
+            test=test,
+            mean=entry.mean,
+            std=entry.std,
+            scale=entry.scale,
+        ),
+    )
+
+
+def check_facts(entry: Entry, dataset: DataSet) -> DataSet:
+    """The data set itself; raises Impossible where it is not what its entry says."""
+    for what, said, found in _facts(entry, dataset):
+        if said != found:
+            hint = f"`testbed data fetch {entry.name}` checks what is there" if entry.needs_download else ""
+            raise Impossible(f"the data set {entry.name} is damaged: {what}: expected {said}, got {found}", hint)
+    return dataset
+
+
+def _facts(entry: Entry, dataset: DataSet) -> Iterator[tuple[str, object, object]]:
+    """What, as the catalogue has it, as the data has it."""
+    yield "samples to train on", entry.train, len(dataset.train)
+    yield "samples to test with", entry.test, len(dataset.test)
+    for part, samples in (("train", dataset.train), ("test", dataset.test)):
+        yield f"shape of a sample to {part}", entry.input_shape, samples.inputs.shape[1:]
+    for what in ("classes", "users", "items"):
+        yield f"number of {what}", getattr(entry, what), getattr(dataset, what)
+    if entry.class_counts:
+        found = np.bincount(dataset.train.targets, minlength=entry.classes)
+        yield "samples of each class", entry.class_counts, tuple(found.tolist())

@@ -1,0 +1,30 @@
+"""What a run uses in place of what its experiment asks for, in words: the time of a step, TCP's congestion control.
+
+Takes plans, gives words; pure.
+"""
+
+from __future__ import annotations
+
+from testbed.plan.model import RunPlan
+
+
+def is_longer(plan: RunPlan) -> bool:
+    """Whether a step takes longer than asked for."""
+    return plan.asked is not None and plan.ms_per_step > plan.asked.ms_per_step
+
+
+def step_words(plan: RunPlan) -> str:
+    """Such as `10 ms`, or `190 ms instead of 20 ms`; both in emulated time."""
+    words = f"{plan.ms_per_step:g} ms"
+    return f"{words} instead of {plan.asked.ms_per_step:g} ms" if plan.asked is not None and is_longer(plan) else words
+
+
+def congestion_words(plan: RunPlan) -> str:
+    """Such as `cubic`, or `reno instead of cubic` with the reason."""
+    used = plan.experiment.network.congestion
+    if plan.asked is None or plan.asked.congestion == used:
+        return used
+    return (
+        f"{used} instead of {plan.asked.congestion}, whose windows grow by the kernel's clock, "
+        f"which no time scale slows down"
+    )

@@ -1,0 +1,59 @@
+"""The line to copy after a run that this machine could not keep up with."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.cli.run_again import run_again
+from tests.runtimes.local_runs import locally
+from tests.runtimes.sim_runs import plan_of, star
+
+PLAN = locally(plan_of(star(2), compute={"ms_per_step": 20}))
+"""Two steps a round."""
+COMPUTING = {"why": ["computing"], "computing": {"added_share": 0.03, "worst_late_s": 0.045}}
+NETWORK = {"why": ["packets"], "computing": {"added_share": 0.001, "worst_late_s": 0.045}}
+BOTH = {"why": ["computing", "packets"], "computing": {"added_share": 0.03, "worst_late_s": 0.045}}
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        ("deploy t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy t.xml --run-id first -q", "testbed deploy t.xml -q --set compute.ms_per_step=43"),
+        ("deploy t.xml --run-id=first", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy t.xml --run-id first --overwrite", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy --set compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy --set=compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
+        ("deploy t.xml --set training.lr=1", "testbed deploy t.xml --set training.lr=1 --set compute.ms_per_step=43"),
+        ("deploy --plan p.json", None),
+        ("deploy --plan=p.json", None),
+    ],
+)
+def test_a_step_is_as_long_as_the_latest_one_took(words: str, again: str | None) -> None:
+    assert run_again(words.split(), PLAN, COMPUTING) == again
+
+
+def test_a_step_that_was_only_a_little_late_is_a_quarter_longer() -> None:
+    little = {"why": ["computing"], "computing": {"added_share": 0.03, "worst_late_s": 0.001}}
+    assert str(run_again(["deploy"], PLAN, little)).endswith("--set compute.ms_per_step=25")
+
+
+def test_the_scale_of_the_run_stays_where_its_step_is_made_longer() -> None:
+    scaled = PLAN.model_copy(update={"time_scale": 2.0})
+    said = run_again(["deploy", "t.xml", "--time-scale", "auto"], scaled, COMPUTING)
+    assert said == "testbed deploy t.xml --time-scale 2 --set compute.ms_per_step=43"
+
+
+@pytest.mark.parametrize("summary", [NETWORK, BOTH])
+def test_where_the_network_was_late_all_goes_slower(summary: dict[str, object]) -> None:
+    words = ["deploy", "t.xml", "--set", "compute.ms_per_step=20", "--time-scale", "1"]
+    assert run_again(words, PLAN, summary) == "testbed deploy t.xml --set compute.ms_per_step=20 --time-scale 2"
+
+
+def test_beyond_what_connections_bear_there_is_nothing_to_copy() -> None:
+    slow = PLAN.model_copy(update={"time_scale": 1000.0})
+    assert run_again(["deploy", "t.xml"], slow, NETWORK) is None
+
+
+def test_names_with_spaces_can_be_copied() -> None:
+    assert str(run_again(["deploy", "my file.xml"], PLAN, NETWORK)).startswith("testbed deploy 'my file.xml' ")
