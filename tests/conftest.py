@@ -1,12 +1,20 @@
-"""What holds for all tests: what they deploy runs in virtual time, unless they say otherwise."""
+"""What holds for all tests: what they deploy runs in virtual time, unless they say otherwise. And what many need."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.image.fake_engine import FakeEngine
+    from tests.runtimes.corner import Corner
+
+pytest_plugins = ["tests.marking"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in the background, where shells have Ctrl-C ignored: the commands that tests interrupt would be deaf to it.
@@ -17,6 +25,32 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fast, and the same to the byte. Tests of real processes ask for them; tests of the choice take this away."""
     monkeypatch.setenv("TESTBED_RUNTIME", "sim")
+
+
+@pytest.fixture
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty one, where the test is."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEngine]:
+    """A Docker Engine that is not one, which commands find."""
+    from tests.image.fake_engine import fake_engine
+
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'e'}")
+    with fake_engine(tmp_path / "e") as server:
+        yield server
+
+
+@pytest.fixture
+def corner(tmp_path: Path) -> Iterator[Corner]:
+    """A corner of its own for a test that starts whole runs."""
+    from tests.runtimes.corner import made_in
+
+    with made_in(tmp_path) as made:
+        yield made
 
 
 @pytest.hookimpl(wrapper=True)

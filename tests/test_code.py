@@ -10,10 +10,7 @@ import pytest
 
 from testbed.code import CodeProblem, call, load_object, problem_in
 
-
-@pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def problem_of(name: str) -> CodeProblem:
@@ -38,6 +35,7 @@ def test_files_of_one_name_are_two_modules() -> None:
     assert (load_object("one/code.py:value"), load_object("other/code.py:value")) == (1, 2)
 
 
+@pytest.mark.processes
 def test_a_module_s_name_is_the_same_in_every_process() -> None:
     Path("code.py").write_text("name = __name__\n")
     script = "from testbed.code import load_object; print(load_object('code.py:name'))"

@@ -78,6 +78,7 @@ def written(page: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     "page", ["README.md", "docs/topology.md", "docs/writing-an-algorithm.md", "docs/writing-a-model.md"]
 )
+@pytest.mark.slow
 def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(EXAMPLES[0][2])

@@ -125,6 +125,7 @@ def container(folder: Path, first: str = "") -> Iterator[Container]:
         made.close()
 
 
+@pytest.mark.processes
 def test_nothing_heavy_is_loaded_until_control_has_more_to_say_than_that_it_gets_its_network(tmp_path: Path) -> None:
     with container(tmp_path) as first:
         first.comes()
@@ -134,6 +135,7 @@ def test_nothing_heavy_is_loaded_until_control_has_more_to_say_than_that_it_gets
         assert first.tells() == (set(), True, None)
 
 
+@pytest.mark.processes
 def test_the_check_sees_what_is_loaded(tmp_path: Path) -> None:
     with container(tmp_path, "import dataclasses, msgspec, pydantic, numpy, zmq") as first:
         first.comes()
@@ -144,6 +146,7 @@ def test_the_check_sees_what_is_loaded(tmp_path: Path) -> None:
         assert loaded >= {"msgspec", "typing_extensions", "pydantic", "numpy", "zmq", "dataclasses", "inspect"}
 
 
+@pytest.mark.processes
 def test_one_that_lives_at_once_gets_its_network_too_and_what_is_said_too_early_is_passed_over(tmp_path: Path) -> None:
     with container(tmp_path) as first:
         first.comes()
@@ -164,6 +167,7 @@ def test_one_that_lives_at_once_gets_its_network_too_and_what_is_said_too_early_
         (encode(Attached()) + b"\0", "cannot be read"),
     ],
 )
+@pytest.mark.processes
 def test_any_other_answer_of_the_fabric_is_none_that_gives_it_a_network(
     answer: bytes, why: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import ast
 import textwrap
 
 import pytest
+
 from mutating import templates
 from mutating.descriptions import descriptions
 from mutating.edits import with_change

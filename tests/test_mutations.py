@@ -7,6 +7,7 @@ import shlex
 from itertools import groupby
 
 import pytest
+
 from mutating.edits import same
 from mutating.rows import ROOT, Mutation, broken, read_list
 from mutating.scopes import MODULE, Source

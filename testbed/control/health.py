@@ -76,6 +76,8 @@ class Summary(msgspec.Struct, frozen=True):
     tx_dropped: int
     lateness: Lateness | None
     """Of the engine's packets, in emulated time."""
+    device_waits: Lateness | None = None
+    """What it added to frames' delays that the engine did not read them at once, in emulated time."""
     runtime_choice: Mapping[str, str] | None = None
     """How the runtime was chosen, as in the plan."""
 
@@ -144,6 +146,7 @@ def summary_of(
     ready_s: float | None,
     real_s: float,
     lateness: Lateness | None,
+    device_waits: Lateness | None = None,
 ) -> Summary:
     return Summary(
         schema=SCHEMA,
@@ -163,6 +166,7 @@ def summary_of(
         computing=computing_of(overruns, outcome.t),
         tx_dropped=sum(each.tx_dropped for each in overruns.values()),
         lateness=lateness,
+        device_waits=device_waits,
         runtime_choice=None if plan.runtime_choice is None else plan.runtime_choice.model_dump(),
     )
 

@@ -21,6 +21,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(command, [*SHORT, *arguments])
 
 
+@pytest.mark.slow
 def test_json_has_all_figures() -> None:
     result = run("--batch", "4", "--format", "json")
     assert result.exit_code == 0, result.output
@@ -54,6 +55,7 @@ def test_csv_is_one_table() -> None:
     assert rows[0]["processes"] == "1"
 
 
+@pytest.mark.slow
 def test_ratings_and_images_need_no_download() -> None:
     for model, data in (("mf", "movielens"), ("logistic", "cifar10")):
         result = CliRunner().invoke(command, ["--model", model, "--data", data, "--steps", "10", "--format", "json"])

@@ -26,6 +26,8 @@ from tests.cli.live_run import live_run
 from tests.engines.world import Child, echo_times, needs_network
 from tests.runtimes.corner import until
 
+pytestmark = pytest.mark.processes
+
 PCAP_NANOSECONDS = 0xA1B23C4D
 RAW_IP = 101
 

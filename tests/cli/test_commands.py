@@ -17,14 +17,11 @@ from click.testing import CliRunner, Result
 from testbed.cli.main import main
 from testbed.cli.verbs import HIDDEN, VERBS
 from testbed.topologies.load import load
+from tests.cli.in_process import command as run
 
 BAD = "services: {a: {replicas: 0}}\n"
 GOOD = "services: {a: {replicas: 2}}\nbridges: [r]\nlinks: [{from: a, to: r, latency: 1ms, rate: 1Mbps}]\n"
 READING = [["validate"], ["show"], ["paths"], ["convert", "-o", "out.xml"], ["draw", "-o", "out.svg"]]
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def command(verb: list[str], file: str) -> Result:
@@ -190,6 +187,7 @@ def test_convert_to_a_place_that_is_not_there() -> None:
     assert run("convert", "good.yaml", "-o", "out.txt").exit_code == 2
 
 
+@pytest.mark.processes
 def test_a_reader_that_stops_reading_is_no_error_of_ours() -> None:
     testbed = subprocess.Popen(
         [sys.executable, "-m", "testbed", "paths", "topologies/wan256.xml", "--format", "csv"],
@@ -208,6 +206,7 @@ def test_a_reader_that_stops_reading_is_no_error_of_ours() -> None:
     assert testbed.returncode == 141
 
 
+@pytest.mark.processes
 def test_interrupted_means_130_and_no_traceback() -> None:
     # Whoever runs the tests may ignore SIGINT (nohup, a background job), and children would inherit that.
     program = (
@@ -228,6 +227,7 @@ def test_interrupted_means_130_and_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("words", [["show", "good.yaml"], ["--help"], ["schema"]])
+@pytest.mark.processes
 def test_a_full_disk_is_told(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-m", "testbed", *words], stdout=full, stderr=subprocess.PIPE, text=True)
@@ -237,6 +237,7 @@ def test_a_full_disk_is_told(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.processes
 def test_the_exit_code_does_not_depend_on_anybody_listening(unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with Path("/dev/full").open("w") as full:

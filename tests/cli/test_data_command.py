@@ -45,6 +45,7 @@ def test_the_list_has_all_and_says_what_is_here() -> None:
     assert len(list(csv.DictReader(io.StringIO(succeed("list", "--format", "csv"))))) == len(ENTRIES)
 
 
+@pytest.mark.processes
 def test_the_list_is_made_without_large_imports() -> None:
     script = """
 import sys

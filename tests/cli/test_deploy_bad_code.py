@@ -47,9 +47,8 @@ class Mine(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("t.yaml").write_text(TOPOLOGY)
+def _topology(in_a_folder: Path) -> None:
+    (in_a_folder / "t.yaml").write_text(TOPOLOGY)
 
 
 def deploy(*arguments: str) -> Result:

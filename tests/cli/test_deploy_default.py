@@ -193,6 +193,7 @@ def test_what_is_chosen_is_said_only_of_a_run_that_can_be(
 
 
 @pytest.mark.parametrize("what", ["no TUN device", "no user namespaces"])
+@pytest.mark.processes
 def test_a_machine_that_denies_networks_is_told_of_before_anything_is_made(what: str) -> None:
     result = command_where(what, "deploy", *QUICK, "--engine", "fabric", TESTBED_RUNTIME="")
     assert result.returncode == 4, result.stderr
@@ -200,6 +201,7 @@ def test_a_machine_that_denies_networks_is_told_of_before_anything_is_made(what:
     assert not Path("results").exists()
 
 
+@pytest.mark.processes
 def test_a_machine_that_denies_networks_runs_in_virtual_time() -> None:
     result = command_where("no TUN device", "deploy", *QUICK, "--workers", "0", TESTBED_RUNTIME="")
     assert result.returncode == 0, result.stderr

@@ -14,10 +14,9 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from click.testing import CliRunner, Result
 
 import testbed
-from testbed.cli.main import main
+from tests.cli.in_process import command
 from tests.engines.world import need_tun_for_all
 from tests.runtimes.corner import PATIENCE_S, Corner, made_in, until
 from tests.runtimes.local_runs import needs_network
@@ -47,10 +46,6 @@ def begun(journal: Path) -> float:
         first = json.loads(next(lines))
     assert first["type"] == "start"
     return float(first["t"])
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.mark.alone

@@ -20,14 +20,15 @@ from click.testing import CliRunner
 
 from testbed.cli.main import main
 
+pytestmark = pytest.mark.processes
+
 TOPOLOGY = "services: {a: {replicas: 4}}\nbridges: [r]\nlinks: [{from: a, to: r, latency: 1ms, rate: 10Mbps}]\n"
 PATIENCE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("t.yaml").write_text(TOPOLOGY)
+def _topology(in_a_folder: Path) -> None:
+    (in_a_folder / "t.yaml").write_text(TOPOLOGY)
 
 
 def command(*arguments: str, rounds: int = 100_000) -> list[str]:

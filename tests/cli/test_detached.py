@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,8 @@ from testbed.cli.output import Format
 from testbed.cli.run_detached import detached
 from testbed.errors import CouldNotStart
 from testbed.rundir import RunDirectory, create_run
-from tests.runtimes.corner import PATIENCE_S, Corner, made_in, until
+from tests.runtimes.corner import PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
-
-
-@pytest.fixture
-def corner(tmp_path: Path) -> Iterator[Corner]:
-    with made_in(tmp_path) as made:
-        yield made
 
 
 @needs_network
@@ -57,6 +50,7 @@ def test_a_control_that_is_killed_before_any_node_began_is_named(corner: Corner)
 
 
 @pytest.mark.parametrize("wrong", ["program", "folder"])
+@pytest.mark.processes
 def test_what_cannot_be_started_is_told(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run: RunDirectory = create_run(tmp_path, "run")
     if wrong == "program":

@@ -34,6 +34,7 @@ def by_name(text: str) -> Found:
         ("no user namespaces", {"emulated network", "user namespaces"}, "denies user namespaces"),
     ],
 )
+@pytest.mark.processes
 def test_what_is_denied_is_told_with_a_way_out(what: str, denied: set[str], hint: str) -> None:
     result = command_where(what, "doctor", "--format", "json")
     assert result.returncode == 4, result.stderr

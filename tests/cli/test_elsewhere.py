@@ -21,6 +21,8 @@ from testbed.cli.verbs import VERBS
 from testbed.linux import NEED_LINUX
 from tests.cli.elsewhere import OUTCOMES
 
+pytestmark = pytest.mark.processes
+
 SYSTEMS = ("darwin", "win32")
 SMALL = """
 services:

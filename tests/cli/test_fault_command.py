@@ -19,6 +19,8 @@ from testbed.runtimes.real.places import commands_socket, read_record
 from tests.cli.live_run import live_run
 from tests.runtimes.corner import until
 
+pytestmark = pytest.mark.processes
+
 LINK = ("n.0", "n.1")
 
 

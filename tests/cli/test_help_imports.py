@@ -10,6 +10,8 @@ import pytest
 
 from testbed.cli.verbs import HIDDEN, VERBS
 
+pytestmark = pytest.mark.processes
+
 HEAVY = {"torch", "numpy", "scipy", "pydantic", "yaml", "rich", "zmq", "matplotlib", "networkx", "docker", "sklearn"}
 NOT_AT_THE_TOP = HEAVY | {"msgspec", "asyncio", "ssl", "logging", "subprocess", "multiprocessing"}
 WITH_NUMPY = "calibrate"

@@ -17,6 +17,8 @@ from testbed.errors import UsageProblem
 from testbed.protocol.fabric import SetLink
 from tests.cli.live_run import live_run
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[str]:

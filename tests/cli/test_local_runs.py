@@ -11,12 +11,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 
-from testbed.cli.main import main
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.leftovers import destroy, is_alive
 from testbed.runtimes.real.places import Recorded, read_record
+from tests.cli.in_process import command
 from tests.runtimes.local_runs import needs_network
 
 pytestmark = needs_network
@@ -41,10 +40,6 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     if Path("results").is_dir():
         for path in Path("results").iterdir():
             destroy(RunDirectory(path))
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def until(holds: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:

@@ -37,6 +37,7 @@ def restored() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restored")
+@pytest.mark.slow
 def test_what_went_wrong_is_not_in_the_way_of_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise CouldNotStart("no room", "")
@@ -54,6 +55,7 @@ def test_what_went_wrong_is_not_in_the_way_of_the_next_attempt(tmp_path: Path, m
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == made, "a run there was is left"
 
 
+@pytest.mark.processes
 def test_what_is_said_before_anybody_listens_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Process 1 loses it otherwise, and loading takes seconds on a busy machine."""
     masks: list[set[int]] = []
@@ -75,6 +77,7 @@ def test_what_is_said_before_anybody_listens_is_heard(tmp_path: Path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.processes
 def test_a_container_that_is_stopped_ends_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     words = [sys.executable, "-c", STOPPED, str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)

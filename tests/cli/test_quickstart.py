@@ -15,6 +15,8 @@ import pytest
 
 from tests.cli.written_commands import assert_command_exists
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 MOST_LINES = 25
 

@@ -15,10 +15,7 @@ import testbed.manifests
 from testbed.cli.main import main
 from tests.targets.judging import YAML
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def render(*arguments: str) -> Result:

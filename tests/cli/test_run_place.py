@@ -141,6 +141,7 @@ def test_what_cannot_be_read_may_have_begun(run: RunDirectory) -> None:
     assert "exists already" in refused(run.path.parent).message
 
 
+@pytest.mark.processes
 def test_one_that_was_killed_before_it_began_is_cleaned_up_after(run: RunDirectory) -> None:
     """It could not say that it is over, and has left its folder of sockets."""
     write_plan(run, planned(LOCAL))
@@ -183,6 +184,7 @@ def test_virtual_time_has_no_processes_but_whoever_runs_it_holds_its_directory(t
     assert take(tmp_path, overwrite=True)[1] == [f"replacing the run in {run.path}"]
 
 
+@pytest.mark.processes
 def test_a_killed_command_holds_nothing(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, signal, sys; from testbed.cli.run_place import run_place;"

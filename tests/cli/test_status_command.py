@@ -35,9 +35,7 @@ def told(*words: str) -> Result:
     return result
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 @pytest.fixture
@@ -121,6 +119,7 @@ def test_how_many_rounds_were_planned(run: RunDirectory, monkeypatch: pytest.Mon
     assert seen == [7, 7, None, None]
 
 
+@pytest.mark.processes
 def test_the_record_of_a_copied_run_ends_nobody(run: RunDirectory) -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:

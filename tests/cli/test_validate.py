@@ -137,6 +137,7 @@ def test_help_has_an_example() -> None:
     assert "testbed validate topologies/wan256.xml" in run("--help").stdout
 
 
+@pytest.mark.processes
 def test_the_command_as_a_process(folder: Path) -> None:
     """A bundled file by its name, and the exit status that a shell sees."""
     command = [sys.executable, "-c", "from testbed.cli.main import main; main()", "validate"]

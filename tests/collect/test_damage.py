@@ -22,6 +22,7 @@ from testbed.collect.summary import NodeCounts, RunSummary, summarise
 from testbed.records import SCHEMA, Average, Count, Over
 from testbed.rundir import RunDirectory
 from tests.collect.runs import end, evaluation, plan, round_, start, text, write
+from tests.examples import examples
 
 JOURNAL = text(
     [
@@ -33,7 +34,7 @@ JOURNAL = text(
         end(3.0, sent=Count(200, 4, 0, 2), received=Count(400, 6, 0, 2)),
     ]
 )
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -58,6 +59,7 @@ def test_nothing_is_wrong_with_it_to_begin_with(run: RunDirectory) -> None:
     assert collected(run)[1].problems == ()
 
 
+@pytest.mark.slow
 def test_cut_anywhere(run: RunDirectory) -> None:
     for length in range(len(JOURNAL) + 1):
         _result, summary = collected(run, JOURNAL[:length])

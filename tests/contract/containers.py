@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -19,6 +17,7 @@ from testbed.runtimes.docker.image_build import Request, build_image
 from testbed.runtimes.docker.image_facts import image_id
 from testbed.runtimes.docker.run import DockerRun
 from testbed.runtimes.real.engine import FABRIC
+from tests.cli.in_process import command
 from tests.contract.runtimes import all_have_done_a_round, deploying
 from tests.runtimes.corner import PATIENCE_S, until
 
@@ -62,8 +61,7 @@ class InContainers:
             yield run
         finally:
             if run.path.exists():
-                words = [sys.executable, "-m", "testbed", "destroy", str(run.path)]
-                subprocess.run(words, capture_output=True, check=True, timeout=PATIENCE_S)
+                assert command("destroy", str(run.path)).exit_code == 0
 
     def _contained(self, plan: RunPlan) -> RunPlan:
         """The plan of the same run with containers, which are called after it."""

@@ -11,6 +11,8 @@ from tests.contract.contract import RuntimeContract
 from tests.image.engine import TAG, need_image
 from tests.runtimes.sim_runs import plan_of, star
 
+pytestmark = pytest.mark.processes
+
 GOES = """import os
 
 from testbed.node.algorithm import Algorithm
@@ -29,6 +31,9 @@ def _image() -> None:
 
 class TestContainers(RuntimeContract):
     runtime = InContainers(TAG)
+    algorithms = frozenset({"dpsgd", "sampler", "fedavg", "asynchronous"})
+    """With peers, with peers that are looked for, with a server, and with one that waits for nobody: the node process
+    is that of `local`, where all are tried."""
 
     def test_one_that_fails_and_might_come_back_keeps_its_exit_code(self, tmp_path: Path) -> None:
         """Docker starts it once more after the run, since the topology's events want it back some time."""

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from testbed.rundir import RunDirectory
 from tests.contract.contract import PATIENT, RuntimeContract, told
 from tests.contract.runtimes import InVirtualTime, OnThisMachine
@@ -96,6 +98,7 @@ class TestThisMachine(RuntimeContract):
             interrupted(process)
 
 
+@pytest.mark.processes
 def test_without_an_engine_what_needs_a_network_is_refused(tmp_path: Path) -> None:
     """And the rest is done: plain loopback is a network that nobody can do anything to."""
     plan = plan_of(star(4), stop={"rounds": 10**6}, evaluation={"every": 1000, "samples": 20}, missing=PATIENT)

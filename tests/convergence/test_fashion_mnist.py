@@ -8,7 +8,9 @@ import pytest
 
 from testbed.errors import TestbedError
 from testbed.node.data.fetch import ensure
-from tests.convergence.learning import DEGREE, NODES, OVERLAYS, accuracy, learned, payload
+from tests.convergence.learning import DEGREE, NODES, OVERLAYS, SEEDS, accuracy, learned, payload
+
+pytestmark = pytest.mark.slow
 
 SETTINGS: dict[str, Any] = {
     "data": {"name": "fashion-mnist", "partition": {"kind": "shards", "per_node": 2}},
@@ -16,7 +18,7 @@ SETTINGS: dict[str, Any] = {
     "training": {"lr": 0.05, "batch": 8, "steps": 5},
     "stop": {"rounds": 40},
     "evaluation": {"every": 40, "samples": 500},
-    "seeds": (1, 2),
+    "seeds": SEEDS[:1],
 }
 
 

@@ -60,14 +60,44 @@ def test_a_frame_read_late_matters_only_where_its_link_stood_idle() -> None:
     made = carrier(pair("10ms", "10Mbps"))
     frame = super_segment(10_000)
     sending_s = (10_000 + 7 * 52) * 8 / 10e6
-    assert made.offer(1.0, 0, frame, 0.5) == 0.0, "nothing is known of a link that was never used"
+    assert made.offer(1.0, 0, frame, 0.5)[0] == 0.0, "nothing is known of a link that was never used"
     list(made.advance(1.0))
-    assert made.offer(1.001, 0, frame, 0.9) == 0.0, "the link had others to send"
+    assert made.offer(1.001, 0, frame, 0.9)[0] == 0.0, "the link had others to send"
     list(made.advance(1.001))
     free_s = 1.0 + 2 * sending_s
-    assert made.offer(free_s + 0.01, 0, frame, 1.0) == pytest.approx(0.01)
+    assert made.offer(free_s + 0.01, 0, frame, 1.0)[0] == pytest.approx(0.01)
     list(made.advance(free_s + 0.01))
-    assert made.offer(free_s + 1.0, 0, frame, free_s + 0.9) == pytest.approx(0.1)
+    assert made.offer(free_s + 1.0, 0, frame, free_s + 0.9)[0] == pytest.approx(0.1)
+
+
+def test_many_short_waits_of_a_link_for_its_node_add_up() -> None:
+    """Each frame finds its link idle for 0.1 ms; the hundredth is 10 ms later than had all been read at once."""
+    made = carrier(pair("10ms", "10Gbps"))
+    frame = super_segment(1448)
+    sending_s = 1500 * 8 / 10e9
+    now_s = 1.0
+    for number in range(1, 101):
+        now_s += sending_s + 1e-4
+        idle_s, added_s, latency_s = made.offer(now_s, 0, frame, 1.0)
+        list(made.advance(now_s))
+        assert latency_s == pytest.approx(0.01)
+        if number > 1:
+            assert (idle_s, added_s) == pytest.approx((1e-4, number * 1e-4), rel=0.02)
+    assert made.offer(now_s + 1e-4, 0, frame, now_s)[1] == pytest.approx(1e-4), "never more than it has waited itself"
+    list(made.advance(now_s + 1e-4))
+    assert made.offer(now_s + 2e-4, 0, frame, now_s + 3e-4)[:2] == (0.0, 0.0), "it woke the fabric"
+
+
+def test_a_wait_adds_nothing_where_the_link_is_honestly_full() -> None:
+    """A burst at once to a slow link: each frame would wait for those before it anyway, here or there."""
+    made = carrier(pair("10ms", "10Mbps"))
+    frame = super_segment(1448)
+    assert made.offer(1.0, 0, frame, 1.0)[1] == 0.0
+    for number in range(1, 50):
+        now_s = 1.0 + number * 5e-4
+        list(made.advance(now_s))
+        assert made.offer(now_s, 0, frame, 1.0)[:2] == (0.0, 0.0)
+    assert made.offer(now_s, 1, frame, 1.0) == (0.0, 0.0, 0.0), "what is not carried is not late"
 
 
 def test_nothing_on_its_way_is_released() -> None:

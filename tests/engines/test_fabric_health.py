@@ -22,6 +22,8 @@ from testbed.plan.addresses import address
 from testbed.protocol.fabric import FabricStatus, GetStatus
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
+from tests.engines.quiet import skip_where_nobody_keeps_time
+from tests.engines.slow_reader import make_slow
 from tests.engines.test_frames import super_segment
 from tests.engines.test_real_network import datagrams
 from tests.engines.world import configuration, needs_network, pair, tcp_receiver, tcp_sender, world
@@ -122,6 +124,7 @@ def stand_still(pid: int, seconds: float) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.processes
 def test_a_fabric_that_was_stopped_says_so(tmp_path: Path) -> None:
     fabric = start_fabric(configuration(pair(), tmp_path, tmp_path / "s"), tmp_path / "f")
     try:
@@ -170,3 +173,28 @@ def test_a_node_was_given_all_packets_that_arrived_and_no_others(tmp_path: Path)
         assert node.packets_out == sum(each.get("arrived_packets", 0) for each in arrived) > 20
         assert node.bytes_out == sum(each.get("arrived_bytes", 0) for each in arrived)
     assert health.nodes[1].packets_out > 2 * health.nodes[0].frames_in, "most came many at once"
+
+
+@needs_network
+@pytest.mark.alone
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_fabric_that_reads_late_under_load_says_so(
+    is_slow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five hundred datagrams a second are nothing for one that does not, and every packet of it is in time."""
+    if is_slow:
+        make_slow(monkeypatch)
+    with world(pair("50ms"), tmp_path) as made:
+        one, _ = made.node(0, datagrams(address(1), 500, 1, 0.002)), made.node(1)
+        made.begin()
+        one.start()
+        one.result()
+        time.sleep(0.2)
+        health = made.finish()
+    if not is_slow:
+        skip_where_nobody_keeps_time(health.overloaded)
+    told = [why for why in health.overloaded if "in nodes' devices before the fabric read them" in why]
+    assert bool(told) == is_slow
+    assert (health.device_waits.p99_ms > 100) == is_slow
+    assert (health.device_wait_share > 0.5) == is_slow
+    assert health.device_waits.count > 30

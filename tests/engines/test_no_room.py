@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,13 +36,6 @@ class _Refusing:
 
     def accept(self) -> None:
         raise OSError(self._number, "no room")
-
-
-@pytest.fixture
-def waiting() -> Iterator[Waiting]:
-    made = Waiting()
-    yield made
-    made.close()
 
 
 def look(waiting: Waiting) -> None:

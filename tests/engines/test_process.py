@@ -23,9 +23,11 @@ from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.start import FabricConversation, start_fabric
 from testbed.errors import CouldNotStart, InvalidInput, UsageProblem
 from testbed.protocol.fabric import FabricStatus, GetStatus, Quit
-from tests.engines.world import NOBODY, configuration, needs_network, pair, world
+from tests.engines.world import NOBODY, configuration, pair, world
+from tests.marking import network_denied
 
 
+@pytest.mark.processes
 def test_it_ends_within_a_second_and_leaves_files_but_no_sockets(tmp_path: Path) -> None:
     config = configuration(pair(), tmp_path, tmp_path / "s")
     fabric = start_fabric(config, tmp_path / "f")
@@ -39,13 +41,14 @@ def test_it_ends_within_a_second_and_leaves_files_but_no_sockets(tmp_path: Path)
     assert fabric.stop() == 0
 
 
+@pytest.mark.processes
 def test_it_ends_when_asked_to_and_with_whoever_leads(tmp_path: Path) -> None:
     config = configuration(pair(), tmp_path, tmp_path / "s")
     fabric = start_fabric(config, tmp_path / "f")
     fabric.connect().ask(Quit)
     assert fabric.process.wait(1.0) == 0
     fabric.stop()
-    if needs_network.args[0]:
+    if network_denied():
         return
     with world(pair(), tmp_path / "w") as made:
         other = made.fabric.connect()
@@ -67,6 +70,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.processes
 def test_it_ends_with_its_parent_though_nobody_leads_it_yet(tmp_path: Path) -> None:
     """In good order: its files are whole, its sockets gone."""
     config = configuration(pair(), tmp_path, tmp_path / "s")
@@ -87,6 +91,7 @@ def test_it_ends_with_its_parent_though_nobody_leads_it_yet(tmp_path: Path) -> N
     assert (tmp_path / "engine" / "health.json").exists()
 
 
+@pytest.mark.processes
 def test_it_does_not_begin_without_its_parent(tmp_path: Path) -> None:
     config = configuration(pair(), tmp_path, tmp_path / "s")
     write_config(tmp_path, config)
@@ -99,6 +104,7 @@ def test_it_does_not_begin_without_its_parent(tmp_path: Path) -> None:
     assert (usage.returncode, b"FOLDER PARENT" in usage.stderr) == (2, True)
 
 
+@pytest.mark.processes
 def test_after_a_kill_another_takes_its_place(tmp_path: Path) -> None:
     config = configuration(pair(), tmp_path, tmp_path / "s")
     first = start_fabric(config, tmp_path / "f")
@@ -176,6 +182,7 @@ def test_no_file_is_too_bad(data: bytes, tmp_path: Path) -> None:
         read_config(tmp_path)
 
 
+@pytest.mark.processes
 def test_why_it_did_not_start_is_told(tmp_path: Path) -> None:
     config = configuration(pair(), tmp_path, tmp_path / "s")
     wrong: FabricConfig = msgspec.structs.replace(config, nodes=config.nodes[:1])

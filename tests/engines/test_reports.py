@@ -101,7 +101,15 @@ def delays(
     for each in late_s:
         made.written(each, latency_s, 2)
     for each in idle_s:
-        made.read(each)
+        made.read(each, each, 10.0)  # on such a way it is a small part
+    return made
+
+
+def delayed(*added_s: float, latency_s: float = 0.01, scale: float = 1.0) -> Delays:
+    """By frames that waited in devices while their links had nothing to send, too short each time to be told."""
+    made = Delays(scale, 0.0)
+    for each in added_s:
+        made.read(1e-5, each, latency_s)
     return made
 
 
@@ -133,6 +141,39 @@ def test_a_fabric_that_does_not_keep_up_makes_a_run_overloaded() -> None:
     assert not why(delays(idle_s=[*GOOD, *[0.008] * 9]))
     assert "7 packets" in why(delays(late_s=GOOD), backlog=7)[0]
     assert "3 packets could not be written" in why(delays(late_s=GOOD), unwritten=3)[0]
+
+
+def test_frames_that_wait_in_devices_make_a_run_overloaded() -> None:
+    slow = [*GOOD, *[0.004] * 20]
+    (told,) = why(delayed(*slow))
+    assert told.startswith(
+        "packets waited 4 ms (p99) in nodes' devices before the fabric read them, 1.96% of the frames"
+    )
+    assert "more than 2 ms and 5% of their path's latency (at most 1% may)" in told
+    assert not why(delayed(*[*GOOD, *[0.004] * 9])), "one in a hundred may"
+    assert not why(delayed(*slow, scale=2.0)), "twice as much is as good at half the speed"
+    assert "packets waited 4 ms (p99)" in why(delayed(*GOOD, *[0.008] * 20, scale=2.0))[0]
+    assert not why(delayed(*slow, latency_s=0.081)), "on a long way it is a small part"
+    assert why(delayed(*slow, latency_s=0.079))
+    assert not why(delayed(*[1.0] * 10)), "ten frames may, in any run"
+    assert why(delayed(*[1.0] * 11))
+
+
+def test_what_waiting_in_devices_adds_on_average_makes_a_run_overloaded() -> None:
+    (told,) = why(delayed(*[0.6e-3] * 100))
+    assert told.startswith("packets waited 0.6 ms on average in nodes' devices before the fabric read them")
+    assert not why(delayed(*[0.49e-3] * 100)), "less is what machines take"
+    assert not why(delayed(*[0.6e-3] * 100, latency_s=0.0121)), "on a long way it is a small part"
+    assert not why(delayed(*[0.9e-3] * 100, scale=2.0))
+    assert "0.6 ms on average" in why(delayed(*[1.2e-3] * 100, scale=2.0))[0]
+    assert not why(delayed(*[0.6e-3] * 10)), "ten frames may, in any run"
+
+
+def test_long_delays_have_percentiles_too() -> None:
+    told = counted(*(place / 1e3 for place in range(1, 1001))).told()
+    assert told.p50_ms == pytest.approx(500, abs=2)
+    assert told.p99_ms == pytest.approx(990, abs=2)
+    assert counted(*[3.0] * 99, 7.0).told().p50_ms == 7000.0, "beyond two seconds only the maximum is known"
 
 
 def test_a_fabric_that_stands_still_makes_a_run_overloaded_though_hardly_a_packet_is_late() -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from testbed.engines.fabric.ports import Port
+from testbed.engines.fabric.ports import UNSURE_S, Port
 from testbed.engines.fabric.waiting import HEARTBEAT_S, Waiting
 from testbed.engines.kernel import Timer
 
 Device = tuple[Port, int]
 """A port, and the end to write to."""
-
-
-@pytest.fixture
-def waiting() -> Iterator[Waiting]:
-    made = Waiting()
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -144,3 +138,25 @@ def test_who_hardly_sleeps_is_not_early(waiting: Waiting) -> None:
         assert ready(waiting) == set()  # it does not wait
     assert waiting.early_s == 0.0
     timer.close()
+
+
+def test_nodes_of_which_something_was_read_before_come_last_and_nobody_waits_for_more(
+    waiting: Waiting, devices: list[Device]
+) -> None:
+    (_, to_one), (other, _) = devices
+    asked_s = time.monotonic()
+    assert [port.rank for port in waiting.ready_ports(asked_s + 5.0, {1: other})] == [1]
+    assert time.monotonic() - asked_s < HEARTBEAT_S / 2
+    assert waiting.overslept_s < HEARTBEAT_S / 2
+    os.write(to_one, b"x")
+    assert [port.rank for port in waiting.ready_ports(asked_s + 5.0, {1: other})] == [0, 1]
+    held = {port.rank: port for port, _ in devices}
+    assert [port.rank for port in waiting.ready_ports(asked_s + 5.0, held)] == [0, 1], "each once"
+
+
+def test_a_device_that_was_empty_is_as_if_it_had_never_been_behind(waiting: Waiting, devices: list[Device]) -> None:
+    port, writer = devices[0]
+    port.look_after_s, port.longest_s = 1.0, 0.5
+    os.write(writer, b"x")
+    assert ready(waiting) == {0}
+    assert (port.look_after_s, port.longest_s) == (UNSURE_S, math.inf)

@@ -21,7 +21,6 @@ import msgspec
 import pytest
 import yaml
 
-from testbed.engines.abilities import what_is_denied
 from testbed.engines.attach import NodeNetwork, join_network
 from testbed.engines.fabric.config import SCHEMA, FabricConfig, FabricNode
 from testbed.engines.fabric.health import Health
@@ -42,8 +41,7 @@ TUN = "/dev/net/tun"
 _PR_SET_DUMPABLE = 4
 
 _TCP = TcpSettings()
-_DENIED = what_is_denied(_TCP)
-needs_network = pytest.mark.skipif(_DENIED is not None, reason=str(_DENIED))
+needs_network = pytest.mark.needs_network
 
 
 def need_tun_for_all() -> None:

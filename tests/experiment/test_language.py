@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from testbed.experiment.language import Experiment, json_schema
+from tests.examples import examples
 
 VALIDATOR = Draft202012Validator(json_schema())
 
@@ -84,7 +85,7 @@ DOCUMENTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(DOCUMENTS)
 def test_what_a_plan_holds_is_the_experiment_again(document: dict[str, Any]) -> None:
     experiment = Experiment.model_validate(document)
@@ -103,7 +104,7 @@ def _as_text(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(DOCUMENTS)
 def test_text_means_what_numbers_mean_and_fits_the_schema(document: dict[str, Any]) -> None:
     assert Experiment.model_validate(_as_text(document)) == Experiment.model_validate(document)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from testbed.errors import InvalidInput, UsageProblem
 from testbed.experiment.read import experiment_on, is_experiment, load_experiment, setting
 from testbed.topologies.library import BUNDLED
+from tests.examples import examples
 
 
 def write(folder: Path, text: str, name: str = "x.yaml") -> Path:
@@ -228,7 +229,7 @@ _values: st.SearchStrategy[object] = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.dictionaries(_keys, _values, max_size=6))
 def test_whatever_a_file_holds_the_answer_is_findings(
     tmp_path_factory: pytest.TempPathFactory, document: object

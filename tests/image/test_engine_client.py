@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,7 @@ from testbed.errors import CouldNotStart, ExitCode, PreflightRefused, TestbedErr
 from testbed.runtimes.docker.engine_client import EngineSilent, cannot_reach, connected, refused
 from testbed.runtimes.docker.image_base import OWN, USUAL, choose_base
 from testbed.runtimes.docker.image_facts import code_in, code_label, image_id, labels_of
-from tests.image.fake_engine import FakeEngine, fake_engine
-
-
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEngine]:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'e'}")
-    with fake_engine(tmp_path / "e") as server:
-        yield server
+from tests.image.fake_engine import FakeEngine
 
 
 def test_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

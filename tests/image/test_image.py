@@ -23,6 +23,8 @@ from testbed.runtimes.docker.image_facts import code_in, id_of, image_id, labels
 from testbed.runtimes.docker.image_packages import run_build, versions_in
 from tests.image.engine import EXAMPLE, TAG
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 CODE = EXAMPLE / "fresh_gossip.py"
 LARGEST = 1.2e9

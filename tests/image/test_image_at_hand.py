@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from testbed.errors import PreflightRefused
@@ -15,16 +12,9 @@ from testbed.runtimes.docker.image_base import OWN, USUAL
 from testbed.runtimes.docker.image_build import Request, context_for
 from testbed.runtimes.docker.image_packages import Packages, name_of
 from testbed.runtimes.docker.preflight import why_no_containers
-from tests.image.fake_engine import FakeEngine, fake_engine
+from tests.image.fake_engine import FakeEngine
 
 TAG = "mine:1"
-
-
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEngine]:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'e'}")
-    with fake_engine(tmp_path / "e") as server:
-        yield server
 
 
 def add(engine: FakeEngine, *names: str) -> None:

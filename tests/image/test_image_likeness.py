@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from testbed.runtimes.docker.engine_client import connected
@@ -12,16 +9,9 @@ from testbed.runtimes.docker.image_build import Request, context_for
 from testbed.runtimes.docker.image_context import PACKAGE, Context, checkout, context_of, package
 from testbed.runtimes.docker.image_facts import code_label
 from testbed.runtimes.docker.image_likeness import doubt
-from tests.image.fake_engine import FakeEngine, fake_engine
+from tests.image.fake_engine import FakeEngine
 
 OURS = {"testbed.source": package().digest(), "org.opencontainers.image.version": "0.1.0"}
-
-
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEngine]:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'e'}")
-    with fake_engine(tmp_path / "e") as server:
-        yield server
 
 
 def said(engine: FakeEngine, labels: dict[str, str]) -> str | None:

@@ -60,6 +60,7 @@ def test_folders_of_this_machine_are_noticed(key: str, value: str, *, is_local: 
     assert PipSettings({key: value}).is_of_this_machine is is_local
 
 
+@pytest.mark.processes
 def test_proxies_certificates_and_variables_of_the_environment(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n")
     (tmp_path / "empty.pem").write_text("")

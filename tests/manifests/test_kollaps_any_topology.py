@@ -18,6 +18,7 @@ from testbed.targets.target import Target
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from testbed.topologies.write_xml import to_xml
+from tests.examples import examples
 from tests.manifests.kollaps_parsers import python_links, rust_links
 from tests.topologies import documents as language
 from tests.topologies.documents import documents
@@ -52,7 +53,7 @@ def plain(document: dict[str, Any]) -> dict[str, Any]:
 def test_refused_or_read_alike() -> None:
     rendered: list[int] = []
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(100), deadline=None)
     @given(documents().map(plain))
     def each(document: dict[str, Any]) -> None:
         rendered.append(refused_or_read_alike(document))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from testbed.network.flows.sharing import Links, held_back, max_min, rtt_weighted
 from testbed.network.graph import Floats
+from tests.examples import examples
 from tests.reference import REFERENCE, needs_reference
 
 MOST = 1e6
@@ -50,7 +51,7 @@ def networks(draw: st.DrawFn) -> tuple[list[list[int]], list[int]]:
 
 
 @given(networks())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_max_min_is_what_filling_gives(case: tuple[list[list[int]], list[int]]) -> None:
     flows, capacity = case
     rates = max_min(*arrays(flows, [float(most) for most in capacity]))
@@ -58,7 +59,7 @@ def test_max_min_is_what_filling_gives(case: tuple[list[list[int]], list[int]]) 
 
 
 @given(networks(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_weighted_sharing_never_overloads_a_link(case: tuple[list[list[int]], list[int]], data: st.DataObject) -> None:
     flows, capacity = case
     links, most = arrays(flows, [float(rate) for rate in capacity])

@@ -173,6 +173,7 @@ def window(network: Network, rtt_s: float, congestion: str, size_bytes: int = 50
 
 
 @pytest.mark.parametrize("loss", [0.001, 0.004])
+@pytest.mark.slow
 def test_renos_window_is_that_of_the_square_root(loss: float) -> None:
     """Ott, Kemperman and Mathis 1996: √(3/2p) when losses are regular, 1.31/√p when they are independent."""
     assert 0.85 * 1.31 < window(lossy(f"{loss:.1%}"), 0.05, "reno", 200_000_000) * loss**0.5 < 1.15 * 1.31
@@ -187,6 +188,7 @@ def test_cubics_window_is_that_of_its_formula() -> None:
     assert cubic > 1.8 * window(network, 0.2, "reno")
 
 
+@pytest.mark.slow
 def test_cubic_is_about_as_fast_as_reno_on_a_short_path() -> None:
     network = lossy("0.4%", latency="5ms")
     cubic, reno = (window(network, 0.01, congestion, 100_000_000) for congestion in ("cubic", "reno"))

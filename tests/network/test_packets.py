@@ -74,14 +74,17 @@ def test_an_idle_path_takes_its_latencies_and_a_transmission_on_every_link() -> 
 
 def test_it_is_known_since_when_the_first_link_of_a_path_is_free() -> None:
     packets = Packets(pair(rate="12Mbps"), seed=1)
-    assert packets.free_since_s(0, 1) is None, "nothing has gone there yet"
+    assert packets.route_of(0, 1) is None, "nothing has gone there yet"
     packets.offer(1.0, 0, 1, [MTU] * 3)
-    assert packets.free_since_s(0, 1) == math.inf, "it is not known how much comes"
+    route = packets.route_of(0, 1)
+    assert route is not None
+    (link,) = route.links
+    assert link.free_since_s == math.inf, "it is not known how much comes"
     packets.advance(1.0)
-    assert packets.free_since_s(0, 1) == pytest.approx(1.003)
+    assert link.free_since_s == pytest.approx(1.003)
     packets.offer(1.002, 0, 1, [MTU])
     packets.advance(1.002)
-    assert packets.free_since_s(0, 1) == pytest.approx(1.004)
+    assert link.free_since_s == pytest.approx(1.004)
 
 
 @pytest.mark.parametrize(("share", "latency", "together"), [(0.0, "100ms", 2), (0.01, "100ms", 10), (0.01, "10s", 10)])

@@ -134,6 +134,7 @@ def test_prepared_routes_are_used() -> None:
     assert arrival.due_s == pytest.approx(2.006, abs=1e-9), "what was prepared is of another network"
 
 
+@pytest.mark.processes
 def test_the_model_needs_no_scipy_until_paths_are_worked_out() -> None:
     code = "import sys, testbed.network.packets; sys.exit('scipy' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

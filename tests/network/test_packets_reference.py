@@ -15,6 +15,7 @@ from testbed.network.graph import Network, expand
 from testbed.network.packets import Packets
 from testbed.seeds import stream
 from testbed.topologies.model import Bridge, Link, LinkProperties, QueueLimit, Service, Topology
+from tests.examples import examples
 from tests.network.packet_oracle import Oracle
 
 SEED = 7
@@ -179,7 +180,7 @@ class Both:
         assert int(snapshot.pairs.arrived_bytes.sum()) == arrived_bytes
 
 
-SLOW = settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=examples(120), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @SLOW

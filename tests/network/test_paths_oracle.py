@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from testbed.network.graph import count_directed_links, expand
 from testbed.network.paths import compute_paths
 from testbed.topologies.model import Bridge, Link, LinkProperties, Routing, Service, Topology
+from tests.examples import examples
 from tests.network.path_oracle import Oracle
 
 SERVICES = ("a", "b", "c", "d")
@@ -51,7 +52,7 @@ def topologies(draw: st.DrawFn) -> Topology:
     return Topology("small", services, tuple(one_way + both_ways), bridges, routing=draw(st.sampled_from(Routing)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(topologies())
 def test_every_pair_is_as_the_list_of_all_routes_says(topology: Topology) -> None:
     network = expand(topology)
@@ -81,7 +82,7 @@ def test_every_pair_is_as_the_list_of_all_routes_says(topology: Topology) -> Non
     assert paths.carried.tolist() == carried
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(topologies(), st.data())
 def test_some_sources_give_the_same_rows_as_all(topology: Topology, data: st.DataObject) -> None:
     network = expand(topology)

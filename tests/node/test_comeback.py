@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from testbed.node.comeback import ANY, Comeback, Memory
 from testbed.node.mailbox import AGAIN, GOODBYE, PAST, RESERVED, SENT_AGAIN, Gathering, Mailbox
 from testbed.node.messages import Message
 from testbed.node.outbox import Outbox, Policy
+from tests.node.loops import inside_a_loop
 from tests.node.small_world import World, _Running, full
 
 SERVER = 9
@@ -78,13 +78,6 @@ class Back:
         self.mailbox.done(gathering)
         self.comeback.ends(gathering)
         return [each.sender for each in gathering.by_rank()]
-
-
-def inside_a_loop(test: Callable[[], None]) -> None:
-    async def body() -> None:
-        test()
-
-    asyncio.run(body())
 
 
 # -- those that are asked ------------------------------------------------------------------------------------------

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.node.mailbox import MOST_MESSAGES, Mailbox, Room
 from testbed.node.messages import Message
+from tests.node.loops import inside_a_loop
 
 
 class Hands:
@@ -24,13 +22,6 @@ class Hands:
 
 def model(round_: int, kind: str = "model") -> Message:
     return Message(kind, round_, payload=(np.zeros(2, np.float32),))
-
-
-def inside_a_loop(test: Callable[[], None]) -> None:
-    async def body() -> None:
-        test()
-
-    asyncio.run(body())
 
 
 def test_a_later_round_waits_for_its_turn() -> None:

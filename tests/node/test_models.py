@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,13 +172,6 @@ class Needs(nn.Module):
 """
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> str:
-    file = tmp_path / "own.py"
-    file.write_text(OWN)
-    return str(file)
-
-
 def test_own_model_from_a_file(own: str) -> None:
     module = build_model(f"{own}:Wide", {"width": 5}, images(6), 1)
     assert [each.numel() for each in module.parameters()] == [30, 5, 50, 10]
@@ -228,6 +220,7 @@ def test_other_mistakes_are_not_blamed_on_the_data(own: str) -> None:
     assert "no options" in caught.value.hint
 
 
+@pytest.mark.processes
 def test_a_catalogue_can_be_read_without_torch() -> None:
     program = (
         "import sys, testbed.node.models.catalogue, testbed.node.training_settings, testbed.cli.calibrate;"

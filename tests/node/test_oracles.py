@@ -15,6 +15,7 @@ from testbed.node.world import Vector
 from testbed.records import Count
 from testbed.runtimes.sim.clock import Stalled
 from testbed.seeds import stream
+from tests.examples import examples
 from tests.node.small_world import Graph, Outcome, Quadratic, World, full, plans, ring
 
 IRREGULAR: Graph = [[1, 2, 3, 4], [0], [0, 3], [0, 2, 4], [0, 3, 5], [4]]
@@ -193,7 +194,7 @@ def test_every_byte_of_dpsgd_is_known_beforehand(dimension: int) -> None:
 
 
 @given(st.integers(0, 1000), st.sampled_from(["full", "topk", "random"]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_what_is_sent_is_received_or_lost(seed: int, sharing: str) -> None:
     chance = stream(seed, "test")
     world = World(

@@ -26,6 +26,7 @@ with slots.one(), others.one_if_free() as is_free:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make such a place here")
+@pytest.mark.processes
 def test_who_may_only_read_them_takes_them(tmp_path: Path) -> None:
     make_slots(tmp_path, 1)
     mounted = (

@@ -6,7 +6,6 @@ import math
 import os
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -272,13 +271,6 @@ class Broken(Margin):
             raise ValueError("no such luck")
         return super().forward(inputs)[:, :1, None, None]
 """
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> str:
-    file = tmp_path / "own.py"
-    file.write_text(OWN)
-    return str(file)
 
 
 def test_running_statistics_are_part_of_the_vector_and_counters_are_not(own: str) -> None:

@@ -37,12 +37,14 @@ def plan_of(count: int, parameters: int | None = PARAMETERS, latency: str = "1ms
 
 
 @pytest.mark.parametrize(("kind", "edges"), [("ring", 12), ("full", 66), ("star", 11)])
+@pytest.mark.slow
 def test_every_edge_carries_a_model_each_way(kind: str, edges: int) -> None:
     cost = estimate(plan_of(12, overlay=kind))
     assert cost.round_bytes == 2 * edges * MODEL
     assert cost.total_bytes == 50 * 2 * edges * MODEL
 
 
+@pytest.mark.slow
 def test_the_ratio_of_full_to_regular_is_exact() -> None:
     full, regular = estimate(plan_of(12, overlay="full")), estimate(plan_of(12))
     assert full.round_bytes is not None
@@ -69,6 +71,7 @@ def test_a_server_sends_to_all_and_hears_from_all() -> None:
     assert estimate(plan_of(11, algorithm={"name": "fedavg", "participation": 0.3})).round_bytes == 6 * MODEL
 
 
+@pytest.mark.slow
 def test_messages_without_a_model_count_too() -> None:
     notify = {"name": "epidemic", "mode": "local", "fanout": 3, "round_end": "notify"}
     assert estimate(plan_of(10, algorithm=notify)).round_bytes == 30 * MODEL + 10 * 6 * CONTROL_BYTES
@@ -182,6 +185,7 @@ def test_a_run_takes_as_long_and_sends_as_much_as_was_said(name: str, tmp_path: 
     assert cost.total_bytes == pytest.approx(sent, rel=0.04)
 
 
+@pytest.mark.slow
 def test_with_too_many_messages_to_rehearse_the_envelope_is_near() -> None:
     """The same star with more and more nodes: each sends and gets all others' models over its own link."""
     rehearsed, reckoned = (

@@ -25,6 +25,7 @@ from testbed.plan.overlay_graph import (
     ring,
     static_graph,
 )
+from tests.examples import examples
 
 
 def planned(kind: str, degree: int | None = None, code: str | None = None) -> PlannedOverlay:
@@ -47,7 +48,7 @@ def _sizes(draw: st.DrawFn) -> tuple[int, int]:
     return count, degree
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(_sizes(), st.integers(0, 10**9))
 def test_regular_graphs_are_regular_and_connected(size: tuple[int, int], seed: int) -> None:
     count, degree = size
@@ -59,7 +60,7 @@ def test_regular_graphs_are_regular_and_connected(size: tuple[int, int], seed: i
     assert graph == static_graph("regular", count, degree, seed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(5, 40), st.sampled_from([2, 4]), st.floats(0, 1), st.integers(0, 10**9))
 def test_small_worlds_keep_their_number_of_edges(count: int, degree: int, rewire: float, seed: int) -> None:
     try:

@@ -7,16 +7,13 @@ from pathlib import Path
 import pytest
 
 from testbed.control.outcome import Outcome
-from testbed.engines.abilities import what_is_denied
-from testbed.engines.namespace import TcpSettings
 from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.local.local_ground import LocalGround
 from testbed.runtimes.real.run import RealRun
 
-_DENIED = what_is_denied(TcpSettings())
-needs_network = pytest.mark.skipif(_DENIED is not None, reason=str(_DENIED))
+needs_network = pytest.mark.needs_network
 
 
 def locally(plan: RunPlan, engine: str = "fabric") -> RunPlan:

@@ -91,6 +91,7 @@ if "zygote" in sys.argv[0]:
 
 
 @pytest.mark.parametrize("left", [0, 2])
+@pytest.mark.processes
 def test_where_no_more_processes_can_be_made_nothing_begins(left: int, tmp_path: Path) -> None:
     """`left`: so many more can be."""
     source = tmp_path / "mine.py"
@@ -101,6 +102,7 @@ def test_where_no_more_processes_can_be_made_nothing_begins(left: int, tmp_path:
     assert read_record(RunDirectory(tmp_path / "run")) is None
 
 
+@pytest.mark.processes
 def test_an_average_that_cannot_be_tried_is_lost_and_nothing_else(tmp_path: Path) -> None:
     source = tmp_path / "mine.py"
     source.write_text(NO_MORE.format(left=3))
@@ -154,6 +156,7 @@ def test_a_process_is_known_by_its_start_too(tmp_path: Path) -> None:
     assert not places.sockets.exists()
 
 
+@pytest.mark.processes
 def test_a_dead_process_that_nobody_has_asked_for_is_dead() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         there = process_record("it", process.pid)
@@ -183,6 +186,7 @@ def test_a_node_needs_files_for_all_whom_it_meets(monkeypatch: pytest.MonkeyPatc
     assert [of_a_node(overlay={"kind": kind}).is_short for kind in ("ring", "full")] == [False, True]
 
 
+@pytest.mark.processes
 def test_a_node_may_have_all_its_files_open(tmp_path: Path) -> None:
     """Two hundred and fifty neighbours are more than a shell's usual limit allows."""
     source = tmp_path / "mine.py"

@@ -61,6 +61,7 @@ def killed_by(number: signal.Signals, *, seen: bool) -> Callable[[FabricEngine],
     return before
 
 
+@pytest.mark.processes
 def test_it_is_ended_by_the_run_and_nobody_else(places: Places) -> None:
     assert ended(places, lambda _: None) == []
 
@@ -68,11 +69,13 @@ def test_it_is_ended_by_the_run_and_nobody_else(places: Places) -> None:
 @pytest.mark.parametrize(
     ("number", "words"), [(signal.SIGKILL, "killed by SIGKILL"), (signal.SIGTERM, "exit status 0")]
 )
+@pytest.mark.processes
 def test_whoever_else_ends_it_is_told_of(number: signal.Signals, words: str, places: Places) -> None:
     (told,) = ended(places, killed_by(number, seen=True))
     assert told.startswith(f"the fabric, which carries the packets, is gone ({words}); see ")
 
 
+@pytest.mark.processes
 def test_a_kill_at_the_same_moment_counts(places: Places) -> None:
     (told,) = ended(places, killed_by(signal.SIGKILL, seen=False))
     assert "killed by SIGKILL" in told

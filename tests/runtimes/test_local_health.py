@@ -35,6 +35,7 @@ def summary(folder: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.processes
 def test_what_the_engine_and_the_nodes_say_is_what_the_run_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ from tests.runtimes.sim_runs import plan_of, records, star
 HANGS = "the process that all nodes are forked from hangs: it was {}, and has done nothing for {:g} s"
 
 
+@pytest.mark.processes
 def test_before_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
 
@@ -100,6 +101,7 @@ def look_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "_GRACE_S", 0.5)
 
 
+@pytest.mark.processes
 def test_a_node_that_is_stopped_before_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, and nothing of it stays; with so little patience, others may be that wait for their connections."""
     look_soon(monkeypatch)

@@ -10,6 +10,8 @@ from testbed.records import Event
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
+pytestmark = pytest.mark.processes
+
 TELLS = """
 from pathlib import Path
 from testbed.node.algorithms.dpsgd import DPSGD

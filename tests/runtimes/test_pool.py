@@ -76,6 +76,7 @@ def everything(model: str, workers: int, order: list[int]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("model", ["gn-lenet", "mlp"])
+@pytest.mark.slow
 def test_results_are_the_same_for_any_number_of_workers_and_any_order(model: str) -> None:
     ranks = list(range(ROWS))
     expected = everything(model, 0, ranks)
@@ -258,6 +259,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.processes
 def test_workers_end_with_their_parent() -> None:
     parent = subprocess.run([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, check=False, timeout=60)
     assert parent.returncode == -signal.SIGKILL

@@ -15,6 +15,7 @@ from testbed.plan.model import RunPlan
 from testbed.records import End, Event, Round, Start
 from testbed.rundir import RunDirectory
 from tests.contract.contract import ALGORITHMS, LOCKSTEP
+from tests.examples import examples
 from tests.runtimes import local_runs
 from tests.runtimes.sim_runs import plan_of, records, run, star, texts
 from tests.runtimes.test_sim import of_type
@@ -167,7 +168,7 @@ CRASHES = st.lists(
 ).map(sorted)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=examples(20), deadline=None, derandomize=True)
 @given(st.sampled_from(WITHOUT_SAMPLER), CRASHES)
 def test_nothing_stalls_when_all_are_back(name: str, crashes: list[Crash]) -> None:
     """Whoever is told to crash while it is away does not."""

@@ -164,6 +164,7 @@ def test_two_runs_on_ratings_are_the_same(tmp_path: Path) -> None:
     same_twice(plan_of(star(4), data=data, model="mf"), tmp_path)
 
 
+@pytest.mark.slow
 def test_two_runs_over_wan16_with_the_default_model_are_the_same(tmp_path: Path) -> None:
     found = find_bundled("topologies/wan16.xml")
     assert found is not None

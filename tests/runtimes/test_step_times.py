@@ -59,6 +59,7 @@ print(result.exit_code, *sorted({"torch", "torch._dynamo"} & set(sys.modules)))
 """
 
 
+@pytest.mark.processes
 def test_torchs_compiler_is_not_loaded(tmp_path: Path) -> None:
     """It takes a second, and nothing needs it: not the nominal cost of a step either."""
     (tmp_path / "small.yaml").write_text(SMALL)

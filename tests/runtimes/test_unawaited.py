@@ -33,6 +33,7 @@ def noted(directory: RunDirectory, node: str) -> list[str]:
     return [each.detail for each in found if isinstance(each, Event) and each.what == "not-awaited"]
 
 
+@pytest.mark.processes
 def test_a_run_tells_of_it_in_either_world(tmp_path: Path) -> None:
     code = tmp_path / "forgetful.py"
     code.write_text(FORGETFUL)

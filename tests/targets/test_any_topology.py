@@ -15,6 +15,7 @@ from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 from testbed.topologies.write_xml import to_xml
+from tests.examples import examples
 from tests.targets.judging import judged_topology
 from tests.topologies.documents import documents
 
@@ -32,7 +33,7 @@ def error_codes(findings: list[Finding]) -> set[str]:
     return {code.replace("asymmetric", "one-way") for code in codes}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(documents())
 def test_every_target_judges_every_topology(document: dict[str, Any]) -> None:
     topology = loaded(document)
@@ -46,7 +47,7 @@ def test_every_target_judges_every_topology(document: dict[str, Any]) -> None:
         assert all(each.message and each.hint for each in own)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(documents(kollaps=True))
 def test_the_same_topology_has_the_same_errors_in_both_forms(document: dict[str, Any]) -> None:
     topology = loaded(document)

@@ -15,6 +15,7 @@ from testbed.topologies.load import load, load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 from testbed.topologies.write import write_text
+from tests.examples import examples
 from tests.reference import needs_reference, reference_files
 from tests.topologies.documents import documents
 
@@ -33,7 +34,7 @@ def reloaded(topology: Topology, form: Form) -> Topology:
 SEEN: Counter[str] = Counter()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(documents())
 def test_yaml_says_everything(document: dict[str, Any]) -> None:
     topology = loaded(yaml.safe_dump(document))
@@ -42,7 +43,7 @@ def test_yaml_says_everything(document: dict[str, Any]) -> None:
         assert reloaded(topology, Form.YAML) == topology
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(documents(kollaps=True))
 def test_xml_says_it_or_refuses_with_a_reason(document: dict[str, Any]) -> None:
     topology = loaded(yaml.safe_dump(document))

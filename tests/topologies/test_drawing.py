@@ -632,6 +632,7 @@ def test_a_png_is_an_image_with_something_on_it() -> None:
     assert 8 * 50 < orange < 8 * 2000
 
 
+@pytest.mark.processes
 def test_only_png_needs_matplotlib() -> None:
     script = (
         "import sys\n"

@@ -12,6 +12,7 @@ from testbed.errors import InvalidInput
 from testbed.topologies.load import Loaded, load_bytes
 from testbed.topologies.source import Form
 from testbed.topologies.write import write_text
+from tests.examples import examples
 from tests.reference import needs_reference, reference_files
 from tests.topologies.documents import documents
 
@@ -75,27 +76,27 @@ def mutated(draw: st.DrawFn, original: bytes) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(166), deadline=None)
 @given(mutated(XML))
 @example(XML)
 def test_mutated_xml(data: bytes) -> None:
     sound(load_bytes(data, Form.XML, "f.xml"))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(166), deadline=None)
 @given(mutated(YAML))
 @example(YAML)
 def test_mutated_yaml(data: bytes) -> None:
     sound(load_bytes(data, Form.YAML, "f.yaml"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(66), deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(Form))
 def test_random_bytes(data: bytes, form: Form) -> None:
     sound(load_bytes(data, form, "f"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(66), deadline=None)
 @given(st.text(max_size=200), st.sampled_from(Form))
 def test_random_text(text: str, form: Form) -> None:
     sound(load_bytes(text.encode("utf-8", "replace"), form, "f"))
@@ -108,7 +109,7 @@ _junk = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(documents(), st.data())
 def test_a_document_with_junk_in_one_place(document: dict[str, Any], data: st.DataObject) -> None:
     """Wrong shapes in the right places: beyond what byte mutations reach."""

@@ -30,6 +30,7 @@ from testbed.topologies.load import load_bytes
 from testbed.topologies.model import LinkProperties
 from testbed.topologies.source import Form
 from testbed.topologies.write import write_text
+from tests.examples import examples
 
 CORE = LinkProperties(latency_ms=10.0, rate_bps=1e9)
 
@@ -365,7 +366,7 @@ def test_missing_files_and_unknown_endings_are_usage_problems(tmp_path: Path) ->
             read_graph(path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 @given(
     sample=st.sampled_from(
         [("f.graphml", ZOO), ("f.gml", GML), ("f.json", json.dumps(node_link([{"source": 0, "target": 1}])))]

@@ -61,6 +61,7 @@ def bundled(name: str) -> Topology:
 # The files
 
 
+@pytest.mark.processes
 def test_the_files_are_exactly_what_the_script_writes(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "bundled-topologies"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, capture_output=True)

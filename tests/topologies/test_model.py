@@ -261,6 +261,7 @@ def test_many_services_are_not_taken_for_many_selectors() -> None:
     assert len(yaml(text).links) == 2 * count
 
 
+@pytest.mark.slow
 def test_many_patterns_over_many_nodes_are_refused() -> None:
     links = "".join(f"  - {{from: 'a.*{number:03}', to: b, latency: 1ms, rate: 1Mbps}}\n" for number in range(300))
     loaded = load_bytes(f"services: {{a: {{replicas: 90000}}, b: }}\nlinks:\n{links}".encode(), Form.YAML, "t.yaml")

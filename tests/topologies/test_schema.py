@@ -17,6 +17,7 @@ from testbed.topologies.library import BUNDLED
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from testbed.topologies.write_yaml import to_yaml
+from tests.examples import examples
 from tests.topologies.documents import documents
 
 VALIDATOR = Draft202012Validator(json_schema())
@@ -32,7 +33,7 @@ def test_it_is_a_schema_and_printed_as_one() -> None:
     assert json.loads(printed.stdout) == json_schema()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(documents())
 def test_what_loads_fits_the_schema(document: dict[str, Any]) -> None:
     topology = load_bytes(yaml.safe_dump(document).encode(), Form.YAML, "t.yaml").topology

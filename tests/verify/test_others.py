@@ -120,6 +120,7 @@ def program(folder: Path, *lines: str) -> str:
 
 
 @pytest.mark.parametrize("status", [1, 2])
+@pytest.mark.processes
 def test_a_ping_that_refuses_its_arguments_has_measured_nothing(status: int, tmp_path: Path, here: Running) -> None:
     """Whatever status it ends with; what it says is told, and is no verdict about the network."""
     why = "ping: cannot flood, minimal interval allowed for user is 200ms"
@@ -128,11 +129,13 @@ def test_a_ping_that_refuses_its_arguments_has_measured_nothing(status: int, tmp
     assert {row.detail for row in rows} == {f"played: {why}"}
 
 
+@pytest.mark.processes
 def test_a_ping_without_answers_has_measured_that(tmp_path: Path, here: Running) -> None:
     rows = pings(a_plan(), program(tmp_path, "echo '1 packets transmitted, 0 received'", "exit 1"), here)
     assert [row.verdict for row in rows] == [Verdict.WRONG] * 2
 
 
+@pytest.mark.processes
 def test_one_ping_that_fails_takes_nothing_from_the_others(tmp_path: Path, here: Running) -> None:
     plan = a_plan()
     right = ANSWERS.format(plan.pairs[0].probe_round_trip_s(84) * 1e3)
@@ -142,18 +145,21 @@ def test_one_ping_that_fails_takes_nothing_from_the_others(tmp_path: Path, here:
     assert rows[1].detail == "played: exit status 2"
 
 
+@pytest.mark.processes
 def test_what_was_wrong_stays_so_when_the_second_look_fails(tmp_path: Path, here: Running) -> None:
     once = f"mkdir {tmp_path}/$PPID.$(echo $* | md5sum | cut -c-8) 2>/dev/null || exit 2"
     rows = pings(a_plan(), program(tmp_path, once, f"printf '{ANSWERS.format(900)}{STATISTICS}'"), here)
     assert [row.verdict for row in rows] == [Verdict.WRONG] * 2
 
 
+@pytest.mark.processes
 def test_what_cannot_be_started_has_measured_nothing(tmp_path: Path, here: Running) -> None:
     for rows in (pings(a_plan(), str(tmp_path / "none"), here), iperfs(a_plan(), str(tmp_path / "none"), here)):
         assert [row.verdict for row in rows] == [Verdict.UNMEASURED] * 2
         assert all(row.detail.startswith("none cannot be started: ") for row in rows)
 
 
+@pytest.mark.processes
 def test_an_iperf3_that_fails_has_measured_nothing(tmp_path: Path, here: Running) -> None:
     rows = iperfs(a_plan(), program(tmp_path, "echo 'unable to start listener' >&2", "exit 1"), here)
     assert {(row.verdict, row.detail) for row in rows} == {(Verdict.UNMEASURED, "played: unable to start listener")}
@@ -172,6 +178,7 @@ def listener(port: int, after_s: float = 0.0) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.processes
 def test_a_server_is_waited_for_until_it_listens() -> None:
     with socket.create_server(("", 0)) as free:
         port: Any = free.getsockname()[1]

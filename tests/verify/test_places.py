@@ -53,6 +53,7 @@ def test_nothing_is_left_in_good_order(temp: Path) -> None:
     assert list(temp.iterdir()) == []
 
 
+@pytest.mark.processes
 def test_what_a_dead_one_started_is_ended(temp: Path, sleeper: subprocess.Popen[bytes]) -> None:
     folder = left(temp, "dead", Owned(NOBODY, (process_record("fabric", sleeper.pid),)))
     assert remove_leftovers() == [folder.name]
@@ -61,6 +62,7 @@ def test_what_a_dead_one_started_is_ended(temp: Path, sleeper: subprocess.Popen[
     assert remove_leftovers() == []
 
 
+@pytest.mark.processes
 def test_a_later_process_with_the_same_id_is_not_ours(temp: Path, sleeper: subprocess.Popen[bytes]) -> None:
     folder = left(temp, "dead", Owned(NOBODY, (ProcessRecord("fabric", sleeper.pid, 1),)))
     remove_leftovers()
@@ -68,12 +70,14 @@ def test_a_later_process_with_the_same_id_is_not_ours(temp: Path, sleeper: subpr
     assert not folder.exists()
 
 
+@pytest.mark.processes
 def test_who_goes_on_is_left_alone(temp: Path, sleeper: subprocess.Popen[bytes]) -> None:
     folder = left(temp, "alive", Owned(process_record("verify", sleeper.pid), (ProcessRecord("fabric", 1, 1),)))
     assert remove_leftovers() == []
     assert folder.exists()
 
 
+@pytest.mark.processes
 def test_what_others_could_have_written_is_not_believed(temp: Path, sleeper: subprocess.Popen[bytes]) -> None:
     owned = Owned(NOBODY, (process_record("fabric", sleeper.pid),))
     left(temp, "open", owned).chmod(0o777)

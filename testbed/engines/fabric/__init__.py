@@ -8,8 +8,8 @@ it is for when it is due. It takes a `FabricConfig`, and touches its sockets, it
 - `start`: starts one, talks to it, ends it; `__main__`: the process.
 - `fabric`: its one thread; `waiting`: what that waits for.
 - `doors`, `conversations`, `server`: how nodes and control come in, and what they may ask.
-- `ports`, `closing`: the nodes' devices; `frames`: what comes out of them.
+- `ports`, `closing`: the nodes' devices; `intake`, `frames`: what comes out of them.
 - `carrier`: frames on their way, over the packet model.
 - `conditions`: what the network is like now: topology, timeline, and what was set by hand.
-- `reports`, `accounts`, `health`, `lateness`, `capture`: what it writes down.
+- `reports`, `accounts`, `health`, `delays`, `lateness`, `capture`: what it writes down.
 """

@@ -24,6 +24,12 @@ BACKLOG = "backlog"
 """The cause of drops for that."""
 
 
+Wait = tuple[float, float, float]
+"""What a frame may have lost by not being read at once: for how long the link that it goes to stood idle, how much
+later the frame is itself, and, to compare, the latency of its path. A plain tuple: there is one for every frame."""
+_NOT_CARRIED: Wait = (0.0, 0.0, 0.0)
+
+
 class Delivery(NamedTuple):
     """Something to write to a node, now."""
 
@@ -78,36 +84,52 @@ class Carrier:
         self._ranks = {address: rank for rank, address in enumerate(addresses)}
         self._mtu = mtu
         self._held: dict[int, _Held] = {}
+        self._added_s: dict[int, float] = {}
+        """By the first link of its path, how much later the latest frame was than had it been read at once."""
 
     @property
     def held(self) -> int:
         """Frames on their way."""
         return len(self._held)
 
-    def offer(self, now_s: float, origin: int, data: bytes, since_s: float | None = None) -> float:
-        """A node has written a frame, at the earliest at `since_s`; gives for how long a link may have stood idle.
+    def offer(self, now_s: float, origin: int, data: bytes, since_s: float | None = None) -> Wait:
+        """A node has written a frame, at the earliest at `since_s`; gives what it has lost by not being read then.
 
-        What waits to be read has lost no time while the link that it goes to has others to send.
+        What waits to be read has lost no time while the link that it goes to has others to send, unless these come late
+        themselves: then it has lost as much as they, and never more than it has waited.
         """
         frame = read_frame(data, self._addresses[origin], self._mtu)
         if isinstance(frame, Unfit):
             self.unfit[origin][frame] += 1
-            return 0.0
+            return _NOT_CARRIED
         dest = self._ranks.get(frame.dest)
         if dest is None or dest == origin:
             self.unfit[origin][Unfit.MULTICAST if is_group(frame.dest) else Unfit.UNKNOWN_DESTINATION] += 1
-            return 0.0
+            return _NOT_CARRIED
         if self.held_bytes > MOST_HELD_BYTES or self._held_of[origin] > MOST_HELD_OF_ONE_BYTES:
             self.unfit[origin][BACKLOG] += len(frame.sizes)
-            return 0.0
-        free_s = self.packets.free_since_s(origin, dest)
+            return _NOT_CARRIED
+        route = self.packets.route_of(origin, dest)
+        gap_s = None if route is None else now_s - route.links[0].free_since_s
         segment = self.packets.offer(now_s, origin, dest, frame.sizes)
-        if segment is not None:
-            self._held[segment] = _Held(frame, len(frame.sizes), origin)
-            self._hold(origin, len(data))
-        if since_s is None or free_s is None:
-            return 0.0
-        return max(0.0, now_s - max(since_s, free_s))
+        if segment is None:
+            return _NOT_CARRIED
+        self._held[segment] = _Held(frame, len(frame.sizes), origin)
+        self._hold(origin, len(data))
+        waited_s = 0.0 if since_s is None or since_s > now_s else now_s - since_s
+        if route is None or gap_s is None:
+            route = self.packets.route_of(origin, dest)
+            assert route is not None  # noqa: S101 - or there would be no segment
+            self._added_s[route.links[0].index] = waited_s
+            return (0.0, waited_s, route.latency_s)
+        link = route.links[0].index
+        if gap_s < 0.0:
+            gap_s = 0.0
+        added_s = gap_s + self._added_s.get(link, 0.0)
+        if added_s > waited_s:
+            added_s = waited_s
+        self._added_s[link] = added_s
+        return (gap_s if gap_s < waited_s else waited_s, added_s, route.latency_s)
 
     def advance(self, now_s: float) -> Iterator[Delivery]:
         """What has arrived by now."""

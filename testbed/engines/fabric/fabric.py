@@ -3,7 +3,8 @@
 Takes a configuration; touches the sockets and files that it names, and the nodes' devices. It needs no privilege.
 
 One round of the loop: wait (a timerfd knows when the next packet is due, the next change, the next second); read at
-most one frame from every device that has any, so that nobody starves anybody; write what is due, also in between.
+most one frame from every device that has any, so that nobody starves anybody (`intake`); write what is due, also in
+between.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from testbed.engines.fabric.conditions import Conditions, Presence
 from testbed.engines.fabric.config import FabricConfig
 from testbed.engines.fabric.delays import Delays
 from testbed.engines.fabric.doors import ControlDoor, NodeDoor
+from testbed.engines.fabric.intake import Intake
 from testbed.engines.fabric.ports import Port, Ports, make_fit
 from testbed.engines.fabric.reports import EVERY_S, Reports
 from testbed.engines.fabric.server import answer
@@ -68,6 +70,7 @@ class Fabric:
         self._presence = Presence(self.conditions.absent)
         self._carrier.packets.cut(0.0, *sorted(self._presence.cut))
         self._ports = Ports(len(config.nodes))
+        self._intake = Intake(self._ports)
         self._reports = Reports(config, network, self._carrier, self._ports)
         self._captures = Captures()
         self._is_over = False
@@ -104,7 +107,7 @@ class Fabric:
         """Carries packets until told to end; its files are complete then."""
         try:
             while not self._is_over:
-                for count, port in enumerate(self._waiting.ready_ports(self._due_s())):
+                for count, port in enumerate(self._waiting.ready_ports(self._due_s(), self._intake.holding)):
                     if count % _READ_AT_ONCE == _READ_AT_ONCE - 1:
                         self._write()
                     self._read(port)
@@ -129,17 +132,17 @@ class Fabric:
 
     def _read(self, port: Port) -> None:
         try:
-            data = self._ports.read(port)
+            taken = self._intake.take(port, self._waiting.turn, self._waiting.arrived_s)
         except OSError as problem:
             self.detach(port.rank, f"its device cannot be read: {problem.strerror}", was_lost=True)
             return
-        if data is None:
+        if taken is None:
             return
+        data, since_s = taken
         started_s = self._started_s
         # Whatever is read in this turn was there when it began, however long the turn is.
         arrived_s = max(self._waiting.arrived_s - started_s, self._carrier.packets.now_s)
-        idle_s = self._carrier.offer(arrived_s, port.rank, data, port.since_s - started_s)
-        self._reports.delays.read(idle_s)
+        self._reports.delays.read(*self._carrier.offer(arrived_s, port.rank, data, since_s - started_s))
         if self._captures.files and (capture := self._captures.files.get(port.rank)):
             capture.add(data[VNET_HEADER_BYTES:])
 
@@ -220,6 +223,7 @@ class Fabric:
         if port.is_attached:
             self._waiting.remove_port(port)
             self._ports.detach(rank)
+            self._intake.forget(rank)
             self._control.tell(NodeDetached(rank, why, was_lost))
 
     def _answer(self, request: ToFabric, asker: int) -> FromFabric:

@@ -42,6 +42,11 @@ class Health(msgspec.Struct, frozen=True):
     """For how long a link may have stood idle because a frame was not read yet; since the start barrier."""
     wait_share: float
     """Of the frames: longer than `delays` allows."""
+    device_waits: Lateness
+    """What it added to frames' delays that they lay in nodes' devices until they were read; since the start barrier."""
+    device_wait_mean_ms: float
+    device_wait_share: float
+    """Of the frames: longer than `delays` allows."""
     absent_s: float
     """For how long the fabric did not run though it was to."""
     cpu_s: float

@@ -10,6 +10,7 @@ it away in just that moment, and reads its own packets, makes the fabric wait fo
 from __future__ import annotations
 
 import errno
+import math
 import os
 import sys
 from collections import Counter
@@ -18,6 +19,8 @@ from dataclasses import dataclass, field
 from testbed.engines.fabric.closing import close_aside, close_together
 from testbed.engines.tun import VNET_HEADER_BYTES, NotATun, check_tun, set_offload
 
+UNSURE_S = 0.00025
+"""Frames of a fabric that keeps up are taken to have waited for too long by no more than that, and a turn."""
 _LARGEST_FRAME = VNET_HEADER_BYTES + 65_535
 
 
@@ -36,8 +39,16 @@ class Port:
     """Of those in which it had something to read, the last."""
     since_s: float = 0.0
     """When it last had nothing to read, by the host's clock; what is read now cannot have waited longer."""
+    look_after_s: float = UNSURE_S
+    """For so long it may have something to read, in turn after turn, until it is looked into (`intake`)."""
+    longest_s: float = math.inf
+    """For how long what is read now is taken to have waited at most; negative while that is not known."""
     failed: Counter[str] = field(default_factory=Counter)
     """Why frames could not be written or read, by the name of the error."""
+
+    def was_empty(self, at_s: float) -> None:
+        """It had nothing to read."""
+        self.since_s, self.look_after_s, self.longest_s = at_s, UNSURE_S, math.inf
 
     @property
     def unwritten(self) -> int:

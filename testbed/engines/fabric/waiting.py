@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from testbed.engines.fabric.ports import Port
 
@@ -25,6 +26,8 @@ _CREEP_S = 1e-6
 _EARLY_SHARE = 0.1
 """Of the time that it has slept, this process may be awake too early, and look again and again until it is time."""
 
+_NONE: Mapping[int, Port] = MappingProxyType({})
+
 
 class Waiting:
     """Devices of nodes on the one side, everything else on the other: nodes are many and their turn comes often."""
@@ -35,7 +38,8 @@ class Waiting:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._resting: dict[int, float] = {}
         """Until when, by descriptor."""
-        self._turn = 0
+        self.turn = 0
+        """Number of the turn; a port's is the same when its device is readable in it."""
         self._polled_s = -math.inf
         self._waking_s = 0.0
         """Half of the times that a timer went off in this process' sleep, it took longer until the process ran."""
@@ -73,8 +77,10 @@ class Waiting:
         self._epoll.unregister(port.descriptor)
         del self._ports[port.descriptor]
 
-    def ready_ports(self, due_s: float) -> Iterator[Port]:
-        """The devices that have something to read, all of them; acts on everything else that is ready.
+    def ready_ports(self, due_s: float, holding: Mapping[int, Port] = _NONE) -> Iterator[Port]:
+        """The devices that have something to read, all of them, and then others of which something was read before.
+
+        Acts on everything else that is ready.
 
         Waits for that until a time of the host's clock, though not for long; something must be armed to wake it then.
         A port then knows since when it may have had something: it had nothing when all were last asked.
@@ -82,8 +88,8 @@ class Waiting:
         asked_s = time.monotonic()
         if self._resting:
             self._wake(asked_s)
-        by_s = min(max(due_s, asked_s), asked_s + HEARTBEAT_S)
-        timeout_s = HEARTBEAT_S if due_s > asked_s else 0.0
+        by_s = asked_s if holding else min(max(due_s, asked_s), asked_s + HEARTBEAT_S)
+        timeout_s = HEARTBEAT_S if due_s > asked_s and not holding else 0.0
         ready = self._epoll.poll(timeout_s, len(self._ports) + len(self._handlers))
         empty_s, self._polled_s = self._polled_s, time.monotonic()
         self.overslept_s = max(0.0, self._polled_s - by_s)
@@ -94,18 +100,20 @@ class Waiting:
             self._woke(asked_s, due_s)
         elif self._polled_s > self._early_until_s:
             self.early_s = 0.0
-        self._turn += 1
+        self.turn += 1
         for descriptor, _ in ready:
             port = self._ports.get(descriptor)
             if port is not None:
-                if port.turn != self._turn - 1:
-                    port.since_s = empty_s
-                port.turn = self._turn
+                if port.turn != self.turn - 1:
+                    port.was_empty(empty_s)
+                port.turn = self.turn
                 yield port
                 continue
             handler = self._handlers.get(descriptor)
             if handler is not None:
                 handler()
+        if holding:
+            yield from [port for port in holding.values() if port.turn != self.turn]
 
     def _woke(self, asked_s: float, due_s: float) -> None:
         """Of what comes while it sleeps, this process learns later, by as much as of a timer that goes off."""

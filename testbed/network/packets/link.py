@@ -48,7 +48,7 @@ class Link:
 
     @property
     def free_since_s(self) -> float:
-        """When its queue was, or will be, empty; infinite while it is not known how much comes."""
+        """Since when it has nothing to send; later than now while it has, infinite while it is not known how much."""
         if self.pending:
             return math.inf
         return self._at_s + self._backlog_s / self.wire.drain

@@ -114,10 +114,10 @@ class Packets:
         self._wait(train, route.links[0])
         return segment
 
-    def free_since_s(self, origin: int, dest: int) -> float | None:
-        """Since when the first link of a path, in use before, has had nothing to send; later than now while it has."""
+    def route_of(self, origin: int, dest: int) -> Route | None:
+        """The path that the pair's latest packets took; None where there were none, or no path for them."""
         flow = self._flows.get(origin * self._network.node_count + dest)
-        return None if flow is None or flow.route is None else flow.route.links[0].free_since_s
+        return None if flow is None else flow.route
 
     def next_s(self) -> float:
         """Nothing arrives before, but for what is overdue; infinite when nothing is under way. It may be too early."""

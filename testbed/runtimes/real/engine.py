@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -47,6 +47,17 @@ UNSHAPED = "the network was not shaped: plain loopback, engine `none`"
 _NOTHING_TO_CHANGE = "this run's network is plain loopback (engine `none`): nothing in it can be changed or cut"
 
 
+class Judgement(NamedTuple):
+    """How an engine was, in real time."""
+
+    overloaded: tuple[str, ...]
+    """Why, in words."""
+    lateness: Lateness | None = None
+    """Of its packets."""
+    device_waits: Lateness | None = None
+    """What waiting in nodes' devices added to frames' delays."""
+
+
 class Engine(Protocol):
     """What a run asks of it; what it can never do raises PreflightRefused, what cannot be now UsageProblem."""
 
@@ -75,8 +86,8 @@ class Engine(Protocol):
     def stop(self) -> None:
         """Its files are complete; may be called again."""
 
-    def judge(self) -> tuple[tuple[str, ...], Lateness | None]:
-        """After the end: why the run is overloaded, and how late its packets were."""
+    def judge(self) -> Judgement:
+        """After the end."""
 
 
 class NoEngine:
@@ -106,8 +117,8 @@ class NoEngine:
     def stop(self) -> None:
         pass
 
-    def judge(self) -> tuple[tuple[str, ...], Lateness | None]:
-        return (), None
+    def judge(self) -> Judgement:
+        return Judgement(())
 
 
 class Fabric(Protocol):
@@ -200,12 +211,12 @@ class FabricEngine:
         self._link.close()
         self._handle.stop()
 
-    def judge(self) -> tuple[tuple[str, ...], Lateness | None]:
+    def judge(self) -> Judgement:
         try:
             health = msgspec.json.decode((self._places.engine / "health.json").read_bytes(), type=Health)
         except (OSError, msgspec.MsgspecError):
-            return ("the fabric has not said how it was",), None
-        return health.overloaded, health.lateness
+            return Judgement(("the fabric has not said how it was",))
+        return Judgement(health.overloaded, health.lateness, health.device_waits)
 
     async def _ask(self, make: Callable[[int], ToFabric]) -> Granted:
         try:

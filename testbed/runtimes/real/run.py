@@ -335,9 +335,9 @@ class RealRun:
     def _judged(self, outcome: Outcome) -> Outcome:
         """The outcome with what makes it overloaded; the same in the run's summary."""
         assert self._engine is not None  # noqa: S101 - or there would be no outcome
-        engine, lateness = self._engine.judge()
+        engine, scale = self._engine.judge(), self._plan.time_scale
         overruns = self._control.overruns
-        why = () if outcome.broken else self._why_overloaded(engine, outcome.t)
+        why = () if outcome.broken else self._why_overloaded(engine.overloaded, outcome.t)
         remarks = (UNSHAPED,) if self._plan.engine == NONE else ()
         outcome = replace(outcome, overloaded=why, remarks=(*remarks, *outcome.remarks))
         real_s = time.monotonic() - self._began_s
@@ -347,7 +347,8 @@ class RealRun:
             overruns,
             ready_s=self._ready_s,
             real_s=real_s,
-            lateness=None if lateness is None else emulated(lateness, self._plan.time_scale),
+            lateness=None if engine.lateness is None else emulated(engine.lateness, scale),
+            device_waits=None if engine.device_waits is None else emulated(engine.device_waits, scale),
         )
         try:
             write_summary(self._directory.path, summary)

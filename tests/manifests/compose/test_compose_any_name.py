@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from testbed.manifests.compose.names import project_name
 from testbed.manifests.compose.variables import GROUP, USER, dump, filled
 from testbed.topologies.language import Problem, check_name
+from tests.examples import examples
 from tests.manifests.compose.composing import (
     HOSTILE,
     PARTS,
@@ -42,7 +43,7 @@ nasty = st.text("ab.-_ :${}'\"#&<é", min_size=1, max_size=12)
 names = st.one_of(nasty, wild, st.sampled_from(HOSTILE)).filter(is_a_name)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(names, min_size=1, max_size=5, unique=True), st.integers(1, 3))
 @example(["a b", "a-b", "a--b", "a-b.0-r0"], 2)
 @example(["x" * 100, "x" * 99 + "y", "ü" * 100], 2)

@@ -59,6 +59,7 @@ SEVERAL = (
 
 
 @needs_old
+@pytest.mark.processes
 def test_an_old_compose_understands_all_of_it(tmp_path: Path) -> None:
     manifest = rendered(hostile())
     for name, text in manifest.files.items():
@@ -70,6 +71,7 @@ def test_an_old_compose_understands_all_of_it(tmp_path: Path) -> None:
 
 
 @needs_old
+@pytest.mark.processes
 def test_an_old_compose_needs_nothing_beside_the_file_of_the_repository(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docker-compose.yml").read_text()
     (tmp_path / "docker-compose.yml").write_text(text)

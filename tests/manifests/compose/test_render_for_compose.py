@@ -18,9 +18,7 @@ from tests.manifests.compose.composing import learners_in, star
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("in_a_folder")
 
 
 def render(*arguments: str) -> Result:

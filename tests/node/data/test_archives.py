@@ -224,6 +224,7 @@ def test_ratings_with_and_without_titles(tmp_path: Path) -> None:
             formats.read_movielens({"ratings": tmp_path / "bad"})
 
 
+@pytest.mark.processes
 def test_a_client_that_fails_is_quoted(tmp_path: Path) -> None:
     with pytest.raises(SourceFailed, match=r"failed \(3\): E: no such package$"):
         clients.run([sys.executable, "-c", "print('chatter\\nE: no such package\\nbye'); exit(3)"], tmp_path)
@@ -233,6 +234,7 @@ def test_a_client_that_fails_is_quoted(tmp_path: Path) -> None:
         clients.run([str(tmp_path / "nothing")], tmp_path)
 
 
+@pytest.mark.processes
 def test_what_a_client_says_cannot_drive_a_terminal(tmp_path: Path) -> None:
     with pytest.raises(SourceFailed) as caught:
         clients.run([sys.executable, "-c", "print('\\x1b[31mred' * 1000); exit(1)"], tmp_path)

@@ -23,6 +23,7 @@ BLOCKS = FENCE.findall(PAGE)
 FILES = {name: text for _, name, text in BLOCKS if name}
 
 
+@pytest.mark.slow
 def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESTBED_DATA", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

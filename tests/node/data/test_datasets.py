@@ -38,6 +38,7 @@ def test_digits_are_split_the_same_for_every_seed() -> None:
     assert digest(one.train.inputs, one.train.targets) == "f959db7f7535bd08"
 
 
+@pytest.mark.processes
 def test_digits_are_those_of_scikit_learn() -> None:
     script = """
 import numpy as np
@@ -52,6 +53,7 @@ assert sorted(rows) == sorted(mine)
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.processes
 def test_digits_are_loaded_without_importing_scikit_learn() -> None:
     script = "import sys; from testbed.node.data.load import load_dataset as l; l('digits', {}, 1)\n"
     script += "assert not {'sklearn', 'torch', 'matplotlib', 'scipy'} & set(sys.modules)"

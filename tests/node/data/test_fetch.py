@@ -205,6 +205,7 @@ ensure_entry(entry_of(Fake(endless)), Path(sys.argv[1]), silently)
 """
 
 
+@pytest.mark.processes
 def test_a_killed_download_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     with subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE, cwd=root) as process:
@@ -291,6 +292,7 @@ def test_every_data_set_has_two_sources_and_whole_hashes() -> None:
             assert all(len(bytes.fromhex(each.sha256)) == 32 for each in (entry.arrays or {}).values())
 
 
+@pytest.mark.processes
 def test_fashion_mnist_can_really_be_fetched(tmp_path: Path) -> None:
     if not shutil.which("apt-get"):
         pytest.skip("apt-get is not installed here")

@@ -16,6 +16,7 @@ from testbed.node.data.dataset import DataSet, Kind, Samples
 from testbed.node.data.partition import KINDS, Part, histogram, partition, targets_of, test_parts
 from testbed.node.data.problems import Impossible
 from testbed.node.data.ratings import split_ratings
+from tests.examples import examples
 
 
 def toy(count: int, classes: int = 10, users: int = 0) -> DataSet:
@@ -56,7 +57,7 @@ def assert_disjoint_and_covering(parts: list[Part], count: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "options"), CASES.values(), ids=CASES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     count=st.integers(60, 700),
     learners=st.integers(1, 20),

@@ -73,6 +73,7 @@ def play(folder: Path, body: Callable[[Container, Cradles, Told], Awaitable[None
 
 
 @pytest.mark.parametrize("code", [7, 0])
+@pytest.mark.processes
 def test_one_that_is_started_again_after_the_run_ends_as_before(code: int, tmp_path: Path) -> None:
     async def body(container: Container, cradles: Cradles, told: Told) -> None:
         cradles.fork(0, None, 0)
@@ -119,6 +120,7 @@ def test_what_a_container_mounts_that_may_be_started_again_stays(returns: dict[i
     asyncio.run(whole())
 
 
+@pytest.mark.processes
 def test_one_that_was_killed_and_is_wanted_back_lives_again(tmp_path: Path) -> None:
     async def body(container: Container, cradles: Cradles, told: Told) -> None:
         cradles.fork(0, None, 0)

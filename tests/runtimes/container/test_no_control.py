@@ -6,12 +6,15 @@ import asyncio
 import socket
 from pathlib import Path
 
+import pytest
+
 from testbed.runtimes.container.names import CRADLE_SOCKET
 from testbed.socket_paths import short_enough
 from tests.runtimes.container.lone_cradle import NEVER
 from tests.runtimes.container.test_end_mark import Container
 
 
+@pytest.mark.processes
 def test_a_socket_that_a_killed_control_has_left_is_not_asked_for_ever(tmp_path: Path) -> None:
     container = Container(tmp_path)
     path = container.own / CRADLE_SOCKET

@@ -27,6 +27,7 @@ def _namespaces() -> None:
         pytest.skip("this machine makes no namespace of processes")
 
 
+@pytest.mark.processes
 def test_a_child_of_the_learner_is_paused_and_resumed_with_it(tmp_path: Path) -> None:
     async def body(container: Container, cradles: Cradles, told: Told) -> None:
         beats = tmp_path / "run" / "nodes" / "node.0" / BEATS
@@ -50,6 +51,7 @@ def test_a_child_of_the_learner_is_paused_and_resumed_with_it(tmp_path: Path) ->
     play(tmp_path, body)
 
 
+@pytest.mark.processes
 def test_that_a_child_of_it_keeps_a_slot_is_known(tmp_path: Path) -> None:
     async def body(container: Container, cradles: Cradles, told: Told) -> None:
         make_slots(container.slots, 1)

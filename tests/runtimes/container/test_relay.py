@@ -19,6 +19,8 @@ from testbed.protocol.message import MAX_MESSAGE_BYTES
 from testbed.runtimes.container.relay import Packets, TooLong, framed
 from tests.docker.runs import environment
 
+pytestmark = pytest.mark.processes
+
 PATIENCE_S = 30.0
 
 

@@ -43,6 +43,7 @@ def test_all_of_it_is_the_users(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="begins as root")
+@pytest.mark.processes
 def test_no_capability_is_needed_but_one(tmp_path: Path) -> None:
     sockets = tmp_path / "sockets"
     laid_out(sockets)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,8 @@ from testbed.errors import ExitCode
 from testbed.plan.files import write_plan
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.container.inside import sockets_of
-from tests.image.fake_engine import FakeEngine, fake_engine
+from tests.image.fake_engine import FakeEngine
 from tests.manifests.compose.composing import plan_of, topology_of
-
-
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEngine]:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'e'}")
-    with fake_engine(tmp_path / "e") as server:
-        yield server
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,11 @@ from testbed.runtimes.docker.crew import Crew
 from testbed.runtimes.docker.engine_client import connected
 from testbed.runtimes.docker.leftovers import refuse_if_there, strays
 from testbed.runtimes.docker.socket_places import OnVolumes, Volume
-from tests.image.fake_engine import FakeEngine, fake_engine
+from tests.image.fake_engine import FakeEngine
 from tests.manifests.compose.composing import plan_of, topology_of
 
 RUN = RunDirectory(Path("/r"))
 ME = User(1000, 1000)
-
-
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEngine]:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'e'}")
-    with fake_engine(tmp_path / "e") as server:
-        yield server
 
 
 def made() -> tuple[Container, list[Container]]:

@@ -1,0 +1,61 @@
+"""`first-run`: what a newcomer runs first is valid, time after time.
+
+The quickstart's own deploy and the default experiment of the small bundled topologies, as real processes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from soaks.soak import ROOT, Case, Soak, Verdict
+
+TOPOLOGIES = ("lan4", "lan16", "wan16")
+_DEPLOY = re.compile(r'"\$testbed" deploy (?P<words>.*?) --run-id', re.DOTALL)
+_LONGEST_S = 1800
+
+
+def quickstart_words() -> list[str]:
+    """What the quickstart deploys, as it stands in the script."""
+    found = _DEPLOY.search((ROOT / "scripts" / "quickstart").read_text())
+    if found is None:
+        raise SystemExit("scripts/quickstart deploys nothing that this soak can find")
+    return shlex.split(found["words"].replace("\\\n", " "))
+
+
+def judged(summary: dict[str, object]) -> Verdict:
+    """Good is what the run itself calls valid, once it is over as planned."""
+    health, reason = str(summary["health"]), summary["reason"]
+    kept = ("why", "computing", "lateness", "time_scale", "ready_s", "real_s", "t", "reason")
+    figures = {key: summary[key] for key in kept if key in summary}
+    return Verdict(health == "valid" and reason == "finished", health, figures)
+
+
+def _deployed(words: list[str], folder: Path) -> Verdict:
+    command = [sys.executable, "-c", "from testbed.cli.main import main; main()", "deploy", *words]
+    where = ["--runtime", "local", "--results", str(folder / "results"), "--run-id", "soak", "--quiet"]
+    done = subprocess.run([*command, *where], cwd=ROOT, capture_output=True, text=True, timeout=_LONGEST_S)
+    summary = folder / "results" / "soak" / "summary.json"
+    if summary.exists():
+        return judged(json.loads(summary.read_text()))
+    return Verdict(False, "not run", {"exit_code": done.returncode, "said": done.stderr.splitlines()[-5:]})
+
+
+def _case(name: str, words: list[str]) -> Case:
+    return Case(name, lambda folder, _: _deployed(words, folder))
+
+
+SOAK = Soak(
+    name="first-run",
+    about="the quickstart's run and the default one of small topologies are valid, as real processes",
+    cases=(
+        _case("quickstart", quickstart_words()),
+        *(_case(name, [f"topologies/{name}.xml"]) for name in TOPOLOGIES),
+    ),
+    tries=lambda busy: 10 if busy else 20,
+    wanted=lambda tries, busy: tries - tries // 10 if busy else tries,
+)

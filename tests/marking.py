@@ -1,0 +1,83 @@
+"""Which tests start processes: marked by what they use, and kept true.
+
+`processes` stands for a test that starts programs: learners, fabrics, `testbed` itself in a process of its own. Tests
+that use one of FIXTURES are marked here, and so are those with one of MARKS; others mark themselves. A test that starts
+a program without being marked fails, wherever it does so: `./scripts/test --quick` has none of them. Workers that
+virtual time forks are no programs, nor is what probes this machine.
+
+`needs_network` stands for one that makes emulated networks; where the machine denies them it is skipped, and says why.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Generator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+FIXTURES: Final = frozenset({"corner", "image"})
+MARKS: Final = frozenset({"processes", "containers", "alone", "needs_network"})
+_TEST: Final = os.getpid()
+_started: list[str] = []
+"""By the test that is run at this time."""
+
+
+def _notice(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "subprocess.Popen" and os.getpid() == _TEST:
+        words = arguments[1]
+        _started.append(" ".join(map(str, words)) if isinstance(words, list | tuple) else str(words))
+
+
+sys.addaudithook(_notice)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where a group of few tests is asked for, files that never name it are not imported, which takes long."""
+    asked = re.match(r"(alone|containers)\b", config.option.markexpr)
+    if asked is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS or collection_path.suffix != ".py":
+        return None
+    may_mark = (collection_path, collection_path.with_name("conftest.py"))
+    return None if any(f"mark.{asked[1]}" in each.read_text() for each in may_mark if each.exists()) else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if uses_processes(item):
+            item.add_marker(pytest.mark.processes)
+        if item.get_closest_marker("needs_network") and (denied := network_denied()):
+            item.add_marker(pytest.mark.skip(reason=denied))
+
+
+def uses_processes(item: pytest.Item) -> bool:
+    """By its marks and its fixtures."""
+    fixtures = frozenset(getattr(item, "fixturenames", ()))
+    return not FIXTURES.isdisjoint(fixtures) or any(item.get_closest_marker(mark) for mark in MARKS)
+
+
+@cache
+def network_denied() -> str | None:
+    """Why this machine gives no emulated networks; None where it does."""
+    from testbed.engines.abilities import what_is_denied
+    from testbed.engines.namespace import TcpSettings
+
+    denied = what_is_denied(TcpSettings())
+    return None if denied is None else str(denied)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """What fixtures of a wider scope have started counts for the test that came first."""
+    yield
+    if _started and not uses_processes(item):
+        pytest.fail(f"mark it with pytest.mark.processes, since it starts programs: {_started[0]:.200}", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    _started.clear()
+    return (yield)
