@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from testbed.cores import usable_cores
 from testbed.experiment.language import Experiment
 from testbed.node.data.of_experiment import share_out
@@ -18,10 +20,13 @@ from testbed.node.training_batch import Indices
 from testbed.node.training_cost import to_two_digits
 from testbed.node.training_speed import bare_loops, sustained_ms_per_step
 from testbed.runtimes.local.capacity import BYTE_S
+from testbed.runtimes.local.free_cores import free_cores
 
 _AT_MOST_S, _GLANCE_S = 0.7, 0.1
 _AMPLE = 2.0
 """A step that is chosen so many times as long as it need be, by a glance, is long enough however long one looks."""
+_UNDISTURBED = 25
+"""Percentile of the steps that took as long as a step does on a core of one's own."""
 _MOST_PARTS = 64
 """More learners are not more to measure."""
 _ROUND_S = 0.004
@@ -49,13 +54,14 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms
 
     Of a step that was chosen, of so many milliseconds of real time, only what tells whether it is long enough.
     """
+    free = free_cores()  # before this process uses any
     data = share_out(experiment, learners, experiment.seed, fetch=False)
     trainer = make_trainer(experiment, data.dataset, experiment.seed)
     steps = max(1, trainer.steps_per_round(data.sizes[0]))
     messages = learners * (_ROUND_S + sent_bytes * BYTE_S) / usable_cores() / steps * 1000
 
     def within(seconds: float) -> StepTimes:
-        steps_per_s = _steps_per_s(trainer, data.parts[:_MOST_PARTS], min(steps, 5), seconds)
+        steps_per_s = _steps_per_s(trainer, data.parts[:_MOST_PARTS], min(steps, 5), seconds, free)
         training = sustained_ms_per_step(steps_per_s, learners)
         sustained = to_two_digits(max(_LEAST_MS / steps, training + messages))
         return StepTimes(learners / steps_per_s * 1000, sustained)
@@ -71,7 +77,9 @@ def sent_bytes_of(parameters: int | None, degree: int | None) -> int:
     return 4 * (parameters or 0) * (degree or 1)
 
 
-def _steps_per_s(trainer: Trainer, parts: Sequence[Indices], steps: int, at_most_s: float) -> float:
-    """Of all cores together."""
+def _steps_per_s(trainer: Trainer, parts: Sequence[Indices], steps: int, at_most_s: float, free: float) -> float:
+    """Of all cores together, so many of which are free: training has the lowest priority, and gets no others."""
     cores = min(usable_cores(), len(parts))
-    return bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=steps, at_most_s=at_most_s).steps_per_s
+    speed = bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=steps, at_most_s=at_most_s)
+    undisturbed_ms = float(np.percentile(speed.step_ms, _UNDISTURBED))
+    return min(speed.steps_per_s, free * 1000 / undisturbed_ms)
