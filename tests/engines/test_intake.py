@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import struct
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from testbed.engines.fabric import intake as intake_module
-from testbed.engines.fabric.intake import LOOK_AFTER, Intake
+from testbed.engines.fabric.fabric import Fabric
+from testbed.engines.fabric.intake import LOOK_AFTER, LOOK_AT_ONCE, Intake
 from testbed.engines.fabric.ports import UNSURE_S, Port, Ports
+from tests.engines.test_frames import super_segment
+from tests.engines.world import configuration, pair
 
 TURN_S = 50e-6
 """What a frame costs the fabric."""
@@ -188,3 +194,38 @@ def test_so_much_is_held_and_no_more(scene: Scene, monkeypatch: pytest.MonkeyPat
     scene.run(2.5, watching)
     assert most == 39
     assert len(scene.found) > 25_000
+
+
+@pytest.fixture
+def fabric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
+    """Whose devices are sockets, and whose rounds are made by hand."""
+    monkeypatch.setattr("testbed.engines.fabric.fabric.signal.signal", lambda *_: None)
+    monkeypatch.setattr("testbed.engines.fabric.fabric.make_fit", lambda _: None)
+    (tmp_path / "engine").mkdir()
+    made = Fabric(configuration(pair(), tmp_path, tmp_path / "s"))
+    yield made
+    made._close()
+
+
+def carried(fabric: Fabric, turns: int) -> int:
+    """How many frames are on their way after so many turns; nothing is written to nodes meanwhile."""
+    for _ in range(turns):
+        for port in fabric._waiting.ready_ports(0.0, fabric._intake.holding):
+            fabric._read(port)
+    return fabric._carrier.held
+
+
+def test_a_node_with_another_device_sends_nothing_of_what_was_in_the_first(fabric: Fabric) -> None:
+    (theirs, first), (other, second) = (socket.socketpair(type=socket.SOCK_SEQPACKET) for _ in range(2))
+    with theirs, other:
+        fabric._attach(0, first.detach())
+        assert carried(fabric, 1) == 0
+        time.sleep(2 * UNSURE_S)
+        for _ in range(LOOK_AT_ONCE + 1):
+            theirs.send(super_segment(1448))
+        assert carried(fabric, 2) == 2
+        assert fabric._intake.holding
+        fabric._attach(0, second.detach())
+        assert carried(fabric, LOOK_AT_ONCE) == 2
+        other.send(super_segment(1448))
+        assert carried(fabric, LOOK_AT_ONCE) == 3
