@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
 
 _STEP = "compute.ms_per_step"
+_TIME_SCALE = "--time-scale"
 _LEAST_LONGER = 1.25
 """A step that is shorter than that is likely to be as late again."""
-_RUN_OWN = ("--run-id", "--time-scale")
+_RUN_OWN = ("--run-id", _TIME_SCALE)
 """Options with a value that belong to the run that was: its name is taken."""
 _OVERWRITE = "--overwrite"
 """It goes with a name, and this run need not be lost for another."""
@@ -30,10 +31,11 @@ def run_again(words: Sequence[str], plan: RunPlan, summary: Mapping[str, object]
     if "--plan" in (word.partition("=")[0] for word in words):
         return None  # a plan is complete: nothing of it can be set
     if (step := _longer_step(plan, summary)) is not None:
-        scale = ["--time-scale", f"{plan.time_scale:g}"] if plan.time_scale != 1.0 else []
+        was_chosen = any(word.partition("=")[0] == _TIME_SCALE for word in words)
+        scale = [_TIME_SCALE, f"{plan.time_scale:g}"] if was_chosen or plan.time_scale != 1.0 else []
         return _line(_without_step(words), [*scale, "--set", f"{_STEP}={step:g}"])
     if (larger := _larger_scale(plan)) is not None:
-        return _line(words, ["--time-scale", f"{larger:g}"])
+        return _line(words, [_TIME_SCALE, f"{larger:g}"])
     return None
 
 

@@ -55,8 +55,9 @@ def _instead(plan: PlanHead) -> Iterator[str]:
     if used_ms is not None and asked_ms is not None and used_ms > asked_ms:
         yield f"a local step took {used_ms:g} ms instead of {asked_ms:g} ms: the machine could not train faster"
     if None not in (plan.congestion, plan.asked_congestion) and plan.congestion != plan.asked_congestion:
-        scale = "" if plan.time_scale is None else f" {plan.time_scale:g}"
-        yield f"TCP's congestion control was {plan.congestion} instead of {plan.asked_congestion}: time scale{scale}"
+        is_scaled = plan.time_scale not in (None, 1.0)
+        why = f"time scale {plan.time_scale:g}" if is_scaled else "as in the real run that this plan is of"
+        yield f"TCP's congestion control was {plan.congestion} instead of {plan.asked_congestion}: {why}"
 
 
 def _not_mixed(result: RunResult) -> Iterator[str]:

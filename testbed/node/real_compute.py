@@ -57,6 +57,14 @@ class Overruns:
     """By how much all together were: the node's emulated time is so much longer."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What is being done: since when, and until when at the latest, in emulated time."""
+
+    begin_s: float
+    due_t: float
+
+
 @dataclass(frozen=True)
 class Own:
     """What one node computes with; made before the node is forked, and shared until written to."""
@@ -90,8 +98,8 @@ class RealCompute:
         momentum = plan.experiment.training.momentum > 0
         self._velocity = np.zeros(own.trainer.parameters, np.float32) if momentum else None
         self.overruns = Overruns()
-        self._under_way: tuple[float, float] | None = None
-        """When the work that is being done has begun, and when it is to be done."""
+        self._under_way: set[_Work] = set()
+        """More than one where an algorithm trains twice at once."""
         self._stood: list[tuple[float, float]] = []
         """When this node was stopped on purpose, in emulated time."""
 
@@ -122,11 +130,11 @@ class RealCompute:
     def steps_per_round(self) -> int:
         return self._own.trainer.steps_per_round(self.samples) if self._learner is not None else 0
 
-    async def warm(self) -> None:
+    async def warm(self, *, is_late: bool = False) -> None:
         """Do once what a round does, in the thread that will do it, with this node's own data; nothing of it is kept.
 
         The first time, pages shared with the process that this one was forked from are copied, and libraries set
-        themselves up. No clock counts that.
+        themselves up. No clock counts that. A node that comes late does no more than it must: others are at work.
         """
         trainer, learner = self._own.trainer, self._learner
         model = trainer.initial()
@@ -140,11 +148,12 @@ class RealCompute:
                         learner=learner,
                         indices=self._own.samples,
                         first_step=0,
-                        steps=_WARMING_STEPS,
+                        steps=1 if is_late else _WARMING_STEPS,
                         velocity=velocity,
                         out=self._trained,
                     )
-                self._evaluation(model).advance()
+                if not is_late:
+                    self._evaluation(model).advance()
 
         await self._thread.do(lambda: self._in_a_slot(work))
 
@@ -223,17 +232,19 @@ class RealCompute:
             return await self._thread.do(lambda: self._in_a_slot(work))
         begin_s = self._clock.now()
         due_t = end_of_work(begin_s, nominal_s, self._pace)
-        self._under_way = begin_s, due_t
+        under_way = _Work(begin_s, due_t)
+        self._under_way.add(under_way)
         try:
             result = await self._thread.do(lambda: self._in_a_slot(work))
             await self._until(due_t)
-            if self._is_late(self.behind_s()):
+            if self._is_late(self._late_s(under_way)):
                 for _ in range(_TURNS):  # if it was stopped on purpose, control has said so: that is heard first
                     await asyncio.sleep(0)
+            self.overruns.works += 1
             return result
         finally:  # the run may end before the work does
-            self._count(self.behind_s())
-            self._under_way = None
+            self._count(self._late_s(under_way))
+            self._under_way.discard(under_way)
 
     def _in_a_slot(self, work: Callable[[], _Result]) -> _Result:
         slot: AbstractContextManager[None] = nullcontext() if self._slots is None else self._slots.one()
@@ -241,20 +252,20 @@ class RealCompute:
             return work()
 
     def behind_s(self) -> float:
-        """By how much the work under way is late by now; the time for which the node was stopped on purpose is not."""
-        if self._under_way is None:
-            return 0.0
-        begin_s, due_t = self._under_way
+        """By how much the work under way is late by now."""
+        return sum(map(self._late_s, self._under_way))
+
+    def _late_s(self, work: _Work) -> float:
+        """The time for which the node was stopped on purpose makes nothing late."""
         now_s = self._clock.now()
-        stood_s = sum(max(0.0, min(now_s, until) - max(begin_s, since)) for since, until in self._stood)
-        return max(0.0, now_s - stood_s - due_t)
+        stood_s = sum(max(0.0, min(now_s, until) - max(work.begin_s, since)) for since, until in self._stood)
+        return max(0.0, now_s - stood_s - work.due_t)
 
     def _is_late(self, late_s: float) -> bool:
         return late_s > _TOLERANCE_S / self._clock.time_scale
 
     def _count(self, late_s: float) -> None:
         over = self.overruns
-        over.works += 1
         over.late += self._is_late(late_s)
         over.worst_s = max(over.worst_s, late_s)
         over.added_s += late_s

@@ -24,6 +24,8 @@ def congestion_words(plan: RunPlan) -> str:
     used = plan.experiment.network.congestion
     if plan.asked is None or plan.asked.congestion == used:
         return used
+    if plan.time_scale == 1.0:  # in virtual time, the plan of a real run
+        return f"{used} instead of {plan.asked.congestion}, as in the real run that this plan is of"
     return (
         f"{used} instead of {plan.asked.congestion}, whose windows grow by the kernel's clock, "
         f"which no time scale slows down"

@@ -58,6 +58,8 @@ def make_plan(
     overlay = plan_overlay(experiment, topology, cast, origin, report)
     report.raise_if_wrong()
     assert overlay is not None  # noqa: S101 - or there would have been findings
+    used_ms = _used_ms_per_step(experiment.compute, nominal_ms_per_step, sustained_ms_per_step)
+    is_measured = experiment.compute.mode == "measured"
     positions = {rank: at for at, rank in enumerate(cast.learners)}
     nodes = tuple(
         PlannedNode(
@@ -86,11 +88,12 @@ def make_plan(
         experiment=_for_scale(with_patience(_with_fanout(experiment, overlay), topology), time_scale),
         parameters=parameters,
         samples=samples,
-        ms_per_step=_used_ms_per_step(experiment.compute, nominal_ms_per_step, sustained_ms_per_step),
+        ms_per_step=used_ms,
         time_scale=time_scale,
         server=cast.server,
         asked=Asked(
-            ms_per_step=_told_ms_per_step(experiment.compute) or nominal_ms_per_step,
+            # What is measured takes as long as it takes: nothing else was asked for.
+            ms_per_step=used_ms if is_measured else _told_ms_per_step(experiment.compute) or nominal_ms_per_step,
             congestion=experiment.network.congestion,
         ),
     )

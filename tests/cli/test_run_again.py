@@ -25,6 +25,7 @@ BOTH = {"why": ["computing", "packets"], "computing": {"added_share": 0.03, "wor
         ("deploy --set compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
         ("deploy --set=compute.ms_per_step=20 t.xml", "testbed deploy t.xml --set compute.ms_per_step=43"),
         ("deploy t.xml --set training.lr=1", "testbed deploy t.xml --set training.lr=1 --set compute.ms_per_step=43"),
+        ("deploy t.xml --time-scale 1", "testbed deploy t.xml --time-scale 1 --set compute.ms_per_step=43"),
         ("deploy --plan p.json", None),
         ("deploy --plan=p.json", None),
     ],

@@ -34,6 +34,13 @@ def test_a_longer_step_and_another_congestion_control_are_told(
     assert (summary.problems, summary.complete) == (notes, True)
 
 
+def test_the_plan_of_a_real_run_in_virtual_time_keeps_what_that_one_used(tmp_path: Path) -> None:
+    asked_for = {"ms_per_step": 20.0, "congestion": "cubic"}
+    run = two_nodes(tmp_path, asked=asked_for, ms_per_step=20.0, runtime="sim", experiment=under("reno"))
+    (note,) = summarise(collect_run(run)).problems
+    assert note == "TCP's congestion control was reno instead of cubic: as in the real run that this plan is of"
+
+
 def test_of_plans_that_do_not_say_what_was_asked_for_nothing_is_told(tmp_path: Path) -> None:
     """Those of older versions."""
     run = two_nodes(tmp_path, ms_per_step=190.0, experiment=under("reno"))

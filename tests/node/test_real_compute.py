@@ -161,6 +161,22 @@ def test_work_that_the_end_of_the_run_cuts_off_is_as_late_as_it_was_by_then() ->
         await asyncio.wait([training])
         compute.close()  # its thread would outlive a failure
         assert 0.04 < before_s <= compute.overruns.added_s
+        assert compute.overruns.works == 0
+
+    asyncio.run(test())
+
+
+def test_works_that_an_algorithm_does_at_once_are_late_each_by_itself() -> None:
+    made = Made(plan_of(ms_per_step=0.001))
+
+    async def test() -> None:
+        compute = made.compute()
+        model = compute.initial()
+        await asyncio.gather(compute.train(model, 0, 20), compute.gradient(model, 20))
+        overruns = compute.overruns
+        assert (overruns.works, compute.behind_s()) == (2, 0.0)
+        assert overruns.worst_s < overruns.added_s
+        compute.close()
 
     asyncio.run(test())
 

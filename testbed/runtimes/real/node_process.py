@@ -226,15 +226,19 @@ class _Process:
         finally:
             transport.close()
 
+    @property
+    def _is_late(self) -> bool:
+        """Others are at work already."""
+        return self._birth.rejoin is not None or self._birth.rank in self._birth.absent
+
     async def _connect(self, transport: ZmqTransport) -> None:
         """No round begins with everybody's connections; who comes later cannot wait: the others are at work."""
-        is_late = self._birth.rejoin is not None or self._birth.rank in self._birth.absent
         peers = [rank for rank in first_peers(self._plan) if rank not in self._birth.absent]
-        await transport.connect(peers, 0.0 if is_late else CONNECTED_S * self._plan.time_scale)
+        await transport.connect(peers, 0.0 if self._is_late else CONNECTED_S * self._plan.time_scale)
 
     async def _warm(self, compute: RealCompute) -> Build:
         """What is needed the first time is done before the start barrier: so many processes would do it all at once."""
-        await compute.warm()
+        await compute.warm(is_late=self._is_late)
         experiment = self._plan.experiment
         with suppress(CodeProblem):  # the node's own life will tell
             choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)

@@ -55,6 +55,8 @@ _GRACE_S = 10.0
 _LAST_WORK_S = 60.0
 """How long they may take where models remain to be evaluated, besides `_LAST_WORK_EACH_S` for every node."""
 _LAST_WORK_EACH_S = 1.0
+_SOON_S = 10.0
+"""Of emulated time: as long at least a run that goes on is taken to last, or its first moments would decide."""
 _LOOK_S = 0.2
 
 
@@ -302,7 +304,7 @@ class RealRun:
             bytes_sent=look.bytes_sent,
             lateness_p99_ms=None if engine is None else emulated(engine.lateness, self._plan.time_scale).p99_ms,
             packets=None if engine is None else engine.packets,
-            overloaded=self._why_overloaded(() if engine is None else engine.overloaded, look.t),
+            overloaded=self._why_overloaded(() if engine is None else engine.overloaded, max(look.t, _SOON_S)),
         )
 
     # -- the end ---------------------------------------------------------------------------------------------------
