@@ -17,13 +17,14 @@ _MINE = Path("/proc/self/cgroup")
 def usable_cores() -> int:
     """At least one. Who may use two and a half keeps two busy: with three all would be halted now and then."""
     allowed = min(_allowances(), default=float("inf"))
-    return max(1, int(min(_may_run_on(), allowed)))
+    return max(1, int(min(len(allowed_cores()), allowed)))
 
 
-def _may_run_on() -> int:
+def allowed_cores() -> frozenset[int]:
+    """By the kernel's numbers, those that this process may run on; all where nobody restricts them."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
 
 
 def _allowances() -> Iterator[float]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from testbed.cores import usable_cores
 
-CARRIED_BYTES_S = 80e6
+CARRIED_BYTES_S = 40e6
 """What the fabric carries in real time, with a core for itself and another one for the nodes' kernels, on the machine
-of docs/performance.md: with more, frames of `wan64` and `wan256` are read late. The one place where it is written."""
+of docs/performance.md: with more, frames wait in nodes' devices. A frame costs it 50 to 65 µs, and with frames of
+acknowledgements holds 1.6 kB on average. The one place where it is written."""
 _CORES = 2
 """That it keeps busy: the fabric is one process, and the kernels of the nodes have about as much to do."""
 BYTE_S = _CORES / CARRIED_BYTES_S

@@ -5,11 +5,10 @@ Takes how long to look, gives a number of cores; reads what the kernel has count
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
-from testbed.cores import usable_cores
+from testbed.cores import allowed_cores, usable_cores
 
 _COUNTED = Path("/proc/stat")
 _LOOK_S = 0.15
@@ -36,7 +35,7 @@ def free_cores(look_s: float = _LOOK_S) -> float:
 
 def _counted() -> dict[int, list[int]]:
     """By core that this process may run on: how long it did what, in ticks."""
-    mine = os.sched_getaffinity(0)
+    mine = allowed_cores()
     found = {}
     for line in _COUNTED.read_text().splitlines():
         name, *times = line.split()

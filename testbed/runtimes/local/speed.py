@@ -31,6 +31,9 @@ _MOST_PARTS = 64
 """More learners are not more to measure."""
 _ROUND_S = 0.004
 """Processor time of a learner's round besides training, on one core, whatever is sent."""
+_IN_STEP = frozenset({"dpsgd", "epidemic", "fedavg", "parameter-server"})
+_FREE_RUNNING = frozenset({"async", "local"})
+"""Modes of those in which nobody waits for all others."""
 _LEAST_MS = 50.0
 """Of a round: shorter ones are disturbed by whatever else a machine does."""
 
@@ -58,7 +61,8 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms
     data = share_out(experiment, learners, experiment.seed, fetch=False)
     trainer = make_trainer(experiment, data.dataset, experiment.seed)
     steps = max(1, trainer.steps_per_round(data.sizes[0]))
-    messages = learners * (_ROUND_S + sent_bytes * BYTE_S) / usable_cores() / steps * 1000
+    sent_s = sent_bytes * BYTE_S if _is_sent_meanwhile(experiment) else 0.0
+    messages = learners * (_ROUND_S + sent_s) / usable_cores() / steps * 1000
 
     def within(seconds: float) -> StepTimes:
         steps_per_s = _steps_per_s(trainer, data.parts[:_MOST_PARTS], min(steps, 5), seconds, free)
@@ -70,6 +74,12 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms
     if times is None or times.sustained * _AMPLE > chosen_ms:
         times = within(_AT_MOST_S)
     return times
+
+
+def _is_sent_meanwhile(experiment: Experiment) -> bool:
+    """Whether nodes train while others send: not where all wait for each other, who then train at the same time."""
+    algorithm = experiment.algorithm
+    return algorithm.name not in _IN_STEP or algorithm.options.get("mode") in _FREE_RUNNING
 
 
 def sent_bytes_of(parameters: int | None, degree: int | None) -> int:
