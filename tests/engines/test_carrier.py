@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from testbed.engines.fabric.carrier import Carrier
+from testbed.engines.fabric.carrier import Carrier, Wait
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
 from testbed.topologies.load import load_bytes
@@ -20,6 +20,13 @@ def carrier(topology: str) -> Carrier:
     loaded = load_bytes(topology.encode(), Form.YAML, "test").require()
     addresses = [socket.inet_aton(address(node.rank)) for node in loaded.nodes]
     return Carrier(expand(loaded), addresses, seed=1, mtu=1500)
+
+
+def wait_of(made: Carrier, now_s: float, data: bytes, since_s: float) -> Wait:
+    """Of a frame that the first node has written, and that is carried."""
+    wait = made.offer(now_s, 0, data, since_s)
+    assert wait is not None
+    return wait
 
 
 def test_a_super_segment_arrives_whole_where_nothing_parts_it() -> None:
@@ -60,14 +67,14 @@ def test_a_frame_read_late_matters_only_where_its_link_stood_idle() -> None:
     made = carrier(pair("10ms", "10Mbps"))
     frame = super_segment(10_000)
     sending_s = (10_000 + 7 * 52) * 8 / 10e6
-    assert made.offer(1.0, 0, frame, 0.5)[0] == 0.0, "nothing is known of a link that was never used"
+    assert wait_of(made, 1.0, frame, 0.5)[0] == 0.0, "nothing is known of a link that was never used"
     list(made.advance(1.0))
-    assert made.offer(1.001, 0, frame, 0.9)[0] == 0.0, "the link had others to send"
+    assert wait_of(made, 1.001, frame, 0.9)[0] == 0.0, "the link had others to send"
     list(made.advance(1.001))
     free_s = 1.0 + 2 * sending_s
-    assert made.offer(free_s + 0.01, 0, frame, 1.0)[0] == pytest.approx(0.01)
+    assert wait_of(made, free_s + 0.01, frame, 1.0)[0] == pytest.approx(0.01)
     list(made.advance(free_s + 0.01))
-    assert made.offer(free_s + 1.0, 0, frame, free_s + 0.9)[0] == pytest.approx(0.1)
+    assert wait_of(made, free_s + 1.0, frame, free_s + 0.9)[0] == pytest.approx(0.1)
 
 
 def test_many_short_waits_of_a_link_for_its_node_add_up() -> None:
@@ -78,26 +85,25 @@ def test_many_short_waits_of_a_link_for_its_node_add_up() -> None:
     now_s = 1.0
     for number in range(1, 101):
         now_s += sending_s + 1e-4
-        idle_s, added_s, latency_s = made.offer(now_s, 0, frame, 1.0)
+        idle_s, added_s, latency_s = wait_of(made, now_s, frame, 1.0)
         list(made.advance(now_s))
         assert latency_s == pytest.approx(0.01)
         if number > 1:
             assert (idle_s, added_s) == pytest.approx((1e-4, number * 1e-4), rel=0.02)
-    assert made.offer(now_s + 1e-4, 0, frame, now_s)[1] == pytest.approx(1e-4), "never more than it has waited itself"
+    assert wait_of(made, now_s + 1e-4, frame, now_s)[1] == pytest.approx(1e-4), "never more than it has waited itself"
     list(made.advance(now_s + 1e-4))
-    assert made.offer(now_s + 2e-4, 0, frame, now_s + 3e-4)[:2] == (0.0, 0.0), "it woke the fabric"
+    assert wait_of(made, now_s + 2e-4, frame, now_s + 3e-4)[:2] == (0.0, 0.0), "it woke the fabric"
 
 
 def test_a_wait_adds_nothing_where_the_link_is_honestly_full() -> None:
     """A burst at once to a slow link: each frame would wait for those before it anyway, here or there."""
     made = carrier(pair("10ms", "10Mbps"))
     frame = super_segment(1448)
-    assert made.offer(1.0, 0, frame, 1.0)[1] == 0.0
+    assert wait_of(made, 1.0, frame, 1.0)[1] == 0.0
     for number in range(1, 50):
         now_s = 1.0 + number * 5e-4
         list(made.advance(now_s))
-        assert made.offer(now_s, 0, frame, 1.0)[:2] == (0.0, 0.0)
-    assert made.offer(now_s, 1, frame, 1.0) == (0.0, 0.0, 0.0), "what is not carried is not late"
+        assert wait_of(made, now_s, frame, 1.0)[:2] == (0.0, 0.0)
 
 
 def test_nothing_on_its_way_is_released() -> None:
@@ -111,12 +117,10 @@ def test_nothing_on_its_way_is_released() -> None:
 
 def test_what_cannot_be_carried_is_counted_by_its_sender() -> None:
     made = carrier(links(3, [("n.0", "n.1", {"latency": "1ms", "rate": "unlimited"})]))
-    made.offer(0.0, 0, b"noise")
-    made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton("224.0.0.1")))
-    made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton("198.18.9.9")))
-    made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton("198.18.0.1")))
-    made.offer(0.0, 1, vnet() + packet(b"x", 17))
-    made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton("198.18.0.3")))
+    waits = [made.offer(0.0, 0, b"noise"), made.offer(0.0, 1, vnet() + packet(b"x", 17))]
+    for dest in ("224.0.0.1", "198.18.9.9", "198.18.0.1", "198.18.0.3"):
+        waits.append(made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton(dest))))
+    assert waits == [None] * 6, "nor is it counted among the frames that did not wait"
     assert made.unfit[0] == {"malformed": 1, "multicast": 1, "unknown_destination": 2}
     assert made.unfit[1] == {"foreign_source": 1}
     assert made.packets.snapshot().no_path == 1

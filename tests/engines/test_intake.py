@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import select
 import socket
 import struct
 import time
@@ -196,6 +199,64 @@ def test_so_much_is_held_and_no_more(scene: Scene, monkeypatch: pytest.MonkeyPat
     assert len(scene.found) > 25_000
 
 
+def test_what_there_is_no_room_for_says_nothing_of_its_device(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All nodes' frames together are too many: this node's are read one at a time, and have waited since before."""
+    monkeypatch.setattr(intake_module, "MOST_HELD_BYTES", 0)
+    since_s = scene.port.since_s = scene.now_s - 0.5
+    scene.port.turn = 7
+    scene.device.extend([scene.now_s - 0.4] * 3)
+    taken = [scene.intake.take(scene.port, 7, scene.now_s) for _ in range(3)]
+    assert [each[1] for each in taken if each] == [since_s] * 3
+    assert scene.port.since_s == since_s
+
+
+def test_a_device_that_breaks_in_the_middle_of_a_look_leaves_nothing_behind(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read from it is held, so that it can be forgotten."""
+    read = scene.read
+
+    def breaks(port: Port) -> bytes | None:
+        if not scene.device:
+            raise OSError(errno.EBADF, "gone")
+        return read(port)
+
+    monkeypatch.setattr(scene, "read", breaks)
+    scene.port.turn = 7
+    scene.device.extend([scene.now_s] * 3)
+    with pytest.raises(OSError, match="gone"):
+        scene.intake.take(scene.port, 7, scene.now_s)
+    assert scene.intake.holding
+    assert scene.intake._held_bytes == 3 * 8
+    scene.intake.forget(0)
+    assert not scene.intake.holding
+    assert scene.intake._held_bytes == 0
+
+
+def test_where_calls_cannot_say_so_a_look_asks_before_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last read of a look is of an empty device: one that waits is up to its node, which shares the open file."""
+    ports = Ports(1)
+    ports.calls_say_so = False
+    readv = os.readv
+
+    def only_what_is_there(descriptor: int, into: list[bytearray]) -> int:
+        assert select.select([descriptor], [], [], 0)[0], "it would wait"
+        return readv(descriptor, into)
+
+    monkeypatch.setattr(os, "readv", only_what_is_there)
+    theirs, ours = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    with theirs:
+        port = ports.attach(0, ours.detach())
+        port.turn = 7
+        intake = Intake(ports)
+        for number in range(3):
+            theirs.send(bytes([number]))
+        now_s = time.monotonic()
+        assert [(intake.take(port, 7, now_s) or (b"", 0.0))[0] for _ in range(3)] == [b"\0", b"\1", b"\2"]
+        assert port.since_s >= now_s, "seen empty all the same"
+        ports.close()
+
+
 @pytest.fixture
 def fabric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
     """Whose devices are sockets, and whose rounds are made by hand."""
@@ -229,3 +290,45 @@ def test_a_node_with_another_device_sends_nothing_of_what_was_in_the_first(fabri
         assert carried(fabric, LOOK_AT_ONCE) == 2
         other.send(super_segment(1448))
         assert carried(fabric, LOOK_AT_ONCE) == 3
+
+
+def test_what_is_due_is_written_after_so_many_frames_whether_looks_or_turns_read_them(
+    fabric: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [socket.socketpair(type=socket.SOCK_SEQPACKET) for _ in range(2)]
+    for rank, (_, ours) in enumerate(pairs):
+        fabric._attach(rank, ours.detach())
+    assert carried(fabric, 1) == 0
+    time.sleep(2 * UNSURE_S)
+    for theirs, _ in pairs:
+        for _ in range(LOOK_AT_ONCE):
+            theirs.send(b"noise")
+    read: list[int] = []
+
+    def write() -> None:
+        read.append(sum(port.frames_in for port in fabric._ports.ports))
+        if read[-1] == 2 * LOOK_AT_ONCE:
+            fabric.quit()
+
+    monkeypatch.setattr("testbed.engines.fabric.fabric._READ_AT_ONCE", LOOK_AT_ONCE)
+    with monkeypatch.context() as patched:
+        patched.setattr(fabric, "_write", write)
+        patched.setattr(fabric, "_close", lambda: None)
+        fabric.run()
+    assert read == [LOOK_AT_ONCE, 2 * LOOK_AT_ONCE]
+    for theirs, _ in pairs:
+        theirs.close()
+
+
+def test_what_is_not_carried_is_not_among_the_frames_that_did_not_wait(fabric: Fabric) -> None:
+    """Else a node that floods makes a run valid, while others wait for its noise to be read."""
+    theirs, ours = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    with theirs:
+        fabric._attach(0, ours.detach())
+        assert carried(fabric, 1) == 0
+        for data in (b"noise", super_segment(1448), b"noise"):
+            theirs.send(data)
+        assert carried(fabric, 3) == 1
+    delays = fabric._reports.delays
+    assert (delays.waits.count, delays.device_waits.count) == (1, 1)
+    assert fabric._carrier.unfit[0] == {"malformed": 2}

@@ -102,6 +102,21 @@ def test_who_oversleeps_has_not_looked_since_it_was_to_wake(
     assert port.since_s == pytest.approx(asked_s + HEARTBEAT_S)
 
 
+def test_who_did_not_mean_to_wait_and_took_long_has_not_slept(
+    waiting: Waiting, devices: list[Device], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others got the processor in the middle of the call: what is ready may have come before that."""
+    (port, writer), (held, _) = devices
+    assert ready(waiting) == set()
+    asked_s = waiting._polled_s
+    os.write(writer, b"x")
+    times = iter([asked_s + 0.1, asked_s + 0.2])
+    monkeypatch.setattr("testbed.engines.fabric.waiting.time.monotonic", lambda: next(times))
+    assert [each.rank for each in waiting.ready_ports(asked_s + 3.0, {1: held})] == [0, 1]
+    assert port.since_s == asked_s
+    assert waiting.overslept_s == pytest.approx(0.1)
+
+
 def sleep_until_timer(waiting: Waiting, timer: Timer) -> tuple[float, float]:
     """When it began to wait, and when it was to wake."""
     asked_s = time.monotonic()

@@ -27,7 +27,6 @@ BACKLOG = "backlog"
 Wait = tuple[float, float, float]
 """What a frame may have lost by not being read at once: for how long the link that it goes to stood idle, how much
 later the frame is itself, and, to compare, the latency of its path. A plain tuple: there is one for every frame."""
-_NOT_CARRIED: Wait = (0.0, 0.0, 0.0)
 
 
 class Delivery(NamedTuple):
@@ -92,8 +91,10 @@ class Carrier:
         """Frames on their way."""
         return len(self._held)
 
-    def offer(self, now_s: float, origin: int, data: bytes, since_s: float | None = None) -> Wait:
+    def offer(self, now_s: float, origin: int, data: bytes, since_s: float | None = None) -> Wait | None:
         """A node has written a frame, at the earliest at `since_s`; gives what it has lost by not being read then.
+
+        None, and counted, when it is not carried: such frames tell nothing of what those that are carried have lost.
 
         What waits to be read has lost no time while the link that it goes to has others to send, unless these come late
         themselves: then it has lost as much as they, and never more than it has waited.
@@ -101,19 +102,19 @@ class Carrier:
         frame = read_frame(data, self._addresses[origin], self._mtu)
         if isinstance(frame, Unfit):
             self.unfit[origin][frame] += 1
-            return _NOT_CARRIED
+            return None
         dest = self._ranks.get(frame.dest)
         if dest is None or dest == origin:
             self.unfit[origin][Unfit.MULTICAST if is_group(frame.dest) else Unfit.UNKNOWN_DESTINATION] += 1
-            return _NOT_CARRIED
+            return None
         if self.held_bytes > MOST_HELD_BYTES or self._held_of[origin] > MOST_HELD_OF_ONE_BYTES:
             self.unfit[origin][BACKLOG] += len(frame.sizes)
-            return _NOT_CARRIED
+            return None
         route = self.packets.route_of(origin, dest)
         gap_s = None if route is None else now_s - route.links[0].free_since_s
         segment = self.packets.offer(now_s, origin, dest, frame.sizes)
         if segment is None:
-            return _NOT_CARRIED
+            return None
         self._held[segment] = _Held(frame, len(frame.sizes), origin)
         self._hold(origin, len(data))
         waited_s = 0.0 if since_s is None or since_s > now_s else now_s - since_s

@@ -69,7 +69,8 @@ class Delays:
             self.longest_absence_s = max(self.longest_absence_s, seconds)
 
     def read(self, idle_s: float, added_s: float, latency_s: float) -> None:
-        """A frame: how long a link may have stood idle for want of it, how much its wait added, its path's latency."""
+        """A frame that is carried: how long a link may have stood idle for want of it, how much its wait added, and the
+        latency of its path."""
         self._latency_s += latency_s
         self.waits.add(idle_s)
         self.device_waits.add(added_s)

@@ -46,7 +46,7 @@ from testbed.protocol.fabric import (
 
 _LONGEST_DETAIL = 1000
 _READ_AT_ONCE = 16
-"""Frames of different nodes, before what has become due meanwhile is written."""
+"""Frames, before what has become due meanwhile is written; the last look may read a few more."""
 
 
 class Fabric:
@@ -107,10 +107,14 @@ class Fabric:
         """Carries packets until told to end; its files are complete then."""
         try:
             while not self._is_over:
-                for count, port in enumerate(self._waiting.ready_ports(self._due_s(), self._intake.holding)):
-                    if count % _READ_AT_ONCE == _READ_AT_ONCE - 1:
+                count = 0
+                for port in self._waiting.ready_ports(self._due_s(), self._intake.holding):
+                    if count >= _READ_AT_ONCE:
                         self._write()
+                        count = 0
+                    frames_before = port.frames_in
                     self._read(port)
+                    count += port.frames_in - frames_before or 1  # one that was held costs as much
                 self._write()
                 self._reports.delays.overslept(self._waiting.overslept_s)
                 if self.clock() >= self._next_event_s():
@@ -142,7 +146,9 @@ class Fabric:
         started_s = self._started_s
         # Whatever is read in this turn was there when it began, however long the turn is.
         arrived_s = max(self._waiting.arrived_s - started_s, self._carrier.packets.now_s)
-        self._reports.delays.read(*self._carrier.offer(arrived_s, port.rank, data, since_s - started_s))
+        wait = self._carrier.offer(arrived_s, port.rank, data, since_s - started_s)
+        if wait is not None:
+            self._reports.delays.read(*wait)
         if self._captures.files and (capture := self._captures.files.get(port.rank)):
             capture.add(data[VNET_HEADER_BYTES:])
 

@@ -68,21 +68,29 @@ class Intake:
             self._held_bytes -= sum(len(data) for data, _, _ in self._held.pop(rank))
 
     def _look(self, port: Port) -> None:
-        """Goes on in the next turn, where there is more than can be read now."""
+        """Goes on in the next turn, where there is more than can be read now, or no room for it.
+
+        Raises OSError, as `Ports.read` does; what was read before that is held.
+        """
         held = self._held.get(port.rank) or deque()
-        since_s, longest_s = port.since_s, port.longest_s
-        for _ in range(LOOK_AT_ONCE):
-            is_full = len(held) >= MOST_HELD or self._held_bytes >= MOST_HELD_BYTES
-            data = None if is_full else self._ports.read(port)
-            if data is None:
-                port.was_empty(time.monotonic())
-                if len(held) > LOOK_AT_ONCE:
-                    port.longest_s, port.look_after_s = -1.0, math.inf
-                break
-            held.append((data, since_s, longest_s))
-            self._held_bytes += len(data)
-        if held:
-            self._held[port.rank], self.holding[port.rank] = held, port
+        since_s, longest_s, ports = port.since_s, port.longest_s, self._ports
+        try:
+            for _ in range(LOOK_AT_ONCE):
+                if self._held_bytes >= MOST_HELD_BYTES:
+                    break  # this device may be full for all that is known
+                data = None
+                if len(held) < MOST_HELD and (ports.calls_say_so or ports.is_readable(port)):
+                    data = ports.read(port)
+                if data is None:
+                    port.was_empty(time.monotonic())
+                    if len(held) > LOOK_AT_ONCE:
+                        port.longest_s, port.look_after_s = -1.0, math.inf
+                    break
+                held.append((data, since_s, longest_s))
+                self._held_bytes += len(data)
+        finally:
+            if held:
+                self._held[port.rank], self.holding[port.rank] = held, port
 
     def _next_held(self, rank: int, turn_s: float) -> tuple[bytes, float]:
         held = self._held[rank]

@@ -3,8 +3,10 @@
 Takes descriptors, gives and takes frames; touches the descriptors. No read or write ever waits, whatever the node does
 to the open file that it shares with the fabric: every call says so itself (RWF_NOWAIT), O_NONBLOCK is not relied on.
 
-Kernels before 6.4 know no such calls of TUN devices. There O_NONBLOCK is set anew before each call: a node that takes
-it away in just that moment, and reads its own packets, makes the fabric wait for it, and control ends the run then.
+Kernels before 6.4 know no such calls of TUN devices. There O_NONBLOCK is set anew before each call, and a device is
+read only when the kernel has said that it has something: once for each event, and a look (`intake`) asks before each of
+its reads. A node that takes the flag away in just that moment, and reads its own packets, makes the fabric wait for it,
+and control ends the run then.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import select
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -79,7 +82,7 @@ class Ports:
         self._buffer = bytearray(_LARGEST_FRAME)
         self._view = memoryview(self._buffer)
         self._into = [self._buffer]
-        self._calls_say_so = True
+        self.calls_say_so = True
         """That they do not wait; False as soon as this kernel has said that it knows no such calls."""
 
     @property
@@ -98,10 +101,16 @@ class Ports:
             close_aside(port.descriptor)
             port.descriptor = -1
 
+    def is_readable(self, port: Port) -> bool:
+        """Whether the device has something to read now; to be asked where calls cannot say that they do not wait."""
+        asked = select.poll()
+        asked.register(port.descriptor, select.POLLIN)
+        return bool(asked.poll(0))
+
     def read(self, port: Port) -> bytes | None:
         """One frame; None when there is none after all. Raises OSError when there will never be one again."""
         try:
-            if self._calls_say_so:
+            if self.calls_say_so:
                 size = os.preadv(port.descriptor, self._into, -1, os.RWF_NOWAIT)
             else:
                 os.set_blocking(port.descriptor, False)
@@ -123,7 +132,7 @@ class Ports:
             port.failed["absent"] += packets
             return False
         try:
-            if self._calls_say_so:
+            if self.calls_say_so:
                 os.pwritev(port.descriptor, data, -1, os.RWF_NOWAIT)
             else:
                 os.set_blocking(port.descriptor, False)
@@ -139,9 +148,9 @@ class Ports:
 
     def _is_too_much_for(self, problem: OSError) -> bool:
         """Whether this kernel has just said that it is one of the older ones: the call is made again, in their way."""
-        if problem.errno != errno.EOPNOTSUPP or not self._calls_say_so:
+        if problem.errno != errno.EOPNOTSUPP or not self.calls_say_so:
             return False
-        self._calls_say_so = False
+        self.calls_say_so = False
         sys.stderr.write("this kernel is older than 6.4: TUN devices are read and written by O_NONBLOCK\n")
         sys.stderr.flush()
         return True

@@ -94,7 +94,7 @@ class Waiting:
         empty_s, self._polled_s = self._polled_s, time.monotonic()
         self.overslept_s = max(0.0, self._polled_s - by_s)
         self.arrived_s = self._polled_s
-        if self._polled_s - asked_s > _AT_ONCE_S:
+        if timeout_s and self._polled_s - asked_s > _AT_ONCE_S:
             # Nobody had anything, or there would have been nothing to wait for; but who oversleeps has not looked.
             empty_s = min(self._polled_s, by_s)
             self._woke(asked_s, due_s)
