@@ -50,7 +50,9 @@ def test_what_others_leave(
     first: list[int], second: list[int], free: float, counted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(counted, BEFORE, BEFORE, BEFORE)
-    monkeypatch.setattr("testbed.runtimes.local.free_cores.time.sleep", lambda _: write(counted, first, second, later(user=1000)))
+    monkeypatch.setattr(
+        "testbed.runtimes.local.free_cores.time.sleep", lambda _: write(counted, first, second, later(user=1000))
+    )
     assert free_cores() == free
 
 
