@@ -95,7 +95,7 @@ def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
         return Way.NEW
     run = RunDirectory(path)
     taken = f"{path} exists already"
-    if path.is_symlink() or not is_run(path):
+    if path.is_symlink() or not (is_run(path) or _is_cleared(path)):
         raise UsageProblem(f"{taken}, and is no run directory" if overwrite else taken, f"{_ANOTHER}, or remove it")
     _refuse_what_is_there(run, taken)
     if not is_held and last_word(run.events)[1] is None:
@@ -114,6 +114,14 @@ def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
 
 def _is_own(name: str) -> bool:
     return name in OWN or _EARLIER.fullmatch(name) is not None or (name.startswith(".") and name.endswith(".tmp"))
+
+
+def _is_cleared(path: Path) -> bool:
+    """What a command leaves that was killed while it made the directory, or room in it."""
+    try:
+        return path.is_dir() and all(_EARLIER.fullmatch(each.name) for each in path.iterdir())
+    except PermissionError:
+        return False
 
 
 def _foreign(there: Iterable[Path]) -> list[str]:
@@ -234,6 +242,8 @@ def _make_room(run: RunDirectory, way: Way, say: Callable[[str], None]) -> None:
             f"{', '.join(left.lasting)} of {run.path} cannot be ended", f"{_ANOTHER}; is it another user's?"
         )
     numbers = [int(found[1]) for each in there if (found := _EARLIER.fullmatch(each.name))]
+    if len(numbers) == len(there):
+        return
     aside = run.path / f"failed-{max(numbers, default=0) + 1}"
     aside.mkdir()
     for each in there:

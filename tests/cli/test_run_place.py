@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -270,10 +271,7 @@ def test_what_comes_into_a_directory_that_is_being_replaced_is_not_removed(
 
 def test_what_is_no_run_directory_is_never_touched(tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
-    (folder / "r").mkdir(parents=True)
-    for overwrite in (False, True):
-        assert f"{folder}/r exists already" in refused(folder, overwrite=overwrite).message
-    (folder / "r" / "nodes").mkdir()
+    (folder / "r" / "nodes").mkdir(parents=True)
     (folder / "r" / "thesis.tex").write_text("years of work")
     for overwrite in (False, True):
         assert f"{folder}/r exists already" in refused(folder, overwrite=overwrite).message
@@ -289,6 +287,22 @@ def test_what_is_no_run_directory_is_never_touched(tmp_path: Path) -> None:
 def test_a_command_that_was_killed_while_it_made_the_directory_is_no_obstacle(tmp_path: Path) -> None:
     create_run(tmp_path, "r")
     assert take(tmp_path)[1]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_nor_is_one_that_was_killed_while_it_made_room(overwrite: bool, tmp_path: Path) -> None:
+    """The plan had gone, and `nodes` was not there yet."""
+    (tmp_path / "r").mkdir()
+    assert take(tmp_path, overwrite=overwrite)[1] == []
+    shutil.rmtree(tmp_path / "r")
+    (tmp_path / "r" / "failed-3").mkdir(parents=True)
+    assert take(tmp_path, overwrite=overwrite)[1] == []
+    assert sorted(each.name for each in (tmp_path / "r").iterdir()) == [
+        "failed-3",
+        "nodes",
+        "plan.json",
+        "topology.yaml",
+    ]
 
 
 # -- as people see it --------------------------------------------------------------------------------------------------
