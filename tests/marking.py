@@ -23,7 +23,7 @@ import pytest
 FIXTURES: Final = frozenset({"corner", "image"})
 MARKS: Final = frozenset({"processes", "containers", "alone", "needs_network"})
 FEW: Final = ("alone", "containers")
-"""Groups of few tests, whose files are found by their text; the run that imports all files checks that none is missed."""
+"""Groups of few tests, whose files are found by their text; a run that imports all checks that none is missed."""
 _TEST: Final = os.getpid()
 _started: list[str] = []
 """By the test that is run at this time."""

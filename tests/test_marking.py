@@ -58,12 +58,12 @@ def test_too(): pass
 """
 
 
-def collected(pytester: pytest.Pytester, *words: str) -> tuple[int, set[str]]:
+def collected(pytester: pytest.Pytester, *words: str) -> tuple[int | None, set[str]]:
     """The exit code, and the tests that are not passed over."""
     found = pytester.inline_run("-p", "tests.marking", "-p", "no:cacheprovider", "-n0", "--collect-only", *words)
     deselected = {item.name for call in found.getcalls("pytest_deselected") for item in call.items}
     names = {call.item.name for call in found.getcalls("pytest_itemcollected")}
-    return int(found.ret), names - deselected
+    return found.ret, names - deselected
 
 
 def test_a_group_of_few_is_found_by_what_stands_in_files_and_above_them(pytester: pytest.Pytester) -> None:

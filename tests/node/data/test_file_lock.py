@@ -43,7 +43,7 @@ def test_on_windows_a_lock_is_waited_for_as_long_as_another_process_has_it_and_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers = iter(
-        [OSError(errno.EDEADLK, "given up"), None, OSError(errno.EBADF, "no file"), OSError(errno.EIO, "no")]
+        [OSError(errno.EDEADLK, "given up"), None, OSError(errno.EBADF, "closed"), OSError(errno.EIO, "broken")]
     )
 
     def locking(*_: int) -> None:
@@ -56,7 +56,7 @@ def test_on_windows_a_lock_is_waited_for_as_long_as_another_process_has_it_and_n
     monkeypatch.setattr(sys, "platform", "win32")
     module = runpy.run_path(file_lock.__file__)
     module["wait_for_lock"](0)
-    with pytest.raises(OSError, match="no file"):
+    with pytest.raises(OSError, match="closed"):
         module["wait_for_lock"](0)
-    with pytest.raises(OSError, match="no"):
+    with pytest.raises(OSError, match="broken"):
         module["try_lock"](0)
