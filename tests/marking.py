@@ -22,6 +22,8 @@ import pytest
 
 FIXTURES: Final = frozenset({"corner", "image"})
 MARKS: Final = frozenset({"processes", "containers", "alone", "needs_network"})
+FEW: Final = ("alone", "containers")
+"""Groups of few tests, whose files are found by their text; a run that imports all checks that none is missed."""
 _TEST: Final = os.getpid()
 _started: list[str] = []
 """By the test that is run at this time."""
@@ -38,15 +40,30 @@ sys.addaudithook(_notice)
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Where a group of few tests is asked for, files that never name it are not imported, which takes long."""
-    asked = re.match(r"(alone|containers)\b", config.option.markexpr)
+    asked = re.match(rf"({'|'.join(FEW)})\b", config.option.markexpr)
     if asked is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS or collection_path.suffix != ".py":
         return None
-    may_mark = (collection_path, collection_path.with_name("conftest.py"))
-    return None if any(f"mark.{asked[1]}" in each.read_text() for each in may_mark if each.exists()) else True
+    return None if _may_mark(collection_path, config.rootpath, asked[1]) else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def _may_mark(path: Path, root: Path, mark: str) -> bool:
+    """By what stands in the file, or in a `conftest.py` beside or above it."""
+    conftests = (folder / "conftest.py" for folder in path.parents if folder.is_relative_to(root))
+    return any(has_words(each, f"mark.{mark}") for each in (path, *conftests))
+
+
+@cache
+def has_words(file: Path, words: str) -> bool:
+    return file.exists() and words in file.read_text()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     for item in items:
+        for mark in FEW:
+            if item.get_closest_marker(mark) and not _may_mark(item.path, config.rootpath, mark):
+                raise pytest.UsageError(
+                    f"{item.nodeid} would not be found with -m {mark}: name mark.{mark} in its file"
+                )
         if uses_processes(item):
             item.add_marker(pytest.mark.processes)
         if item.get_closest_marker("needs_network") and (denied := network_denied()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -92,9 +93,57 @@ def test_enough_tries_must_be_good(tmp_path: Path, bad: tuple[int, ...], busy: i
 
 
 @pytest.mark.processes
-def test_a_commit_has_a_mark_while_something_is_changed() -> None:
-    commit = commit_of(ROOT)
-    assert len(commit.partition("+")[0]) == 12
+def test_a_commit_has_a_mark_while_something_is_changed_or_new(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        of_nobody = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+        subprocess.run(["git", "-C", tmp_path, *of_nobody, *words], check=True, capture_output=True)  # noqa: S607
+
+    git("init")
+    (tmp_path / "old.py").write_text("a = 1")
+    (tmp_path / ".gitignore").write_text("/results/")
+    git("add", ".")
+    git("commit", "-m", "all")
+    clean = commit_of(tmp_path)
+    assert (len(clean), "+" in clean) == (12, False)
+    tries = tmp_path / "tries.jsonl"
+    (tmp_path / "results").mkdir()
+    for file in (tmp_path / "results" / "any", tries):
+        file.write_text("{}")
+    assert commit_of(tmp_path, tries) == clean, "what is ignored, and the tries themselves, change nothing"
+    found = {clean}
+    for name, text in (("old.py", "a = 2"), ("new.py", "a = 1"), ("new.py", "a = 2"), ("newer.py", "a = 2")):
+        (tmp_path / name).write_text(text)
+        found.add(commit_of(tmp_path, tries))
+    assert len(found) == 5
+    assert all(each.startswith(clean) for each in found)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_run_that_hangs_is_ended_and_is_a_try(answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def hangs(words: list[str], **more: float) -> subprocess.CompletedProcess[str]:
+        asked.append(words[3:])
+        if words[3] == "deploy" or not answers:
+            raise subprocess.TimeoutExpired(words, more["timeout"])
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(subprocess, "run", hangs)
+    verdict = first_run.SOAK.cases[0].attempt(tmp_path, 0)
+    assert (verdict.is_good, verdict.word, verdict.figures["destroyed"]) == (False, "hung", answers)
+    assert [words[0] for words in asked] == ["deploy", "destroy"]
+    assert asked[1][1] == str(tmp_path / "results" / "soak")
+
+
+@pytest.mark.parametrize("output", [None, b"half\n...F"])
+def test_tests_that_hang_are_a_try(output: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(words: list[str], **more: float) -> None:
+        raise subprocess.TimeoutExpired(words, more["timeout"], output)
+
+    monkeypatch.setattr(subprocess, "run", hangs)
+    verdict = seeds.SOAK.cases[0].attempt(tmp_path, 0)
+    assert (verdict.is_good, verdict.word) == (False, "hung")
+    assert verdict.figures["said"] == (["...F"] if output else [])
 
 
 def test_what_a_run_says_of_itself_is_the_verdict() -> None:

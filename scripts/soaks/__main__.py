@@ -26,7 +26,7 @@ def main(words: list[str] | None = None) -> int:
     soak: Soak = ALL[given.name]
     tries = given.tries if given.tries is not None else soak.tries(given.busy)
     file: Path = given.results or ROOT / "results" / "soak" / f"{soak.name}.jsonl"
-    conditions = Conditions(soak.name, commit_of(ROOT), given.busy)
+    conditions = Conditions(soak.name, commit_of(ROOT, file), given.busy)
     try:
         attempted(soak, conditions, tries, file, lambda line: print(line, file=sys.stderr, flush=True))
     except KeyboardInterrupt:

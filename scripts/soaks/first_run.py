@@ -17,6 +17,9 @@ from soaks.soak import ROOT, Case, Soak, Verdict
 TOPOLOGIES = ("lan4", "lan16", "wan16")
 _DEPLOY = re.compile(r'"\$testbed" deploy (?P<words>.*?) --run-id', re.DOTALL)
 _LONGEST_S = 1800
+_GOODBYE_S = 120
+"""How long `destroy` may take."""
+_TESTBED = (sys.executable, "-c", "from testbed.cli.main import main; main()")
 
 
 def quickstart_words() -> list[str]:
@@ -36,13 +39,25 @@ def judged(summary: dict[str, object]) -> Verdict:
 
 
 def _deployed(words: list[str], folder: Path) -> Verdict:
-    command = [sys.executable, "-c", "from testbed.cli.main import main; main()", "deploy", *words]
+    """One that does not end is ended, and so is all that it has started."""
+    command = [*_TESTBED, "deploy", *words]
     where = ["--runtime", "local", "--results", str(folder / "results"), "--run-id", "soak", "--quiet"]
-    done = subprocess.run([*command, *where], cwd=ROOT, capture_output=True, text=True, timeout=_LONGEST_S)
+    try:
+        done = subprocess.run([*command, *where], cwd=ROOT, capture_output=True, text=True, timeout=_LONGEST_S)
+    except subprocess.TimeoutExpired:
+        return Verdict(False, "hung", {"seconds": _LONGEST_S, "destroyed": _is_destroyed(folder / "results" / "soak")})
     summary = folder / "results" / "soak" / "summary.json"
     if summary.exists():
         return judged(json.loads(summary.read_text()))
     return Verdict(False, "not run", {"exit_code": done.returncode, "said": done.stderr.splitlines()[-5:]})
+
+
+def _is_destroyed(run: Path) -> bool:
+    try:
+        done = subprocess.run([*_TESTBED, "destroy", str(run)], cwd=ROOT, capture_output=True, timeout=_GOODBYE_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
 
 
 def _case(name: str, words: list[str]) -> Case:

@@ -24,7 +24,11 @@ def _tested(words: list[str], settings: dict[str, str]) -> Verdict:
     """Other examples than in CI, which repeats its own; those that failed are in the record."""
     environment = {name: value for name, value in os.environ.items() if name != "CI"} | settings
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=7200", *words]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_LONGEST_S)
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_LONGEST_S)
+    except subprocess.TimeoutExpired as hung:
+        output = hung.stdout.decode(errors="replace") if isinstance(hung.stdout, bytes) else hung.stdout or ""
+        return Verdict(False, "hung", {"seconds": _LONGEST_S, "said": output.splitlines()[-1:]})
     said = done.stdout.splitlines()
     failed = [line for line in said if line.startswith(("FAILED", "ERROR"))]
     falsified = [line for line in said if "Falsifying" in line]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -38,15 +38,30 @@ class Conditions(msgspec.Struct, frozen=True):
     busy: int
 
 
-def commit_of(root: Path) -> str:
-    """The checkout's; with a mark of its own for each state of changes that are not committed."""
+def commit_of(root: Path, results: Path | None = None) -> str:
+    """The checkout's; with a mark of its own for each state of what is not committed: changes, and files that are new.
 
-    def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=True).stdout  # noqa: S607
+    The file of results is none of these, wherever it is: it grows with every try.
+    """
 
+    def git(*words: str) -> bytes:
+        return subprocess.run(["git", "-C", root, *words], capture_output=True, check=True).stdout  # noqa: S607
+
+    names = git("ls-files", "--others", "--exclude-standard", "-z").decode(errors="surrogateescape").split("\0")
+    new = [root / name for name in names if name and (results is None or root / name != results.absolute())]
     changed = git("diff", "HEAD")
-    mark = f"+{sha256(changed.encode()).hexdigest()[:8]}" if changed else ""
-    return git("rev-parse", "--short=12", "HEAD").strip() + mark
+    if not changed and not new:
+        return _head(git)
+    mark = sha256(changed)
+    for each in new:
+        content = each.read_bytes() if each.is_file() else b""
+        mark.update(sha256(str(each.relative_to(root)).encode(errors="surrogateescape")).digest())
+        mark.update(sha256(content).digest())
+    return f"{_head(git)}+{mark.hexdigest()[:8]}"
+
+
+def _head(git: Callable[..., bytes]) -> str:
+    return git("rev-parse", "--short=12", "HEAD").decode().strip()
 
 
 def now() -> str:

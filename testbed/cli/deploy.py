@@ -142,7 +142,8 @@ def command(
             _have_image(image, say)
     else:
         asked = DOCKER if runtime is None and image is not None else runtime
-        given = [option for option, value in (("--time-scale", time_scale), ("--detach", detach)) if value]
+        only_real = (("--time-scale", time_scale not in (None, 1.0)), ("--detach", detach))
+        given = [option for option, is_given in only_real if is_given]
         chosen = choose_runtime(asked, engine, _why_no_containers, given)
         check_image(chosen.name, image)
         check_sockets(chosen.name, sockets)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
+
 from testbed.errors import PreflightRefused, UsageProblem, did_you_mean
 from testbed.linux import HAS_LINUX, NEED_LINUX, has_unix_sockets, is_linux, need_linux
 
@@ -40,8 +42,8 @@ class Chosen:
     def settle(self, say: Callable[[str], None], only_real: Sequence[str] = ()) -> Chosen:
         """The runtime that this machine can have, having said which and why: this one, or `sim` for the default.
 
-        Raises PreflightRefused where `sim` would ignore something that was asked for: a run that looks like the one
-        asked for must be it.
+        That it is not what would have been taken is never kept quiet. Raises PreflightRefused where `sim` would ignore
+        something that was asked for: a run that looks like the one asked for must be it.
         """
         denied = _what_is_denied() if self.how == "default" and self.name == LOCAL else None
         if denied is None:
@@ -55,7 +57,8 @@ class Chosen:
                 f"{denied.way_out}; without {', '.join(asked)} the run is in virtual time (--runtime {SIM})"
                 + (f"; --engine {UNSHAPED} is plain loopback, unshaped" if is_linux() else ""),
             )
-        say(f"runtime: {SIM}, virtual time, since real learners cannot run here: {denied.message}; {denied.way_out}")
+        why = f"since real learners cannot run here: {denied.message}; {denied.way_out}"
+        click.echo(f"runtime: {SIM}, virtual time, {why}", err=True)
         return Chosen(SIM, denied.message, "fallback")
 
     def for_plan(self) -> RuntimeChoice:

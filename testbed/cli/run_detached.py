@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from testbed.cli.output import Format, print_csv, print_json
+from testbed.cli.run_place import TakenRun
 from testbed.engines.apart import start_apart
 from testbed.errors import CouldNotStart, ExitCode
 from testbed.rundir import RunDirectory
@@ -24,7 +25,7 @@ _BEGUN = "begun "
 COLUMNS = ("run_id", "folder")
 
 
-def detached(directory: RunDirectory, say: Callable[[str], None], output_format: Format) -> None:
+def detached(directory: TakenRun, say: Callable[[str], None], output_format: Format) -> None:
     """Returns when all nodes have begun, having said which run that is; leaves with its exit code if they could not."""
     log = directory.path / "runtime" / "control.log"
     try:
@@ -53,11 +54,14 @@ def detached(directory: RunDirectory, say: Callable[[str], None], output_format:
     click.get_current_context().exit(status if status > 0 else ExitCode.NOT_STARTED)
 
 
-def _start(directory: RunDirectory, log: Path) -> subprocess.Popen[bytes]:
+def _start(directory: TakenRun, log: Path) -> subprocess.Popen[bytes]:
+    """It holds the directory for as long as it lives: there is no record of the run before it has made one."""
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as errors:
         words = [str(directory.path.resolve())]
-        return start_apart("testbed.runtimes.local.daemon", words, stdout=subprocess.PIPE, stderr=errors)
+        return start_apart(
+            "testbed.runtimes.local.daemon", words, stdout=subprocess.PIPE, stderr=errors, pass_fds=directory.holds
+        )
 
 
 def tell_of_run(directory: RunDirectory, output_format: Format) -> None:

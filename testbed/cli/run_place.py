@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,14 @@ class Way(Enum):
     REPLACED = "the user wants the run that has it gone"
 
 
+@dataclass(frozen=True)
+class TakenRun(RunDirectory):
+    """The directory of a run that is about to start."""
+
+    holds: tuple[int, ...] = ()
+    """Descriptors: as long as any process has one of these open, no other run can have the directory."""
+
+
 def check_results(results: Path) -> None:
     """Before anything is fetched or measured for a run that would have no place."""
     there = next(each for each in (results.absolute(), *results.absolute().parents) if each.exists())
@@ -56,7 +65,7 @@ def way_to(path: Path, *, overwrite: bool) -> Way:
 
 
 @contextmanager
-def run_place(results: Path, plan: RunPlan, *, overwrite: bool, say: Callable[[str], None]) -> Iterator[RunDirectory]:
+def run_place(results: Path, plan: RunPlan, *, overwrite: bool, say: Callable[[str], None]) -> Iterator[TakenRun]:
     """The plan's run directory, with the plan in it; as long as it is entered, no other run can have it.
 
     Things may have changed since `way_to`: it is asked again, now that nobody else can be about it.
@@ -78,7 +87,7 @@ def run_place(results: Path, plan: RunPlan, *, overwrite: bool, say: Callable[[s
                     f"cannot make room in {path}: {problem.strerror or problem}", f"{_ANOTHER}, or remove it"
                 ) from None
         write_plan(run, plan)
-        yield run
+        yield TakenRun(path, hold.descriptors)
 
 
 def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
@@ -86,15 +95,14 @@ def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
         return Way.NEW
     run = RunDirectory(path)
     taken = f"{path} exists already"
-    if path.is_symlink() or not is_run(path):
+    if path.is_symlink() or not (is_run(path) or _is_cleared(path)):
         raise UsageProblem(f"{taken}, and is no run directory" if overwrite else taken, f"{_ANOTHER}, or remove it")
     _refuse_what_is_there(run, taken)
     if not is_held and last_word(run.events)[1] is None:
         raise UsageProblem(f"{taken}, and nobody can tell here whether that run goes on", f"{_ANOTHER}, or remove it")
-    if foreign := sorted(each.name for each in path.iterdir() if not _is_own(each.name)):
-        named = ", ".join(foreign[:3]) + (" …" if foreign[3:] else "")
+    if foreign := _foreign(path.iterdir()):
         if overwrite:
-            raise UsageProblem(f"{taken}, and {named} in it is not the run's", "move it elsewhere first")
+            raise _not_the_run_s(run, foreign)
     elif never_began(run):
         return Way.FREED
     if not overwrite:
@@ -106,6 +114,23 @@ def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
 
 def _is_own(name: str) -> bool:
     return name in OWN or _EARLIER.fullmatch(name) is not None or (name.startswith(".") and name.endswith(".tmp"))
+
+
+def _is_cleared(path: Path) -> bool:
+    """What a command leaves that was killed while it made the directory, or room in it."""
+    try:
+        return path.is_dir() and all(_EARLIER.fullmatch(each.name) for each in path.iterdir())
+    except PermissionError:
+        return False
+
+
+def _foreign(there: Iterable[Path]) -> list[str]:
+    return sorted(each.name for each in there if not _is_own(each.name))
+
+
+def _not_the_run_s(run: RunDirectory, foreign: list[str]) -> UsageProblem:
+    named = ", ".join(foreign[:3]) + (" …" if foreign[3:] else "")
+    return UsageProblem(f"{run.path} exists already, and {named} in it is not the run's", "move it elsewhere first")
 
 
 def _refuse_what_is_there(run: RunDirectory, taken: str) -> None:
@@ -155,6 +180,11 @@ class _Hold:
         """False, too, where there are no such locks: other systems than Linux, some network file systems."""
         return self._descriptor is not None
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What another process must have open to hold it, too, when this one is gone."""
+        return () if self._descriptor is None else (self._descriptor,)
+
     def take(self, folder: Path) -> None:
         try:
             import fcntl
@@ -196,10 +226,13 @@ def _held(path: Path, *, alone: bool) -> Iterator[_Hold]:
 def _make_room(run: RunDirectory, way: Way, say: Callable[[str], None]) -> None:
     """Within the directory, which stays the same and locked: somebody else could take one that is moved or removed.
 
-    The plan goes last. Whoever is killed on the way leaves what can be done again.
+    The plan goes last. A command that is killed on the way leaves what can be done again. What somebody has put there
+    since `way_to` is not removed.
     """
     there = sorted(run.path.iterdir(), key=lambda each: each == run.plan)
     if way is Way.REPLACED:
+        if foreign := _foreign(there):
+            raise _not_the_run_s(run, foreign)
         say(f"replacing the run in {run.path}")
         for each in there:
             shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
@@ -209,6 +242,8 @@ def _make_room(run: RunDirectory, way: Way, say: Callable[[str], None]) -> None:
             f"{', '.join(left.lasting)} of {run.path} cannot be ended", f"{_ANOTHER}; is it another user's?"
         )
     numbers = [int(found[1]) for each in there if (found := _EARLIER.fullmatch(each.name))]
+    if len(numbers) == len(there):
+        return
     aside = run.path / f"failed-{max(numbers, default=0) + 1}"
     aside.mkdir()
     for each in there:

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from testbed.control.log import last_word
-from testbed.rundir import RunDirectory
+from testbed.rundir import RunDirectory, open_plain
 
 _TAIL_BYTES = 1 << 16
 _ENDED_WELL = ("finished", "time", "accuracy")
@@ -28,7 +28,7 @@ def never_began(run: RunDirectory) -> bool:
 def _is_all_at_0(records: Path) -> bool:
     """Records are in the order of their time, so the last one tells; it may be torn, and then the one before."""
     try:
-        with records.open("rb") as file:
+        with open_plain(records) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _TAIL_BYTES))
             lines = file.read().splitlines(keepends=True)

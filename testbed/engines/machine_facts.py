@@ -11,6 +11,7 @@ from pathlib import Path
 
 _FILTERED = "2"
 """Of `Seccomp:` in a process' status: some of its system calls are filtered."""
+_IN_KUBERNETES = "KUBERNETES_SERVICE_HOST="
 _ROOT = Path("/")
 
 
@@ -30,8 +31,10 @@ class MachineFacts:
 
     @property
     def is_container(self) -> bool:
-        """One of Docker's: it leaves this file in each."""
-        return (self.root / ".dockerenv").exists()
+        """One of Docker's or Podman's, which leave a file in each, or of Kubernetes, which tells each where it is."""
+        if any((self.root / mark).exists() for mark in (".dockerenv", "run/.containerenv")):
+            return True
+        return any(each.startswith(_IN_KUBERNETES) for each in self._read("proc/self/environ").split("\0"))
 
     @property
     def is_filtered(self) -> bool:

@@ -7,6 +7,7 @@ systems, which cannot be had here. What is taken away then is what `testbed` its
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -87,7 +88,10 @@ def windows_locks() -> ModuleType:
     made = ModuleType("msvcrt")
 
     def locking(descriptor: int, how: int, _bytes: int) -> None:
-        fcntl.flock(descriptor, how)
+        try:
+            fcntl.flock(descriptor, how)
+        except BlockingIOError as held:
+            raise PermissionError(errno.EACCES, "Permission denied") from held
 
     vars(made).update(LK_LOCK=fcntl.LOCK_EX, LK_NBLCK=fcntl.LOCK_EX | fcntl.LOCK_NB, locking=locking)
     return made

@@ -122,7 +122,7 @@ def test_runs_of_one_second_have_different_names(monkeypatch: pytest.MonkeyPatch
 
 
 def test_names_of_runs_are_checked_before_anything_is_made() -> None:
-    Path("results/taken").mkdir(parents=True)
+    Path("results/taken/mine").mkdir(parents=True)
     taken = on_small("--run-id", "taken")
     assert taken.exit_code == 2
     assert "results/taken exists already" in taken.stderr

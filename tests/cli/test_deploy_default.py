@@ -96,15 +96,13 @@ def test_containers_are_the_default_where_an_engine_has_the_image(
 
 
 def test_where_the_machine_denies_real_processes_virtual_time_is_taken_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     allowed(monkeypatch, no_device(tmp_path))
-    assert settled(None, None) == (
-        "sim",
-        [
-            "runtime: sim, virtual time, since real learners cannot run here: opening /dev/net/tun was denied: "
-            "No such file or directory; load the kernel's module: sudo modprobe tun"
-        ],
+    assert settled(None, None) == ("sim", [])
+    assert capsys.readouterr().err == (
+        "runtime: sim, virtual time, since real learners cannot run here: opening /dev/net/tun was denied: "
+        "No such file or directory; load the kernel's module: sudo modprobe tun\n"
     )
     result = deploy("--run-id", "one", "--workers", "0", "--format", "json")
     assert result.exit_code == 0, result.stderr
@@ -123,6 +121,17 @@ def test_where_the_machine_denies_real_processes_virtual_time_is_taken_and_says_
     words = f"in virtual time, since real learners could not run where it was deployed: {choice['why']}"
     assert run["problems"] == [words]
     assert f"one: {words}" in CliRunner().invoke(main, ["collect", "results"]).stderr
+
+
+def test_another_runtime_is_told_even_to_who_wants_to_hear_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a time scale of 1 is what virtual time has."""
+    allowed(monkeypatch, no_device(tmp_path))
+    result = deploy("--quiet", "--time-scale", "1", "--workers", "0")
+    assert result.exit_code == 0, result.stderr
+    (words,) = result.stderr.splitlines()
+    assert words.startswith("runtime: sim, virtual time, since ")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ import pytest
 
 from testbed.cli.output import Format
 from testbed.cli.run_detached import detached
-from testbed.errors import CouldNotStart
-from testbed.rundir import RunDirectory, create_run
+from testbed.cli.run_place import TakenRun, run_place
+from testbed.errors import CouldNotStart, UsageProblem
+from testbed.rundir import create_run
+from tests.plan.test_make import nodes, plan_of
 from tests.runtimes.corner import PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
 
@@ -52,10 +54,31 @@ def test_a_control_that_is_killed_before_any_node_began_is_named(corner: Corner)
 @pytest.mark.parametrize("wrong", ["program", "folder"])
 @pytest.mark.processes
 def test_what_cannot_be_started_is_told(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run: RunDirectory = create_run(tmp_path, "run")
+    run = TakenRun(create_run(tmp_path, "run").path)
     if wrong == "program":
         monkeypatch.setattr(sys, "executable", "/no/such/python")
     else:
         (run.path / "runtime").write_text("in the way")
     with pytest.raises(CouldNotStart, match="cannot start the run's own process: "):
         detached(run, lambda _: None, Format.JSON)
+
+
+def test_a_run_that_goes_on_by_itself_holds_its_directory_before_it_has_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inherited: list[int] = []
+
+    def started(*_: object, pass_fds: tuple[int, ...], **_more: object) -> None:
+        inherited.extend(map(os.dup, pass_fds))
+        raise OSError("the rest is not tried here")
+
+    monkeypatch.setattr("testbed.cli.run_detached.start_apart", started)
+    plan = plan_of(nodes(2)).model_copy(update={"run_id": "r"})
+    with run_place(tmp_path, plan, overwrite=False, say=print) as run, pytest.raises(CouldNotStart):
+        detached(run, lambda _: None, Format.JSON)
+    with pytest.raises(UsageProblem, match="that run goes on"), run_place(tmp_path, plan, overwrite=True, say=print):
+        pass
+    for each in inherited:
+        os.close(each)
+    with run_place(tmp_path, plan, overwrite=False, say=print):
+        pass

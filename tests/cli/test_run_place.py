@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +16,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from testbed.cli import run_place as run_place_module
 from testbed.cli.main import main
 from testbed.cli.run_place import Way, run_place, way_to
 from testbed.control.health import FILE
 from testbed.control.log import ControlLog
+from testbed.control.never_began import never_began
 from testbed.errors import UsageProblem
 from testbed.journal import Journal
 from testbed.plan.files import write_plan
@@ -141,6 +144,17 @@ def test_what_cannot_be_read_may_have_begun(run: RunDirectory) -> None:
     assert "exists already" in refused(run.path.parent).message
 
 
+@pytest.mark.timeout(20)
+def test_what_a_learner_put_in_place_of_its_journal_is_not_read(run: RunDirectory) -> None:
+    """At a pipe it would be waited for ever, and a link could lead to any file."""
+    os.mkfifo(run.node("a.0").journal)
+    assert "exists already" in refused(run.path.parent).message
+    run.node("a.0").journal.unlink()
+    (run.path / "elsewhere.jsonl").write_text('{"t": 0.0}\n')
+    run.node("a.0").journal.symlink_to(run.path / "elsewhere.jsonl")
+    assert not never_began(run)
+
+
 @pytest.mark.processes
 def test_one_that_was_killed_before_it_began_is_cleaned_up_after(run: RunDirectory) -> None:
     """It could not say that it is over, and has left its folder of sockets."""
@@ -228,6 +242,8 @@ def test_overwrite_replaces_all_of_a_run_and_nothing_else(run: RunDirectory) -> 
     (run.path / "notes.txt").write_text("mine")
     problem = refused(run.path.parent, overwrite=True)
     assert "notes.txt in it is not the run's" in problem.message
+    with pytest.raises(UsageProblem):
+        way_to(run.path, overwrite=True)
     (run.path / "notes.txt").rename(run.path.parent / "notes.txt")
     _, said = take(run.path.parent, overwrite=True)
     assert said == [f"replacing the run in {run.path}"]
@@ -235,12 +251,27 @@ def test_overwrite_replaces_all_of_a_run_and_nothing_else(run: RunDirectory) -> 
     assert (run.path.parent / "notes.txt").read_text() == "mine"
 
 
+def test_what_comes_into_a_directory_that_is_being_replaced_is_not_removed(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log(run, Over(9.0, "finished", finished=2, failed=0))
+
+    def overtaken(path: Path, *, overwrite: bool, is_held: bool) -> Way:
+        way = way_of(path, overwrite=overwrite, is_held=is_held)
+        (path / "notes.txt").write_text("mine")
+        return way
+
+    way_of = run_place_module._way
+    monkeypatch.setattr(run_place_module, "_way", overtaken)
+    with pytest.raises(UsageProblem, match=r"notes\.txt in it is not the run's"):
+        take(run.path.parent, overwrite=True)
+    assert (run.path / "notes.txt").read_text() == "mine"
+    assert run.events.exists()
+
+
 def test_what_is_no_run_directory_is_never_touched(tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
-    (folder / "r").mkdir(parents=True)
-    for overwrite in (False, True):
-        assert f"{folder}/r exists already" in refused(folder, overwrite=overwrite).message
-    (folder / "r" / "nodes").mkdir()
+    (folder / "r" / "nodes").mkdir(parents=True)
     (folder / "r" / "thesis.tex").write_text("years of work")
     for overwrite in (False, True):
         assert f"{folder}/r exists already" in refused(folder, overwrite=overwrite).message
@@ -256,6 +287,22 @@ def test_what_is_no_run_directory_is_never_touched(tmp_path: Path) -> None:
 def test_a_command_that_was_killed_while_it_made_the_directory_is_no_obstacle(tmp_path: Path) -> None:
     create_run(tmp_path, "r")
     assert take(tmp_path)[1]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_nor_is_one_that_was_killed_while_it_made_room(overwrite: bool, tmp_path: Path) -> None:
+    """The plan had gone, and `nodes` was not there yet."""
+    (tmp_path / "r").mkdir()
+    assert take(tmp_path, overwrite=overwrite)[1] == []
+    shutil.rmtree(tmp_path / "r")
+    (tmp_path / "r" / "failed-3").mkdir(parents=True)
+    assert take(tmp_path, overwrite=overwrite)[1] == []
+    assert sorted(each.name for each in (tmp_path / "r").iterdir()) == [
+        "failed-3",
+        "nodes",
+        "plan.json",
+        "topology.yaml",
+    ]
 
 
 # -- as people see it --------------------------------------------------------------------------------------------------

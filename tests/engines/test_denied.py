@@ -21,6 +21,9 @@ MANY = {"proc/sys/user/max_user_namespaces": "90000\n", "proc/sys/user/max_net_n
 FILTERED = {"proc/self/status": "Name:\tpython\nSeccomp:\t2\nSeccomp_filters:\t1\n"}
 UNFILTERED = {"proc/self/status": "Seccomp:\t0\nSeccomp_filters:\t0\n"}
 DOCKER = {".dockerenv": ""}
+PODMAN = {"run/.containerenv": ""}
+KUBERNETES = {"proc/self/environ": "HOME=/\0KUBERNETES_SERVICE_HOST=127.0.0.1\0"}
+NO_CONTAINER = {"proc/self/environ": "HOME=/\0MY_KUBERNETES_SERVICE_HOST=127.0.0.1\0"}
 CONFINED = {"proc/self/attr/current": "docker-default (enforce)\n"}
 RUN = "docker run --device /dev/net/tun --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
 MODPROBE = "sudo modprobe tun"
@@ -45,6 +48,9 @@ def denied(step: Step, number: int, files: dict[str, str], root: Path, user: int
         (Step.TUN_DEVICE, errno.EACCES, DOCKER, "sudo chmod 666 /dev/net/tun"),
         (Step.TUN_DEVICE, errno.ENOENT, DOCKER, RUN),
         (Step.TUN_DEVICE, errno.EPERM, DOCKER, RUN),
+        (Step.TUN_DEVICE, errno.ENOENT, PODMAN, RUN),
+        (Step.TUN_DEVICE, errno.ENOENT, KUBERNETES, RUN),
+        (Step.TUN_DEVICE, errno.ENOENT, NO_CONTAINER, MODPROBE),
         (Step.USER_NAMESPACE, errno.EPERM, UBUNTU, NO_APPARMOR_RULE),
         (Step.USER_NAMESPACE, errno.EACCES, UBUNTU, NO_APPARMOR_RULE),
         (Step.LOOPBACK, errno.EPERM, UBUNTU, NO_APPARMOR_RULE),

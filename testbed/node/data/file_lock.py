@@ -8,7 +8,11 @@ from __future__ import annotations
 import sys
 
 if sys.platform == "win32":
+    import errno
     import msvcrt
+
+    _HELD = (errno.EACCES, errno.EDEADLK)
+    """What it says of a lock that another process has: at once, and when it has waited for a while."""
 
     def try_lock(descriptor: int) -> bool:
         """Whether it is this process's now."""
@@ -22,7 +26,9 @@ if sys.platform == "win32":
     def _locked(descriptor: int, how: int) -> bool:
         try:
             msvcrt.locking(descriptor, how, 1)
-        except OSError:
+        except OSError as problem:
+            if problem.errno not in _HELD:
+                raise
             return False
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import runpy
 import sys
@@ -36,3 +37,26 @@ def test_a_lock_is_held_until_the_file_is_closed(
     os.close(first)
     module["wait_for_lock"](second)
     assert not module["try_lock"](third)
+
+
+def test_on_windows_a_lock_is_waited_for_as_long_as_another_process_has_it_and_no_other_error_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = iter(
+        [OSError(errno.EDEADLK, "given up"), None, OSError(errno.EBADF, "closed"), OSError(errno.EIO, "broken")]
+    )
+
+    def locking(*_: int) -> None:
+        if (answer := next(answers)) is not None:
+            raise answer
+
+    locks = windows_locks()
+    monkeypatch.setattr(locks, "locking", locking)
+    monkeypatch.setitem(sys.modules, "msvcrt", locks)
+    monkeypatch.setattr(sys, "platform", "win32")
+    module = runpy.run_path(file_lock.__file__)
+    module["wait_for_lock"](0)
+    with pytest.raises(OSError, match="closed"):
+        module["wait_for_lock"](0)
+    with pytest.raises(OSError, match="broken"):
+        module["try_lock"](0)
