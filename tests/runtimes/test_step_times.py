@@ -42,6 +42,27 @@ def test_a_glance_is_enough_where_the_step_that_is_chosen_is_ample(
     assert 0 < times.least < times.sustained
 
 
+@pytest.mark.usefixtures("measured_s")
+@pytest.mark.parametrize(
+    ("algorithm", "counts"),
+    [
+        ({"name": "dpsgd"}, False),
+        ({"name": "epidemic", "mode": "local"}, True),
+        ({"name": "tests.node.test_own:Mine"}, True),
+    ],
+    ids=["in step", "free running", "one's own"],
+)
+def test_what_is_sent_counts_where_others_train_meanwhile(algorithm: dict[str, object], *, counts: bool) -> None:
+    """Where all wait for each other they train at the same time, and what they send has the machine for itself."""
+    experiment = plan_of(star(4)).experiment
+    chosen = type(experiment.algorithm).model_validate(algorithm)
+    sustained = [
+        step_times(experiment.model_copy(update={"algorithm": chosen}), 4, sent_bytes).sustained
+        for sent_bytes in (0, 10**10)
+    ]
+    assert (sustained[1] > 10 * sustained[0]) == counts
+
+
 SMALL = """
 services:
   a: {replicas: 2}
