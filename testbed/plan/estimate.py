@@ -22,7 +22,7 @@ from testbed.network.graph import expand
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
 from testbed.plan.overlay_graph import dynamic_graph
-from testbed.plan.rehearse import WINDOW_S, Messages, Peers, Rehearsal, Served, rehearse
+from testbed.plan.rehearse import Messages, Peers, Rehearsal, Served, rehearse, window_of
 from testbed.plan.shares import part_of
 from testbed.seeds import stream
 
@@ -60,7 +60,7 @@ class Estimate:
     total_s: float | None
     total_bytes: int | None
     peak_bytes_s: float | None = None
-    """Of all nodes together, in the busiest tenth of a second."""
+    """Of all nodes together, over the busiest window (`rehearse.window_of`)."""
     peak_is_bound: bool = False
     """It was not rehearsed: they cannot send more than that."""
     unreachable: int = 0
@@ -122,7 +122,8 @@ def estimate(plan: RunPlan) -> Estimate:
     phases = transfers.times(traffic)
     times = np.concatenate([np.array([], dtype=np.float64), *phases])
     finite = times[np.isfinite(times)]
-    rehearsal = _rehearsal(plan, size, compute, len(pairs)) if finite.size == times.size > 0 else None
+    window_s = window_of(transfers.latency_s(pairs))
+    rehearsal = _rehearsal(plan, size, compute, len(pairs), window_s) if finite.size == times.size > 0 else None
     if rehearsal is not None:
         finite = np.array(rehearsal.transfers_s)
         round_s = rehearsal.steady_s
@@ -134,7 +135,7 @@ def estimate(plan: RunPlan) -> Estimate:
     if rehearsal is not None:
         peak_bytes_s = rehearsal.peak_bytes_s
     else:
-        peak_bytes_s = min(transfers.access_bytes_s(pairs), in_all / WINDOW_S)
+        peak_bytes_s = min(transfers.access_bytes_s(pairs), in_all / window_s)
     done: float | None = rounds
     if (limit := plan.experiment.stop.time_s) is not None and (total_s is None or limit < total_s):
         total_s = limit
@@ -157,7 +158,9 @@ def estimate(plan: RunPlan) -> Estimate:
     )
 
 
-def _rehearsal(plan: RunPlan, size: int, compute: Mapping[int, float], messages: int) -> Rehearsal | None:
+def _rehearsal(
+    plan: RunPlan, size: int, compute: Mapping[int, float], messages: int, window_s: float
+) -> Rehearsal | None:
     """The first rounds, unless they are too many messages or go on for ever."""
     rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, _MESSAGES // messages))
     if plan.experiment.stop.rounds is not None:
@@ -170,7 +173,7 @@ def _rehearsal(plan: RunPlan, size: int, compute: Mapping[int, float], messages:
         steps = evaluation.samples / plan.experiment.training.batch / 3 / evaluation.every
         pace = {node.rank: node.pace[0][1] for node in plan.nodes}
         compute = {rank: took + steps * plan.ms_per_step / 1e3 * pace[rank] for rank, took in compute.items()}
-    return rehearse(plan, _parts(plan, size), compute, rounds)
+    return rehearse(plan, _parts(plan, size), compute, rounds, window_s)
 
 
 def _parts(plan: RunPlan, size: int) -> Peers | Served:
@@ -300,6 +303,12 @@ class _Transfers:
         for origin, dest in pairs:
             best[origin] = max(best.get(origin, 0.0), float(self._paths.bandwidth_bps[origin, dest]))
         return sum(min(rate, _FASTEST_BPS) for rate in best.values()) / 8
+
+    def latency_s(self, pairs: Sequence[tuple[int, int]]) -> float:
+        """Of the pair in the middle, of those that reach each other; 0 where there is none."""
+        latency_ms = np.array([self._paths.latency_ms[pair] for pair in pairs], dtype=np.float64)
+        finite = latency_ms[np.isfinite(latency_ms)]
+        return float(np.median(finite)) / 1000 if finite.size else 0.0
 
     def _of_phase(self, pairs: tuple[tuple[int, int], ...], size: int) -> NDArray[np.float64]:
         if not pairs:

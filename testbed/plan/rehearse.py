@@ -24,8 +24,10 @@ from testbed.plan.model import RunPlan
 Then = Callable[[], None]
 Messages = Mapping[int, tuple[int, ...]]
 """Recipients of each learner in a round."""
-WINDOW_S = 0.1
-"""Over which a peak is an average: what comes in shorter bursts, queues swallow."""
+SHORTEST_WINDOW_S, LONGEST_WINDOW_S = 0.025, 0.1
+_WINDOW_LATENCIES = 4.0
+"""A peak is an average over so many latencies, within these limits: on long ways, waiting for shorter bursts to be
+carried is a small part of a delay."""
 RARE = 0.01
 """So much of all that is sent may come in a greater hurry: health is not judged by it either."""
 _LOOKS = 4
@@ -42,7 +44,7 @@ class Rehearsal:
     transfers_s: tuple[float, ...]
     """From handing over to arrival, for the models of the later half."""
     peak_bytes_s: float
-    """What all nodes together sent, over a `WINDOW_S`, when they sent most."""
+    """What all nodes together sent, over a window, when they sent most."""
 
     @property
     def steady_s(self) -> float:
@@ -57,28 +59,29 @@ class Rehearsal:
 
 
 class Busiest:
-    """How fast all send when they send most, from how much it was in all by some moments."""
+    """How fast all send when they send most, over a window, from how much it was in all by some moments."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_s: float = LONGEST_WINDOW_S) -> None:
+        self._window_s = window_s
         self._looks: deque[tuple[float, int]] = deque([(0.0, 0)])
         self._found: list[tuple[float, int]] = []
         """Bytes a second of the window before each look, and the bytes since the look before."""
 
     def is_time(self, now_s: float) -> bool:
-        return now_s - self._looks[-1][0] >= WINDOW_S / _LOOKS
+        return now_s - self._looks[-1][0] >= self._window_s / _LOOKS
 
     def look(self, now_s: float, sent_bytes: int) -> None:
         """So much in all by now, which is no earlier than the last time."""
         looks = self._looks
         new_bytes = sent_bytes - looks[-1][1]
         looks.append((now_s, sent_bytes))
-        since_s = now_s - WINDOW_S
+        since_s = now_s - self._window_s
         while looks[1][0] <= since_s:
             looks.popleft()
         (first_s, first), (second_s, second) = looks[0], looks[1]
         # Evenly from one look to the next, as far as is known.
         before = first + (second - first) * max(0.0, since_s - first_s) / max(second_s - first_s, _ROUNDING_S)
-        self._found.append(((sent_bytes - before) / WINDOW_S, new_bytes))
+        self._found.append(((sent_bytes - before) / self._window_s, new_bytes))
 
     def bytes_s(self) -> float:
         """But for `RARE` of all bytes, none was sent within a window of more than so many a second."""
@@ -93,7 +96,7 @@ class Busiest:
 class Stage:
     """Time and the network, for all who play."""
 
-    def __init__(self, plan: RunPlan) -> None:
+    def __init__(self, plan: RunPlan, window_s: float) -> None:
         topology = plan.load_topology()
         self.flows = flows_of(plan, network_before(topology, expand(topology)))
         self.now_s = 0.0
@@ -102,7 +105,7 @@ class Stage:
         self._under_way: dict[Transfer, tuple[Then, float]] = {}
         self.transfers_s: list[float] = []
         """Of all messages that were to be measured."""
-        self.busiest = Busiest()
+        self.busiest = Busiest(window_s)
         self._arrived_bytes = 0
 
     def after(self, seconds: float, then: Then) -> None:
@@ -299,9 +302,16 @@ class ServedPlay:
             self._ask_all()
 
 
-def rehearse(plan: RunPlan, parts: Peers | Served, compute_s: Mapping[int, float], rounds: int) -> Rehearsal | None:
+def window_of(latency_s: float) -> float:
+    """Over how long a peak is an average where messages take that long at the least."""
+    return min(LONGEST_WINDOW_S, max(SHORTEST_WINDOW_S, _WINDOW_LATENCIES * latency_s))
+
+
+def rehearse(
+    plan: RunPlan, parts: Peers | Served, compute_s: Mapping[int, float], rounds: int, window_s: float
+) -> Rehearsal | None:
     """So many rounds, at least one; None when the network lets somebody wait for ever."""
-    stage = Stage(plan)
+    stage = Stage(plan, window_s)
     play: PeersPlay | ServedPlay
     if isinstance(parts, Peers):
         play = PeersPlay(stage, parts, compute_s, rounds)

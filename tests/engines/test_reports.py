@@ -149,12 +149,12 @@ def test_frames_that_wait_in_devices_make_a_run_overloaded() -> None:
     assert told.startswith(
         "packets waited 4 ms (p99) in nodes' devices before the fabric read them, 1.96% of the frames"
     )
-    assert "more than 2 ms and 5% of their path's latency (at most 1% may)" in told
+    assert "more than 2 ms and 10% of their path's latency (at most 1% may)" in told
     assert not why(delayed(*[*GOOD, *[0.004] * 9])), "one in a hundred may"
     assert not why(delayed(*slow, scale=2.0)), "twice as much is as good at half the speed"
     assert "packets waited 4 ms (p99)" in why(delayed(*GOOD, *[0.008] * 20, scale=2.0))[0]
-    assert not why(delayed(*slow, latency_s=0.081)), "on a long way it is a small part"
-    assert why(delayed(*slow, latency_s=0.079))
+    assert not why(delayed(*slow, latency_s=0.041)), "on a long way it is a small part"
+    assert why(delayed(*slow, latency_s=0.039))
     assert not why(delayed(*[1.0] * 10)), "ten frames may, in any run"
     assert why(delayed(*[1.0] * 11))
 
@@ -163,7 +163,8 @@ def test_what_waiting_in_devices_adds_on_average_makes_a_run_overloaded() -> Non
     (told,) = why(delayed(*[0.6e-3] * 100))
     assert told.startswith("packets waited 0.6 ms on average in nodes' devices before the fabric read them")
     assert not why(delayed(*[0.49e-3] * 100)), "less is what machines take"
-    assert not why(delayed(*[0.6e-3] * 100, latency_s=0.0121)), "on a long way it is a small part"
+    assert not why(delayed(*[0.6e-3] * 100, latency_s=0.031)), "on a long way it is a small part"
+    assert why(delayed(*[0.6e-3] * 100, latency_s=0.029))
     assert not why(delayed(*[0.9e-3] * 100, scale=2.0))
     assert "0.6 ms on average" in why(delayed(*[1.2e-3] * 100, scale=2.0))[0]
     assert not why(delayed(*[0.6e-3] * 10)), "ten frames may, in any run"

@@ -13,7 +13,7 @@ from testbed.plan.estimate import HEADER_BYTES, estimate
 from testbed.plan.files import read_node_plan, read_plan, write_plan
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
-from testbed.plan.rehearse import RARE, WINDOW_S, Busiest
+from testbed.plan.rehearse import LONGEST_WINDOW_S, RARE, SHORTEST_WINDOW_S, Busiest, window_of
 from testbed.plan.time_scale import (
     MARGIN,
     SCALES,
@@ -139,7 +139,7 @@ class TestThePeak:
         busiest = Busiest()
         for at_s, sent in ((5.0, 0), (5.025, 1000), (9.0, 1000)):
             busiest.look(at_s, sent)
-        assert busiest.bytes_s() == pytest.approx(1000 / WINDOW_S)
+        assert busiest.bytes_s() == pytest.approx(1000 / LONGEST_WINDOW_S)
 
     @pytest.mark.parametrize(("hurry_bytes", "peak"), [(0.5 * RARE, 1000.0), (2 * RARE, 2900.0)])
     def test_a_hundredth_of_all_bytes_may_be_in_a_greater_hurry(self, hurry_bytes: float, peak: float) -> None:
@@ -167,8 +167,11 @@ class TestThePeak:
         """All of a round in a few milliseconds: what counts is the window."""
         experiment = Experiment.model_validate({"topology": "t", "overlay": "ring"})
         cost = estimate(make_plan(experiment, nodes(4), run_id="r", parameters=100, nominal_ms_per_step=100))
-        round_bytes = 8 * (400 + HEADER_BYTES)
-        assert cost.peak_bytes_s == pytest.approx(round_bytes / WINDOW_S, rel=0.3)
+        round_bytes, window_s = 8 * (400 + HEADER_BYTES), SHORTEST_WINDOW_S
+        assert cost.peak_bytes_s == pytest.approx(round_bytes / window_s, rel=0.3)
+
+    def test_on_short_ways_shorter_bursts_count(self) -> None:
+        assert (window_of(0.0), window_of(0.015), window_of(1.0)) == (SHORTEST_WINDOW_S, 0.06, LONGEST_WINDOW_S)
 
     def test_what_is_not_rehearsed_is_bounded(self) -> None:
         cost = estimate(plan_of(count=100, overlay="full"))

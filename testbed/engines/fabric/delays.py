@@ -17,9 +17,12 @@ LATE_MS, LATE_PART = 2.0, 0.05
 """A packet is late from so many milliseconds on, or from that part of its path's latency on, whichever is more."""
 WAIT_MS = 5.0
 """A frame has waited for long when a link stood idle for so many milliseconds."""
-MEAN_ADDED_MS, ADDED_PART = 0.5, 0.05
-"""By so much of its milliseconds, and by that part of the latencies of all paths that frames took, waiting in devices
-may add to delays on average."""
+MEAN_ADDED_MS, ADDED_PART = 0.5, 0.02
+"""By so many milliseconds, and by that part of the latencies of all paths that frames took, waiting in devices may add
+to delays on average: as much as late computing may add to a run."""
+LONG_ADDED_MS, LONG_ADDED_PART = 2.0, 0.10
+"""And to the delay of one frame in a hundred by so many milliseconds, or by that part of its path's latency, whichever
+is more: rare delays are met by TCP's own variation, and on average they count all the same."""
 MOST_SHARE = 0.01
 """Of packets late, or frames that have waited for long, in a run that is valid."""
 FAR = 10.0
@@ -49,6 +52,7 @@ class Delays:
         self._began_s = began_s
         self._scale = time_scale
         self._late_s = LATE_MS / 1e3 * time_scale
+        self._long_s = LONG_ADDED_MS / 1e3 * time_scale
         self._wait_s = WAIT_MS / 1e3 * time_scale
         self._packets = self._late = self._far = self._waited = self._delayed = 0
         self._added_s = self._latency_s = 0.0
@@ -79,7 +83,7 @@ class Delays:
         if idle_s > self._wait_s:
             self._waited += 1
         self._added_s += added_s
-        if added_s > self._late_s and added_s > LATE_PART * latency_s:
+        if added_s > self._long_s and added_s > LONG_ADDED_PART * latency_s:
             self._delayed += 1
 
     @property
@@ -92,7 +96,7 @@ class Delays:
 
     @property
     def device_wait_share(self) -> float:
-        """Of the frames, those that waited in devices for longer than packets may be late."""
+        """Of the frames, those to whose delays their wait in devices added more than `LONG_ADDED_MS` and its part."""
         return self._delayed / max(1, self.device_waits.count)
 
     @property
@@ -112,7 +116,7 @@ class Delays:
                 f"{self.wait_share:.2%} of the frames were read so late that a link may have stood idle for more than "
                 f"{WAIT_MS:g} ms (at most {MOST_SHARE:.0%} may be)"
             )
-        yield from self._why_devices_are_full(limit)
+        yield from self._why_devices_are_full()
         passed_s = max(now_s - self._began_s, LONGEST_ABSENCE_S)
         if self.absent_s > MOST_ABSENT_SHARE * passed_s or self.longest_absence_s > LONGEST_ABSENCE_S * self._scale:
             yield (
@@ -121,7 +125,7 @@ class Delays:
                 f"(limits {MOST_ABSENT_SHARE:.0%}, {LONGEST_ABSENCE_S * self._scale:g} s)"
             )
 
-    def _why_devices_are_full(self, limit: str) -> Iterator[str]:
+    def _why_devices_are_full(self) -> Iterator[str]:
         """One reason is enough: what is too much at the 99th percentile is often too much on average."""
         frames = self.device_waits.count
         mean_ms = self.device_wait_mean_s * 1e3 / self._scale
@@ -129,7 +133,8 @@ class Delays:
             p99_ms = self.device_waits.percentile_s(0.99) * 1e3 / self._scale
             yield (
                 f"packets waited {p99_ms:.3g} ms (p99) in nodes' devices before the fabric read them, "
-                f"{self.device_wait_share:.2%} of the frames for more than {limit} (at most {MOST_SHARE:.0%} may)"
+                f"{self.device_wait_share:.2%} of the frames for more than {LONG_ADDED_MS:g} ms and "
+                f"{LONG_ADDED_PART:.0%} of their path's latency (at most {MOST_SHARE:.0%} may)"
             )
         elif frames > FEWEST and mean_ms > MEAN_ADDED_MS and self._added_s > ADDED_PART * self._latency_s:
             yield (
