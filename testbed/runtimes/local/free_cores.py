@@ -11,7 +11,7 @@ from pathlib import Path
 from testbed.cores import allowed_cores, usable_cores
 
 _COUNTED = Path("/proc/stat")
-_LOOK_S = 0.15
+_LOOK_S = 0.3
 _LEAST = 0.25
 """Of all usable cores, so much a run gets beside whatever else: what trains is never shut out."""
 _IDLE, _WAITING = 3, 4
