@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from soaks import __main__ as command_line
 from soaks import busy as busy_cores
 from soaks import first_run, seeds
 from soaks.listed import ALL
@@ -176,3 +177,16 @@ def test_cores_are_kept_busy_for_as_long_as_it_takes() -> None:
     with busy_cores.kept_busy(1) as (pid,):
         assert Path(f"/proc/{pid}/cmdline").exists()
     assert not Path(f"/proc/{pid}/cmdline").exists()
+
+
+def test_single_cases_are_asked_for_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[tuple[str, int]] = []
+    monkeypatch.setitem(ALL, "s", soak(made))
+    words = ["s", "--tries", "1", "--results", str(tmp_path / "tries.jsonl")]
+    assert command_line.main([*words, "--case", "two"]) == 0
+    assert made == [("two", 0)]
+    with pytest.raises(SystemExit):
+        command_line.main([*words, "--case", "three"])
+    assert "s has no case three; there are: one, two" in capsys.readouterr().err
