@@ -179,6 +179,7 @@ def test_cores_are_kept_busy_for_as_long_as_it_takes() -> None:
     assert not Path(f"/proc/{pid}/cmdline").exists()
 
 
+@pytest.mark.processes  # git is asked for the commit
 def test_single_cases_are_asked_for_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,7 @@
-"""`scripts/soak [NAME] [--case CASE…] [--tries N] [--busy CORES] [--results FILE]`; ends with 1 unless all was as good as wanted."""
+"""`scripts/soak [NAME] [--case CASE…] [--tries N] [--busy CORES] [--results FILE]`.
+
+Ends with 1 unless all was as good as wanted.
+"""
 
 from __future__ import annotations
 
