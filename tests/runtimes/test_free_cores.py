@@ -41,10 +41,10 @@ def write(path: Path, *times: list[int]) -> None:
         (later(user=20), later(idle=20), 1.0),
         (later(user=20), later(waiting=20), 1.0),
         (later(user=10, idle=10), later(idle=20), 1.5),
-        (later(user=20), later(user=20), 0.5),
+        (later(user=20), later(user=20), 1.0),
         (later(), later(), 2.0),
     ],
-    ids=["nobody else", "one is busy", "disks are no work", "half of one", "never none", "nothing counted"],
+    ids=["nobody else", "one is busy", "disks are no work", "half of one", "never less than one", "nothing counted"],
 )
 def test_what_others_leave(
     first: list[int], second: list[int], free: float, counted: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,8 +12,8 @@ from testbed.cores import allowed_cores, usable_cores
 
 _COUNTED = Path("/proc/stat")
 _LOOK_S = 0.3
-_LEAST = 0.25
-"""Of all usable cores, so much a run gets beside whatever else: what trains is never shut out."""
+_LEAST = 1.0
+"""A run gets about so much beside whatever else, or it is hopeless anyway: its health will tell."""
 _IDLE, _WAITING = 3, 4
 """Places of the times in which a core did nothing, among all that the kernel counts of it."""
 
@@ -30,7 +30,7 @@ def free_cores(look_s: float = _LOOK_S) -> float:
     in_all = sum(map(sum, passed))
     idle = sum(times[_IDLE] + times[_WAITING] for times in passed)
     share = idle / in_all if in_all > 0 else 1.0
-    return usable_cores() * max(_LEAST, share)
+    return max(_LEAST, usable_cores() * share)
 
 
 def _counted() -> dict[int, list[int]]:
