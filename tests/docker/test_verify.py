@@ -12,9 +12,10 @@ import pytest
 
 from testbed.rundir import RunDirectory
 from testbed.runtimes.docker.live import pids_of_nodes
+from testbed.runtimes.real.enter import has_network
 from testbed.verify.judge import Verdict
 from testbed.verify.live import find_live, measure_live
-from tests.docker.runs import QUICK, command, containers
+from tests.docker.runs import QUICK, command, containers, until
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root may enter the networks of containers"),
@@ -41,7 +42,9 @@ def run(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[RunDir
         assert begun.returncode == 0, begun.stderr
         left = command(folder, "fault", "leave", "r", "b.2")
         assert left.returncode == 0, left.stderr
-        yield RunDirectory(folder / "results" / "r")
+        going = RunDirectory(folder / "results" / "r")
+        until(lambda: not has_network(pids_of_nodes(going)[4]))  # it sends its last before it goes
+        yield going
     finally:
         command(folder, "destroy", "r")
 
