@@ -306,7 +306,7 @@ class _Transfers:
 
     def latency_s(self, pairs: Sequence[tuple[int, int]]) -> float:
         """Of the pair in the middle, of those that reach each other; 0 where there is none."""
-        latency_ms = np.array([self._paths.latency_ms[pair] for pair in pairs], dtype=np.float64)
+        latency_ms = self._paths.latency_ms[tuple(np.array(pairs, dtype=np.intp).reshape(-1, 2).T)]
         finite = latency_ms[np.isfinite(latency_ms)]
         return float(np.median(finite)) / 1000 if finite.size else 0.0
 

@@ -59,7 +59,6 @@ def make_plan(
     report.raise_if_wrong()
     assert overlay is not None  # noqa: S101 - or there would have been findings
     used_ms = _used_ms_per_step(experiment.compute, nominal_ms_per_step, sustained_ms_per_step)
-    is_measured = experiment.compute.mode == "measured"
     positions = {rank: at for at, rank in enumerate(cast.learners)}
     nodes = tuple(
         PlannedNode(
@@ -93,7 +92,9 @@ def make_plan(
         server=cast.server,
         asked=Asked(
             # What is measured takes as long as it takes: nothing else was asked for.
-            ms_per_step=used_ms if is_measured else _told_ms_per_step(experiment.compute) or nominal_ms_per_step,
+            ms_per_step=used_ms
+            if experiment.compute.mode == "measured"
+            else _used_ms_per_step(experiment.compute, nominal_ms_per_step, sustained=0.0),
             congestion=experiment.network.congestion,
         ),
     )
