@@ -15,9 +15,9 @@ from pathlib import Path
 from soaks.soak import ROOT, Case, Soak, Verdict
 
 TOPOLOGIES = ("lan4", "lan16", "wan16")
-ROUNDS = 10
+ROUNDS = 5
 """Of the default experiment's 50. What decides about health are shares and percentiles: a beginning, where learners are
-late most easily, weighs more in fewer rounds, and twenty tries of each end within an hour."""
+late most easily, weighs more in fewer rounds, and twenty tries of each end within an hour even at large time scales."""
 _DEPLOY = re.compile(r'"\$testbed" deploy (?P<words>.*?) --run-id', re.DOTALL)
 _LONGEST_S = 1800
 _GOODBYE_S = 120

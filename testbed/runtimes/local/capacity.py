@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from testbed.cores import usable_cores
 
-CARRIED_BYTES_S = 40e6
+CARRIED_BYTES_S = 35e6
 """What the fabric carries in real time, with a core for itself and another one for the nodes' kernels, on the machine
 of docs/performance.md: with more, frames wait in nodes' devices. A frame costs it 50 to 65 µs, and with frames of
 acknowledgements holds 1.6 kB on average. The one place where it is written."""
