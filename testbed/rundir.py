@@ -5,16 +5,11 @@ Takes the path of a run, gives the paths of its parts; creates folders when told
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 
 from testbed.errors import UsageProblem
-from testbed.linux import open_flags
 
 PLAN = "plan.json"
 OWN = frozenset({PLAN, "topology.yaml", "events.jsonl", "nodes", "engine", "runtime", "summary.json"})
@@ -71,9 +66,9 @@ class RunDirectory:
 
     def node_names(self) -> list[str]:
         """The nodes that left anything, by name."""
-        if not self.nodes.is_dir():
+        if not self.nodes.is_dir() or self.nodes.is_symlink():
             return []
-        return sorted(entry.name for entry in self.nodes.iterdir() if entry.is_dir())
+        return sorted(entry.name for entry in self.nodes.iterdir() if entry.is_dir() and not entry.is_symlink())
 
 
 def create_run(results: Path, run_id: str, hold: Callable[[Path], None] = lambda _: None) -> RunDirectory:
@@ -88,18 +83,6 @@ def create_run(results: Path, run_id: str, hold: Callable[[Path], None] = lambda
     except OSError as problem:
         raise UsageProblem(f"cannot make {run.path}: {problem.strerror or problem}") from None
     return run
-
-
-def open_plain(path: Path) -> FileIO:
-    """A file that a node has written, to be read; raises OSError for anything else that may be in its place.
-
-    A link could lead to any file of whoever reads it, and at a pipe they would wait.
-    """
-    descriptor = os.open(path, os.O_RDONLY | open_flags("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a file", str(path))
-    return FileIO(descriptor, "rb")
 
 
 def find_runs(path: Path) -> Iterator[RunDirectory]:

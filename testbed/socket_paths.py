@@ -19,7 +19,7 @@ _TIME = struct.Struct("@ll")
 
 @contextmanager
 def short_enough(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A name to connect to, good only within; raises OSError where there is no such folder."""
+    """A name to connect to, or to listen at, good only within; raises OSError where there is no such folder."""
     if len(os.fsencode(path)) <= _MOST_BYTES:
         yield os.fspath(path)
         return

@@ -57,6 +57,11 @@ class UnitError(ValueError):
         self.hint = hint
 
 
+def is_text(text: str) -> bool:
+    """False where bytes that are no UTF-8 came in, as arguments may have, or half a character, as JSON may have."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def shown(text: str) -> str:
     """The text as an error message quotes it: bounded and without control characters."""
     cut = text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"

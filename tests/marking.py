@@ -5,6 +5,8 @@ that use one of FIXTURES are marked here, and so are those with one of MARKS; ot
 a program without being marked fails, wherever it does so: `./scripts/test --quick` has none of them. Workers that
 virtual time forks are no programs, nor is what probes this machine.
 
+`soaked` stands for one that CI has no time for, since others there try nearly the same; `scripts/soak tests` has.
+
 `needs_network` stands for one that makes emulated networks; where the machine denies them it is skipped, and says why.
 """
 
@@ -24,6 +26,9 @@ FIXTURES: Final = frozenset({"corner", "image"})
 MARKS: Final = frozenset({"processes", "containers", "alone", "needs_network"})
 FEW: Final = ("alone", "containers")
 """Groups of few tests, whose files are found by their text; a run that imports all checks that none is missed."""
+SOAKED: Final = "`scripts/soak tests` tries it"
+LOOKS: Final = frozenset({"fc-list"})
+"""What a library asks of a machine once, and remembers: the first drawing on a new one looks for fonts."""
 _TEST: Final = os.getpid()
 _started: list[str] = []
 """By the test that is run at this time."""
@@ -32,7 +37,9 @@ _started: list[str] = []
 def _notice(event: str, arguments: tuple[object, ...]) -> None:
     if event == "subprocess.Popen" and os.getpid() == _TEST:
         words = arguments[1]
-        _started.append(" ".join(map(str, words)) if isinstance(words, list | tuple) else str(words))
+        told = [*map(str, words)] if isinstance(words, list | tuple) else [str(words)]
+        if told[0] not in LOOKS:
+            _started.append(" ".join(told))
 
 
 sys.addaudithook(_notice)
@@ -66,8 +73,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
                 )
         if uses_processes(item):
             item.add_marker(pytest.mark.processes)
+        if item.get_closest_marker("soaked") and not is_soak():
+            item.add_marker(pytest.mark.skip(reason=SOAKED))
         if item.get_closest_marker("needs_network") and (denied := network_denied()):
             item.add_marker(pytest.mark.skip(reason=denied))
+
+
+def is_soak() -> bool:
+    """Whether there is time for all tests."""
+    return bool(os.environ.get("TESTBED_TEST_SOAK"))
 
 
 def uses_processes(item: pytest.Item) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.experiment_options import experiment_options, resolve
+from testbed.cli.experiment_options import Resolved, experiment_options, resolve
 from testbed.cli.output import Format, format_option
 from testbed.cli.run_choice import (
     DOCKER,
@@ -28,7 +28,7 @@ from testbed.cli.run_choice import (
 from testbed.cli.run_signals import RunSignals
 from testbed.cli.time_scale_option import AUTO, TimeScaleType, check_time_scale
 from testbed.code import CodeProblem
-from testbed.errors import RunBroken, UsageProblem
+from testbed.errors import Finding, InvalidInput, RunBroken, UsageProblem
 from testbed.linux import is_linux
 from testbed.rundir import RunDirectory
 from testbed.runtimes.docker.image_facts import DEFAULT_TAG
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
     from testbed.experiment.origin import Setting
     from testbed.plan.model import RunPlan
+    from testbed.topologies.model import Topology
 
 
 @click.command("deploy")
@@ -138,6 +139,8 @@ def command(
         plan = plan.model_copy(update={"run_id": name, "runtime_choice": choice.for_plan()})
         check_image(plan.runtime, image)
         check_sockets(plan.runtime, sockets)
+        if plan.runtime == DOCKER and (found := _foreign_programs(plan.load_topology(), image)):
+            raise InvalidInput(str(plan_file), found)
         if plan.runtime == DOCKER and not dry_run:
             _have_image(image, say)
     else:
@@ -151,6 +154,8 @@ def command(
         check_time_scale(chosen.name, time_scale)
         _check_detach(chosen.name, detach=detach)
         resolved = resolve(file, settings, quiet=quiet)
+        if chosen.name == DOCKER and (why := _why_not_in_containers(chosen, resolved, image)) is not None:
+            chosen = choose_runtime(None, engine, lambda: why, given)
         name = free_run_id(
             results, run_id, resolved.topology.name, resolved.experiment.algorithm.name, overwrite=overwrite
         )
@@ -175,7 +180,8 @@ def command(
             from testbed.cli.run_preflight import check_containers
 
             is_fitted = plan_file is None and time_scale is None
-            plan = check_containers(plan, image or DEFAULT_TAG, say, force=force, is_fitted=is_fitted)
+            folder = results / plan.run_id
+            plan = check_containers(plan, image or DEFAULT_TAG, folder, say, force=force, is_fitted=is_fitted)
         directory = held.enter_context(run_place(results, plan, overwrite=overwrite, say=say))
         say(f"run {plan.run_id} in {directory.path}")
         if detach and plan.runtime == LOCAL:
@@ -279,7 +285,7 @@ def _run_sim(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how: _
             return stillborn(plan, directory, Failure(problem.message))
         view = stack.enter_context(progress_view(quiet=how.quiet))
         whole = SimRun(plan, directory, shared, tell=view.tell)
-        signals.end_with(whole.interrupt)
+        signals.end_with(whole.interrupt, is_bounded=True)
         try:
             return whole.run()
         except CannotWrite as problem:
@@ -297,6 +303,21 @@ def _why_no_containers() -> str | None:
     from testbed.runtimes.docker.preflight import why_no_containers
 
     return why_no_containers(DEFAULT_TAG)
+
+
+def _foreign_programs(topology: Topology, image: str | None) -> list[Finding]:
+    """Of a topology that wants containers to run something that nothing would run."""
+    from testbed.targets.containers import foreign_programs
+
+    return list(foreign_programs(topology, image or DEFAULT_TAG))
+
+
+def _why_not_in_containers(chosen: Chosen, resolved: Resolved, image: str | None) -> str | None:
+    """Raises InvalidInput instead where containers were asked for, rather than taken by default."""
+    found = _foreign_programs(resolved.topology, image)
+    if found and chosen.how != "default":
+        raise InvalidInput(resolved.experiment.topology, found)
+    return f"containers would ignore an image or a command of {resolved.topology.name}" if found else None
 
 
 def _have_image(image: str | None, say: Callable[[str], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -16,9 +17,10 @@ from testbed.verify.places import remove_leftovers
 
 @click.command("destroy")
 @click.argument("run", required=False)
-@click.option("--all", "every", is_flag=True, help="All runs in the folder of results.")
+@click.option("--all", "every", is_flag=True, help="All runs in the folder of results that are yours.")
+@click.option("--force", is_flag=True, help="The run, too, whose directory is another user's.")
 @results_option
-def command(run: str | None, results: Path, *, every: bool) -> None:
+def command(run: str | None, results: Path, *, every: bool, force: bool) -> None:
     """End a run, and remove all that it left behind but its results.
 
     \b
@@ -26,17 +28,25 @@ def command(run: str | None, results: Path, *, every: bool) -> None:
       testbed destroy wan16-dpsgd-1
       testbed destroy --all
 
-    May be run any number of times. Only what the run has recorded as its own is touched: processes by id and time of
-    start, containers by their labels, and its folder of sockets. Containers of a run whose directory is gone are found
-    by the path that it had.
+    May be run any number of times. Only what is the run's own is touched: processes that its record names and that
+    carry its mark, and what they have started; containers by their labels; its folder of sockets. Containers of a run
+    whose directory is gone are found by the path that it had.
     """
     if every == (run is not None):
         raise UsageProblem("either a run or --all", "`testbed status` lists runs")
+    if every and force:
+        raise UsageProblem("--force is for one run", "name the run that is another user's")
     lasting, unasked = [], []
     if every:
         for name in remove_leftovers():
             click.echo(f"{name}: removed what a verification had left", err=True)
     for each in _all(results) if run is None else _meant(run, results):
+        if not force and (owner := _other_owner(each)) is not None:
+            words = f"{each.path} belongs to {owner}, who may have written anything into its record"
+            if not every:
+                raise PreflightRefused(words, "--force ends what is that run's all the same")
+            click.echo(f"{each.path.name}: left alone: {words}", err=True)
+            continue
         try:
             removed = _destroy(each)
         except (PreflightRefused, CouldNotStart) as problem:  # its Engine's
@@ -44,6 +54,9 @@ def command(run: str | None, results: Path, *, every: bool) -> None:
                 raise
             unasked.append((f"{each.path.name}: {problem.message}", problem.hint))
             continue
+        if removed.strangers:
+            pids = ", ".join(map(str, removed.strangers))
+            click.echo(f"{each.path.name}: left alone, in its record but not of this run: process {pids}", err=True)
         if removed.ended:
             click.echo(f"{each.path.name}: ended {', '.join(_named(removed.ended))}", err=True)
         elif removed.files:
@@ -59,6 +72,24 @@ def command(run: str | None, results: Path, *, every: bool) -> None:
     if unasked:
         words, hint = unasked[0]
         raise PreflightRefused(words, f"{len(unasked)} runs may have containers there" if unasked[1:] else hint)
+
+
+def _other_owner(run: RunDirectory) -> str | None:
+    """Who else the run directory belongs to; None where it is whoever runs this, as root through `sudo` too."""
+    if not hasattr(os, "geteuid"):  # Windows
+        return None
+    import pwd
+
+    try:
+        owner = run.path.stat().st_uid
+    except OSError:  # only containers are left, found by their labels
+        return None
+    if owner == os.geteuid() or (os.geteuid() == 0 and str(owner) == os.environ.get("SUDO_UID")):
+        return None
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return f"user {owner}"
 
 
 def _all(results: Path) -> list[RunDirectory]:

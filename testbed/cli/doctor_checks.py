@@ -23,15 +23,14 @@ from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.namespace import TcpSettings
 from testbed.engines.steps import Step
 from testbed.experiment.language import NetworkModel
-from testbed.runtimes.local.needs import available_bytes, in_gib
+from testbed.memory import available_bytes
+from testbed.runtimes.local.needs import in_gib
 
 _FEW_FILES = 4096
 _FEW_PROCESSES = 4096
 _FEW_NAMESPACES = 1024
 _LITTLE_BYTES = 2 * 2**30
 _COARSE_S = 1e-6
-_LONGEST_FOLDER = 60
-"""Of 107 bytes that the path of a UNIX socket may have; the rest is what is made in it."""
 _SLOW_CLOCKS = ("acpi_pm", "hpet", "pit", "jiffies")
 _TUN = "/dev/net/tun"
 _FREE = "end other programs, or take few nodes"
@@ -139,8 +138,6 @@ def _clock() -> Check:
 def _sockets() -> Check:
     """Nodes, control and the fabric meet at sockets in a folder of the run's own."""
     name, folder = "folder of sockets", tempfile.gettempdir()
-    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
-        return Check(name, False, f"the path {folder} is too long for sockets", "set TMPDIR to a short one", True)
     try:
         with tempfile.TemporaryDirectory(prefix="testbed-"):
             pass

@@ -11,6 +11,7 @@ from testbed.cli.live_nodes import pids_of_nodes
 from testbed.cli.run_target import find_run, is_of_containers, live_record, node_of, plan_of, results_option
 from testbed.errors import PreflightRefused, UsageProblem
 from testbed.runtimes.reach import UNSEEN
+from testbed.runtimes.real.belonging import MARK
 from testbed.runtimes.real.enter import command_there, has_network
 
 
@@ -58,7 +59,7 @@ def command(context: click.Context, run: str, node: str, words: tuple[str, ...],
             raise PreflightRefused(f"{has_none}: its engine is `none`")
         raise UsageProblem(f"{has_none}: it is only just starting")
     there = command_there(pid, words)
-    os.execv(there[0], there)  # noqa: S606 - exactly what the user has typed, without a shell
+    os.execve(there[0], there, os.environ | {MARK: record.mark})  # noqa: S606 - exactly what the user has typed, without a shell
 
 
 def _network_of(pid: int) -> int:

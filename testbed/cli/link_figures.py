@@ -14,6 +14,7 @@ import msgspec
 
 from testbed.engines.fabric.accounts import PAIRS_EVERY, LinkLine, Second
 from testbed.engines.fabric.reports import EVERY_S, LINKS
+from testbed.run_files import read_end
 
 _TAIL_BYTES = 16 << 20
 """The largest networks' lines since one that has their pairs."""
@@ -92,14 +93,11 @@ def _dropped(link: LinkLine) -> int:
 def _last_lines(path: Path) -> Iterator[Second]:
     """The last one first, as far back as one with pairs may be; one that is just being written is none."""
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            whole = file.read().rpartition(b"\n")[0].splitlines()
+        whole = read_end(path, path.parents[1], _TAIL_BYTES).rpartition(b"\n")[0].splitlines()
     except OSError:
         return
     for text in islice(reversed(whole), PAIRS_EVERY):
         try:
             yield msgspec.json.decode(text, type=Second)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # the beginning of it is before what was read

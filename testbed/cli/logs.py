@@ -11,7 +11,8 @@ import click
 from testbed.cli.output import printable
 from testbed.cli.run_target import find_run, goes_on, is_seen, is_virtual, plan_of, ranks_of, results_option
 from testbed.errors import PreflightRefused, TestbedError
-from testbed.rundir import RunDirectory, open_plain
+from testbed.run_files import open_plain
+from testbed.rundir import RunDirectory
 
 _LOOK_S = 0.25
 _ASK_S = 3.0
@@ -46,7 +47,7 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
     ranks = ranks_of(plan, nodes) if nodes else tuple(range(len(plan.nodes)))
     several = len(ranks) > 1
     logs = [
-        _Log(f"{name}  " if several else "", directory.node(name).log)
+        _Log(f"{name}  " if several else "", directory.node(name).log, directory.path)
         for name in (plan.nodes[rank].name for rank in ranks)
     ]
     life = _Life(directory)
@@ -89,9 +90,10 @@ class _Life:
 class _Log:
     """One node's, and how far it was printed."""
 
-    def __init__(self, before: str, path: Path) -> None:
+    def __init__(self, before: str, path: Path, run: Path) -> None:
         self._before = before
         self._path = path
+        self._run = run
         self._at = 0
         self._torn = b""
 
@@ -114,7 +116,7 @@ class _Log:
 
     def _more(self) -> bytes:
         try:
-            with open_plain(self._path) as file:
+            with open_plain(self._path, self._run) as file:
                 file.seek(self._at)
                 text = file.read(_AT_ONCE)
         except OSError:

@@ -66,6 +66,14 @@ def _unwritable(problem: OSError) -> ExitCode:
     return ExitCode.USAGE
 
 
+def _check_working_directory() -> None:
+    """Raises UsageProblem where it has been removed: every relative path would fail, each in other words."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageProblem("the working directory has been removed", "change to one that is there: cd ~") from None
+
+
 class _Verbs(VerbGroup):
     """Imports a verb's module only when that verb is used, so that `--help` and small commands start fast."""
 
@@ -97,6 +105,7 @@ class _Verbs(VerbGroup):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
+            _check_working_directory()
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result

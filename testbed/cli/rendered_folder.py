@@ -13,6 +13,7 @@ from pathlib import Path
 from testbed.cli.output_file import write_atomically
 from testbed.errors import UsageProblem
 from testbed.manifests.manifest import Manifest
+from testbed.run_files import read_plain
 
 RECORD = "rendered.json"
 _MOST_NAMED = 3
@@ -47,7 +48,7 @@ def write_manifest(folder: Path, manifest: Manifest, *, force: bool) -> list[Pat
 def _known(folder: Path) -> dict[str, str] | None:
     """The hashes of what was written before; None where no such record can be read."""
     try:
-        files = json.loads((folder / RECORD).read_bytes())["files"]
+        files = json.loads(read_plain(folder / RECORD, folder))["files"]
         return {str(name): str(digest) for name, digest in files.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

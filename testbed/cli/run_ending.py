@@ -22,6 +22,7 @@ from testbed.cli.verb_group import WORDS
 from testbed.code import place_words
 from testbed.control.health import FILE, Summary, summary_of, write_summary
 from testbed.journal import CannotWrite
+from testbed.run_files import read_plain
 from testbed.rundir import RunDirectory
 from testbed.units import size_for_people
 
@@ -61,7 +62,8 @@ def tell_ending(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, say:
         click.echo(f"  {_REMEDY if again is None else f'likely to be valid: {again}'}", err=True)
     for node in _with_tracebacks(outcome, RunDirectory(path)):
         say(f"how it came to that: testbed logs {path} {node}")
-    say(f"next: testbed collect {path}")
+    if path.is_dir():
+        say(f"next: testbed collect {path}")
     if outcome.exit_code:
         click.get_current_context().exit(outcome.exit_code)
 
@@ -106,7 +108,7 @@ def print_summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, ou
 def _summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float) -> Mapping[str, object]:
     """What the run has written, or would have if it could."""
     try:
-        return dict(json.loads((path / FILE).read_bytes()))
+        return dict(json.loads(read_plain(path / FILE, path)))
     except FileNotFoundError:
         made = _of_virtual_time(outcome, plan, real_s)
         return dict(json.loads(msgspec.json.encode(made)))

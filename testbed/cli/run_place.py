@@ -51,11 +51,19 @@ class TakenRun(RunDirectory):
 
 def check_results(results: Path) -> None:
     """Before anything is fetched or measured for a run that would have no place."""
-    there = next(each for each in (results.absolute(), *results.absolute().parents) if each.exists())
+    there = next(each for each in (results.absolute(), *results.absolute().parents) if os.path.lexists(each))
+    if there.is_symlink() and not there.exists():
+        hint = "make that folder, or give another one with --results"
+        raise UsageProblem(f"{there} is a link to {os.readlink(there)}, which is not there", hint)
     if not there.is_dir():
         raise UsageProblem(f"cannot make {results}/: {there} is no folder", "give another one with --results")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageProblem(f"cannot make anything in {there}: permission denied", "give another one with --results")
+        why = "its file system is read-only" if _is_read_only(there) else "permission denied"
+        raise UsageProblem(f"cannot make anything in {there}: {why}", "give another one with --results")
+
+
+def _is_read_only(folder: Path) -> bool:
+    return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
 def way_to(path: Path, *, overwrite: bool) -> Way:

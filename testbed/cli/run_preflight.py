@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.code import CodeProblem
@@ -19,7 +20,6 @@ from testbed.plan.estimate import estimate
 from testbed.plan.time_scale import refuse_too_late_for_tcp
 from testbed.runtimes.docker.preflight import check_engine_and_image
 from testbed.runtimes.local.needs import Need, needs_of, step_need, traffic_need
-from testbed.runtimes.local.speed import sent_bytes_of, step_times
 
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
@@ -45,10 +45,15 @@ def check_machine(plan: RunPlan, say: Callable[[str], None], *, force: bool, is_
         say(_AS_ROOT)
 
 
-def check_containers(plan: RunPlan, image: str, say: Callable[[str], None], *, force: bool, is_fitted: bool) -> RunPlan:
-    """The plan with what is in the image; the same, of a machine whose Engine has the containers."""
+def check_containers(
+    plan: RunPlan, image: str, folder: Path, say: Callable[[str], None], *, force: bool, is_fitted: bool
+) -> RunPlan:
+    """The plan with what is in the image; the same, of a machine whose Engine has the containers.
+
+    The run will be in `folder`.
+    """
     refuse_too_late_for_tcp(plan)
-    plan = check_engine_and_image(plan, image, say, force=force)
+    plan = check_engine_and_image(plan, image, folder, say, force=force)
     _meet(list(_processors(plan, is_fitted=is_fitted)), say, force=force)
     return plan
 
@@ -79,6 +84,8 @@ def _step(plan: RunPlan) -> Iterator[Need]:
     compute = plan.experiment.compute
     if compute.mode != "paced" or compute.ms_per_step == "auto":
         return
+    from testbed.runtimes.local.speed import sent_bytes_of, step_times
+
     sent_bytes = sent_bytes_of(plan.parameters, plan.overlay.degree)
     try:
         times = step_times(plan.experiment, len(plan.learners), sent_bytes, plan.ms_per_step * plan.time_scale)

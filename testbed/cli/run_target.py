@@ -96,7 +96,7 @@ def door_of(run: RunDirectory) -> Door:
 def plan_of(run: RunDirectory) -> RunPlan:
     from testbed.plan.files import read_plan
 
-    return read_plan(run.plan)
+    return read_plan(run.plan, run.path)
 
 
 def ranks_of(plan: RunPlan, targets: Sequence[str]) -> tuple[int, ...]:

@@ -246,6 +246,8 @@ def _over(run: RunDirectory, state: str | None, *, is_named: bool) -> list[Cell]
         row[11] = found.health
     row[2], row[4], row[5] = found.rounds_least, found.nodes.planned, found.nodes.finished
     row[6], row[7], row[8] = _rounded(found.accuracy.mean), _rounded(found.loss.mean), found.bytes.sent
+    if over is None and found.drained_s is not None:  # control could not say how far the nodes came
+        row[9] = round(max(found.drained_s, t or 0.0), 1)
     return [*row, _joined([] if over is None else found.problems[:_MOST_REASONS], to_do)]
 
 

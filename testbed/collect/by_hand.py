@@ -41,7 +41,7 @@ def _planned(run: RunDirectory) -> frozenset[int] | None:
 
 
 def _times(run: RunDirectory) -> Iterator[float]:
-    for event in read_plan(run.plan).load_topology().events:
+    for event in read_plan(run.plan, run.path).load_topology().events:
         lasts_s: float = getattr(event, "for_s", None) or 0.0
         for at_s in event.when.times():
             yield at_s

@@ -5,6 +5,7 @@ Takes the path of an events.jsonl, gives a `ControlLog`; reads that file. A run 
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,9 +70,9 @@ def _named_in(undone: str) -> list[str]:
 
 
 def read_control_log(path: Path) -> tuple[ControlLog, list[Problem]]:
-    if not path.exists():
+    if not os.path.lexists(path):
         return ControlLog(), []
-    reader = LineReader[ControlRecord](path, path.name, msgspec.json.Decoder(ControlRecord), CONTROL_TYPES)
+    reader = LineReader[ControlRecord](path, path.parent, path.name, msgspec.json.Decoder(ControlRecord), CONTROL_TYPES)
     averages: list[Average] = []
     deaths: dict[str, list[Death]] = defaultdict(list)
     joined: set[str] = set()

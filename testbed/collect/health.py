@@ -10,11 +10,13 @@ from pathlib import Path
 import msgspec
 
 from testbed.collect.plan_head import FAULTS
+from testbed.run_files import read_plain
 
 UNKNOWN = "unknown"
 OVERLOADED, BROKEN = "overloaded", "broken"
 NOT_VALID = frozenset({OVERLOADED, BROKEN})
-_WORDS = NOT_VALID | {"valid"}
+VALID = "valid"
+_WORDS = NOT_VALID | {VALID}
 
 
 class Computing(msgspec.Struct, frozen=True):
@@ -37,7 +39,7 @@ def read_health(folder: Path) -> str:
 def read_judged(folder: Path) -> Judged:
     """`valid`, `overloaded`, `broken`, or `unknown` where nothing says so that can be read."""
     try:
-        judged = msgspec.json.decode((folder / "summary.json").read_bytes(), type=Judged)
+        judged = msgspec.json.decode(read_plain(folder / "summary.json", folder), type=Judged)
     except FAULTS:
         return Judged()
     return judged if judged.health in _WORDS else Judged()

@@ -132,9 +132,9 @@ class JournalResult:
         return int(np.unique(self.rounds.number).size)
 
 
-def read_journal(path: Path, shown: str) -> tuple[JournalResult | None, list[Problem]]:
+def read_journal(run: Path, shown: str) -> tuple[JournalResult | None, list[Problem]]:
     """What a node did, and what of its journal could not be read; None when that is all of it."""
-    reader = LineReader[JournalRecord](path, shown, msgspec.json.Decoder(JournalRecord), JOURNAL_TYPES)
+    reader = LineReader[JournalRecord](run / shown, run, shown, msgspec.json.Decoder(JournalRecord), JOURNAL_TYPES)
     node = _Node()
     for records in reader.batches():
         newest = node.take(records)

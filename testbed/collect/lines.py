@@ -18,7 +18,7 @@ import msgspec
 
 from testbed.collect.problems import Problem, counted, named
 from testbed.records import SCHEMA
-from testbed.rundir import open_plain
+from testbed.run_files import open_plain
 
 LONGEST_LINE = 1 << 20
 LARGEST_FILE = 4 << 30
@@ -44,6 +44,8 @@ class LineReader(Generic[_Records]):
     """Reads one file once; afterwards its fields say what was no record."""
 
     path: Path
+    within: Path
+    """The run directory, below which no link is followed."""
     shown: str
     """The file's name in problems."""
     decoder: msgspec.json.Decoder[_Records]
@@ -104,7 +106,7 @@ class LineReader(Generic[_Records]):
         buffer = bytearray(LONGEST_LINE)
         view = memoryview(buffer)
         filled, offset, overlong = 0, 0, None  # `offset` is where in the file the buffer begins
-        with open_plain(self.path) as file:
+        with open_plain(self.path, self.within) as file:
             while got := file.readinto(view[filled:]):
                 self.is_empty = False
                 filled += got
@@ -179,7 +181,7 @@ class LineReader(Generic[_Records]):
     def _line_number(self, offset: int) -> int:
         """Counted only when somebody has to be told."""
         number = 1
-        with suppress(OSError), open_plain(self.path) as file:
+        with suppress(OSError), open_plain(self.path, self.within) as file:
             while offset > 0 and (block := file.read(min(offset, LONGEST_LINE))):
                 number += block.count(b"\n")
                 offset -= len(block)

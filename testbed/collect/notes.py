@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from testbed.collect.averages import representative
-from testbed.collect.health import BROKEN, OVERLOADED, UNKNOWN, Judged
+from testbed.collect.health import BROKEN, OVERLOADED, UNKNOWN, VALID, Judged
 from testbed.collect.plan_head import PlanHead
 from testbed.collect.problems import Problem, counted, named, shortened
 from testbed.collect.run import RunResult
 from testbed.collect.spread import quantiles
+from testbed.collect.wire import Wire
 
 _JUDGED = frozenset({"local", "docker"})
 """The runtimes whose control writes a run's health as the last of all."""
 _FALLBACK = "fallback"
 
 
-def notes(result: RunResult, judged: Judged, by_hand: tuple[str, ...]) -> list[Problem]:
+def notes(result: RunResult, judged: Judged, by_hand: tuple[str, ...], wire: Wire) -> list[Problem]:
     what_ran = (*_not_real(result.plan), *_by_hand(by_hand), *_instead(result.plan))
-    texts = (*what_ran, *_not_mixed(result), *_average_of_fewer(result))
+    texts = (*what_ran, *_not_mixed(result), *_average_of_fewer(result), *_overstated(result, judged, wire))
     return [*_not_valid(result, judged), *(Problem(text, incomplete=False) for text in texts)]
 
 
@@ -58,6 +59,25 @@ def _instead(plan: PlanHead) -> Iterator[str]:
         is_scaled = plan.time_scale not in (None, 1.0)
         why = f"time scale {plan.time_scale:g}" if is_scaled else "as in the real run that this plan is of"
         yield f"TCP's congestion control was {plan.congestion} instead of {plan.asked_congestion}: {why}"
+
+
+def _overstated(result: RunResult, judged: Judged, wire: Wire) -> Iterator[str]:
+    """Journals are what learners say of themselves: who claims more than the fabric carried is not to be believed."""
+    if judged.health not in (VALID, OVERLOADED) or result.log.over is None:
+        return  # the fabric may not have counted to the end
+    carried = {node.name: node.bytes_out for node in wire.nodes}
+    claims = [
+        (node.name, node.journal.received.bytes, carried[node.name])
+        for node in result.nodes
+        if node.journal is not None and node.name in carried and node.journal.received.bytes > carried[node.name]
+    ]
+    if claims:
+        name, claimed, there = claims[0]
+        others = f", and so do {counted(len(claims) - 1, 'other')}" if len(claims) > 1 else ""
+        yield (
+            f"{name} claims to have received {claimed} bytes, and the fabric carried {there} to it{others}: "
+            "what such a node says of itself is not to be trusted"
+        )
 
 
 def _not_mixed(result: RunResult) -> Iterator[str]:

@@ -60,6 +60,12 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
                 *((short(run.loss.mean),) if target is None else reached),
             )
         )
+    if any(run.nodes.crashed for run in runs):
+        place = columns.index("nodes") + 1
+        columns = (*columns[:place], "crashed", *columns[place:])
+        rows = [
+            (*row[:place], _text(run.nodes.crashed or None), *row[place:]) for row, run in zip(rows, runs, strict=True)
+        ]
     if all(run.algorithm is not None and run.algorithm in run.run_id for run in runs):  # the name says it already
         columns, rows = columns[:1] + columns[2:], [row[:1] + row[2:] for row in rows]
     if all(run.health == "valid" for run in runs):  # else it is never left out
@@ -71,7 +77,9 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
         notes += (f"computing that took longer than planned added {max(late):.1%} at most to a node's time",)
     if target is not None:
         notes += _how_often(runs)
-    return Shown(columns, rows, ("runtime", "round s", "loss", "rounds", "algo", "nodes", "out", EMULATED), notes)
+    return Shown(
+        columns, rows, ("runtime", "round s", "loss", "rounds", "algo", "nodes", "crashed", "out", EMULATED), notes
+    )
 
 
 def group_table(groups: Sequence[Group], runs: Sequence[RunSummary]) -> Shown:

@@ -6,7 +6,6 @@ is None: a summary without its plan is better than none.
 
 from __future__ import annotations
 
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from testbed.collect.problems import Problem
+from testbed.run_files import read_plain
 
 LARGEST_PLAN = 256 << 20
 FAULTS = (OSError, msgspec.MsgspecError, ValueError, RecursionError)
@@ -97,12 +97,7 @@ class PlanHead:
 def read_plan_bytes(path: Path) -> tuple[bytes | None, list[Problem]]:
     """The plan's text; None, and why, when it cannot be had or is too large to be one."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            return None, [Problem(f"{path.name} is not a file")]
-        if status.st_size > LARGEST_PLAN:
-            return None, [Problem(f"{path.name} has more than {LARGEST_PLAN >> 20} MiB; skipped")]
-        return path.read_bytes(), []
+        return read_plain(path, path.parent, LARGEST_PLAN), []
     except FileNotFoundError:
         return None, [Problem(f"{path.name} is missing: nobody can say which nodes should be here")]
     except OSError as problem:

@@ -44,6 +44,13 @@ class Node:
     failure: str | None = None
     """Why control counts it as failed, whatever its own last word is."""
 
+    @property
+    def crashed_as_planned(self) -> bool:
+        """Its end is a crash that the topology's events had foreseen."""
+        if self.state is not State.FINISHED or (self.journal is not None and self.journal.end in _AS_PLANNED):
+            return False
+        return self.death is not None or (self.journal is not None and self.journal.end == "crashed")
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -100,7 +107,7 @@ def collect_run(run: RunDirectory) -> RunResult:
         # Only names that were listed become paths: a plan's own might lead anywhere.
         if each.name in present and os.path.lexists(run.node(each.name).journal):
             shown = f"nodes/{each.name}/journal.jsonl"
-            journal, found = read_journal(run.node(each.name).journal, shown)
+            journal, found = read_journal(run.path, shown)
             journals.add(shown, found)
         nodes.append(_node(each, journal, log, plan.nodes is not None))
     nodes.sort(key=lambda node: (node.rank is None, node.rank or 0, node.name))

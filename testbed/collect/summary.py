@@ -34,6 +34,8 @@ class NodeCounts:
     finished: int
     failed: int
     missing: int
+    crashed: int = 0
+    """Of those that finished: as the topology's events wanted it, and they did not come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,8 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
     judged = Judged("valid") if is_virtual else read_judged(result.directory.path)
     by_hand = () if is_virtual else done_by_hand(result.directory, result.log.done)
     stayed = [journal for journal in learners if journal.end in STAYED] or learners
-    problems = (*result.problems, *notes(result, judged, by_hand))
+    wire = Wire() if is_virtual else read_wire(result.directory.path)
+    problems = (*result.problems, *notes(result, judged, by_hand, wire))
     return RunSummary(
         run_id=result.run_id,
         algorithm=plan.algorithm,
@@ -161,7 +164,7 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         round_s=quantiles(durations(learners)),
         rounds=max((journal.round_count for journal in learners), default=None),
         rounds_least=min((journal.round_count for journal in stayed), default=None),
-        bytes=_bytes(result.journals, Wire() if is_virtual else read_wire(result.directory.path)),
+        bytes=_bytes(result.journals, wire),
         bytes_per_node=BytesPerNode(
             spread(journal.sent.bytes for journal in result.journals),
             spread(journal.received.bytes for journal in result.journals),
@@ -232,7 +235,8 @@ def _curves(looked: Sequence[tuple[JournalResult, Sequence[Evaluation]]]) -> lis
 def _counts(result: RunResult) -> NodeCounts:
     states = Counter(node.state for node in result.nodes)
     planned = None if result.plan.nodes is None else len(result.nodes)
-    return NodeCounts(planned, states[State.FINISHED], states[State.FAILED], states[State.MISSING])
+    crashed = sum(node.crashed_as_planned for node in result.nodes)
+    return NodeCounts(planned, states[State.FINISHED], states[State.FAILED], states[State.MISSING], crashed)
 
 
 def _bytes(journals: Sequence[JournalResult], wire: Wire) -> Bytes:

@@ -10,6 +10,14 @@ from pathlib import Path
 import msgspec
 
 from testbed.collect.plan_head import FAULTS
+from testbed.run_files import read_plain
+
+
+class NodeWire(msgspec.Struct, frozen=True):
+    """What was carried to one node."""
+
+    name: str
+    bytes_out: int = 0
 
 
 class Wire(msgspec.Struct, frozen=True):
@@ -17,10 +25,11 @@ class Wire(msgspec.Struct, frozen=True):
 
     wire_sent: int | None = None
     wire_received: int | None = None
+    nodes: tuple[NodeWire, ...] = ()
 
 
 def read_wire(folder: Path) -> Wire:
     try:
-        return msgspec.json.decode((folder / "engine" / "health.json").read_bytes(), type=Wire)
+        return msgspec.json.decode(read_plain(folder / "engine" / "health.json", folder), type=Wire)
     except FAULTS:
         return Wire()

@@ -57,6 +57,9 @@ _INTERRUPTED = "interrupted"
 _IN_GOOD_ORDER = ("time", "accuracy")
 _MOST_MISUNDERSTOOD = 100
 """Messages of one node that are no messages; then it is not listened to any more."""
+_SAME_HAND_S = 10.0
+"""Who ends all processes of a run, such as Compose, ends control at most so much later than the first node: after as
+long Docker kills what it has asked to end."""
 
 
 class _Member:
@@ -112,6 +115,8 @@ class Control:
         self._finished: set[int] = set()
         self._doomed: set[int] = set()
         """Those that something broken has ended: they cannot have finished."""
+        self._unasked: dict[int, asyncio.TimerHandle] = {}
+        """Nodes that have left though nobody had told them to: if the run is not interrupted at once, they failed."""
         self._gone: set[int] = set()
         """Nodes that had done their work, and whose processes are over."""
         self._is_gone_told = True
@@ -145,6 +150,8 @@ class Control:
     def started(self, rank: int, pid: int) -> None:
         """A node's process was made: it will say hello, or has."""
         self._coming.discard(rank)
+        if (doubt := self._unasked.pop(rank, None)) is not None:
+            doubt.cancel()
         if rank in self._gone:
             self._gone.discard(rank)
             self._tell_who_is_gone()
@@ -220,6 +227,9 @@ class Control:
             self._is_hurried = reason not in _IN_GOOD_ORDER
         if reason == "interrupted":
             self._averages.give_up()
+            for doubt in self._unasked.values():  # whoever ends the run has ended them, too
+                doubt.cancel()
+            self._unasked.clear()
         for member in self._members.values():
             if member.end is None:
                 member.is_wanted_dead = member.is_wanted_dead or not member.has_begun
@@ -294,7 +304,7 @@ class Control:
 
     async def over(self, last: Callable[[], None] = lambda: None) -> Outcome:
         """Wait until every node is done; what `last`, called then, says to be broken still counts."""
-        while self._members or self._coming:
+        while self._members or self._coming or self._unasked:
             await self._something()
         if self._refusal is not None and not self._broken:  # else what was refused went with what broke
             raise self._refusal
@@ -475,7 +485,7 @@ class Control:
     def _record(self, rank: int, member: _Member, text: bytes) -> None:
         try:
             record = _RECORDS.decode(text)
-        except msgspec.MsgspecError as problem:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             self._misunderstand(rank, member, str(problem))
             return
         if member.end is not None and isinstance(record, Start | End):
@@ -490,6 +500,8 @@ class Control:
             member.end = record
             if record.failure is not None:
                 self._fail(rank, record.failure)
+            elif record.reason == _LEFT and member.halted != _LEFT and not self.is_ending:
+                self._unasked[rank] = asyncio.get_running_loop().call_later(_SAME_HAND_S, self._left_unasked, rank)
             elif record.reason != _INTERRUPTED and not any(each.node == self._names[rank] for each in self._failures):
                 self._finished.add(rank)
                 if record.reason != _LEFT and rank in self._plan.learners:
@@ -501,14 +513,22 @@ class Control:
             self._told_at = time.monotonic()
             self._tell(self.look())
 
+    def _left_unasked(self, rank: int) -> None:
+        """Who ended the node with SIGTERM, such as by `docker stop`, did not end the run."""
+        self._unasked.pop(rank, None)
+        self._fail(rank, Failure("it was ended by SIGTERM, which came from outside of the run"))
+        self._changed.set()
+
     def _fail(self, rank: int, failure: Failure) -> None:
         self._failures.append(NodeFailure(self._names[rank], failure))
         self._note(Event(self.now(), "failed", failure.message, node=self._names[rank]))
         self.stop("failed", "stopped")
 
     def _cannot(self, rank: int, why: Unable) -> None:
-        """A node could not begin: before the start barrier nothing at all is trained then."""
-        if why.refused and self._begun_at is None:
+        """A node could not begin, or go on: before the start barrier nothing at all is trained then."""
+        if why.unwritten:  # what all nodes need is gone
+            self.break_down(f"{self._names[rank]}: {why.reason}")
+        elif why.refused and self._begun_at is None:
             self._refusal = PreflightRefused(why.reason, why.hint)
             self._note(Event(self.now(), "refused", why.reason, node=self._names[rank]))
             self.stop("failed", "stopped")

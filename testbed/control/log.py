@@ -13,6 +13,7 @@ import msgspec
 
 from testbed.journal import Journal
 from testbed.records import AnyRecord, Over, line
+from testbed.run_files import read_end
 
 _TAIL_BYTES = 1 << 16
 
@@ -46,14 +47,11 @@ class ControlLog:
 def last_word(events: Path) -> tuple[float | None, Over | None]:
     """When the last record of control's log was, and that record if the run is over."""
     try:
-        with events.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            said = file.read().splitlines()[-1]
+        said = read_end(events, events.parent, _TAIL_BYTES).splitlines()[-1]
         t = float(json.loads(said)["t"])
-    except (OSError, IndexError, KeyError, TypeError, ValueError):
+    except (OSError, IndexError, KeyError, TypeError, ValueError, RecursionError):
         return None, None
     try:
         return t, msgspec.json.decode(said, type=Over)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return t, None

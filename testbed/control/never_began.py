@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 
 from testbed.control.log import last_word
-from testbed.rundir import RunDirectory, open_plain
+from testbed.run_files import read_end
+from testbed.rundir import RunDirectory
 
 _TAIL_BYTES = 1 << 16
 _ENDED_WELL = ("finished", "time", "accuracy")
@@ -22,24 +23,22 @@ def never_began(run: RunDirectory) -> bool:
     _, over = last_word(run.events)
     if over is not None and over.reason in _ENDED_WELL:
         return False
-    return all(_is_all_at_0(path) for path in (run.events, *(run.node(name).journal for name in run.node_names())))
+    journals = (run.node(name).journal for name in run.node_names())
+    return all(_is_all_at_0(path, run.path) for path in (run.events, *journals))
 
 
-def _is_all_at_0(records: Path) -> bool:
+def _is_all_at_0(records: Path, run: Path) -> bool:
     """Records are in the order of their time, so the last one tells; it may be torn, and then the one before."""
     try:
-        with open_plain(records) as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            lines = file.read().splitlines(keepends=True)
+        end = read_end(records, run, _TAIL_BYTES)
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    whole = [line for line in lines if line.endswith(b"\n")]
+    whole = [line for line in end.splitlines(keepends=True) if line.endswith(b"\n")]
     if not whole:
-        return size < _TAIL_BYTES
+        return len(end) < _TAIL_BYTES
     try:
         return float(json.loads(whole[-1])["t"]) == 0.0
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return False

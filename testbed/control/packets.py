@@ -14,6 +14,7 @@ from pathlib import Path
 
 from testbed.control.allowance import Allowance
 from testbed.protocol.message import MAX_MESSAGE_BYTES, OUT_OF_ROOM, Message, encode
+from testbed.socket_paths import short_enough
 
 _MOST_WAITING = 100_000
 _MOST_LAST_WORDS = 8192
@@ -141,7 +142,8 @@ class Entrance:
         self._loop = asyncio.get_running_loop()
         self._closed_for: asyncio.TimerHandle | None = None
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        self._listener.bind(str(path))
+        with short_enough(path) as name:
+            self._listener.bind(name)
         path.chmod(0o600)
         self._listener.listen(_BACKLOG)
         self._open()

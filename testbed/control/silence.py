@@ -11,7 +11,11 @@ from testbed.records import AnyRecord, End, Event, Round, Start
 LEAST_S = 60.0
 ROUNDS = 10.0
 """Of silence, counted in the longest round so far, before nobody believes that anything will come."""
+_TELLING_S = 2.0
+"""From the silence's beginning until who waits has begun to wait, and from its patience's end until it is heard."""
 PEER_MISSING = "peer-missing"
+_WAITS = ": wait"
+"""Of a missing peer: more of the same silence."""
 _MOST_NAMED = 3
 
 
@@ -28,11 +32,13 @@ class Silence:
 
     def recorded(self, rank: int, record: AnyRecord, now: float) -> None:
         """A node has said something."""
-        self.recorded_at = now
-        self.news(now)
         if isinstance(record, Event) and record.what == PEER_MISSING:
             self._awaited[rank] = _awaited(record.detail)
+            if not record.detail.endswith(_WAITS):  # it goes on without, and will record that
+                self.news(now)
             return
+        self.recorded_at = now
+        self.news(now)
         self._awaited.pop(rank, None)
         if isinstance(record, Round):
             self._longest_round_s = max(self._longest_round_s, record.t - self._last.get(rank, record.t))
@@ -50,7 +56,7 @@ class Silence:
 
     def limit_s(self, patience_s: float, planned_round_s: float) -> float:
         """How long it may last: nodes that miss a peer say so after their patience."""
-        return max(LEAST_S, patience_s, ROUNDS * self._longest_round_s, ROUNDS * planned_round_s)
+        return max(LEAST_S, patience_s + _TELLING_S, ROUNDS * self._longest_round_s, ROUNDS * planned_round_s)
 
     def awaited(self, rank: int) -> str | None:
         """Whom a node waits for, as it has said, if that was its last word."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 
@@ -16,6 +17,7 @@ def start_apart(
     stdout: int | IO[bytes],
     stderr: IO[bytes],
     pass_fds: Sequence[int] = (),
+    more_environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Ctrl-C in a terminal does not reach it: it begins with SIGINT blocked, and its parent decides when it is over.
 
@@ -30,6 +32,7 @@ def start_apart(
             stdout=stdout,
             stderr=stderr,
             pass_fds=pass_fds,
+            env=os.environ | (more_environment or {}),
             start_new_session=True,
         )
     finally:

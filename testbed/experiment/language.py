@@ -69,6 +69,9 @@ class Overlay(Section):
     sampler: NodeName | None = Field(None, description="The node with the peer sampler; the first one.")
     file: Name | None = Field(None, description="For `kind: file`: an edge list or adjacency list.")
     rewire: Chance = Field(0.1, description="For small-world: the chance of a link to lead elsewhere.")
+    order: Literal["topology", "random"] | None = Field(
+        None, description="For a ring that stays the same: nodes in the topology's order, or in a random one."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -82,6 +85,10 @@ class Overlay(Section):
     def _fits(self) -> Self:
         if self.kind == "file" and self.file is None:
             raise Problem("missing", "an overlay of `kind: file` needs `file`", "add the name of an edge list")
+        if self.order is not None and self.kind != "ring":
+            raise Problem("bad-value", f"`order` is for rings, not for {shown(self.kind)}", "remove `order`")
+        if self.order == "topology" and self.dynamic:
+            raise Problem("bad-value", "a dynamic ring has another order every round", "remove `order` or `dynamic`")
         return self
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from testbed.errors import Finding, Findings, InvalidInput, has_errors
+from testbed.errors import Finding, Findings, InvalidInput, error, has_errors
 from testbed.experiment.attached import attach
 from testbed.experiment.choices import Section
 from testbed.experiment.language import Algorithm, Data, Experiment, Model, Overlay, Partition, Sharing
@@ -19,6 +19,7 @@ from testbed.topologies.language import Document
 from testbed.topologies.marked import MarkedMap, Value
 from testbed.topologies.read_yaml import Wording, read_yaml
 from testbed.topologies.source import Form, Rejected, Source, decode, form_of, read_bytes
+from testbed.units import is_text, shown
 
 _WORDING = Wording("an experiment", "begin with `topology:`")
 _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
@@ -104,6 +105,10 @@ def setting(text: str) -> Setting:
 
 def _finish(source: Source, document: MarkedMap, settings: tuple[Setting, ...], findings: Findings) -> LoadedExperiment:
     read = tuple(findings.all())
+    if unreadable := [each.option for each in settings if not is_text(each.option)]:
+        hint = "type it as UTF-8: this terminal, or what made the command, uses another encoding"
+        refused = InvalidInput(shown(unreadable[0]), [error("encoding", "this is no Unicode text", hint)])
+        return LoadedExperiment(source.name, None, read, Origin(source, document), refused)
     first = OriginReport(Origin(source, document, settings))
     for number, each in enumerate(settings):
         document = _apply(document, each, number, first)

@@ -22,6 +22,8 @@ Scalar = bool | int | float | str
 
 _DECIMAL = re.compile(r"-?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,3})?")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_LARGEST = 3e38
+"""What a model's numbers, which are float32, can hold."""
 MOST = 10**12 - 1
 """The largest whole number; no count or seed needs more."""
 
@@ -82,7 +84,7 @@ _DURATION_PATTERN = NUMBER_PATTERN + "(ms|s|m|min|h)$"
 Seed = Annotated[int, _whole_between(0), WithJsonSchema({"type": "integer", "minimum": 0})]
 Count = Annotated[int, _whole_between(0), WithJsonSchema({"type": "integer", "minimum": 0})]
 Positive = Annotated[int, _whole_between(1), WithJsonSchema({"type": "integer", "minimum": 1})]
-Amount = Annotated[float, _real_between(0), WithJsonSchema({"type": "number", "minimum": 0})]
+Amount = Annotated[float, _real_between(0, _LARGEST), WithJsonSchema({"type": "number", "minimum": 0})]
 """A number that is not negative."""
 Above = Annotated[
     float, _real_between(0, 1e9, open_below=True), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})

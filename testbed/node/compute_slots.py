@@ -84,6 +84,11 @@ class ComputeSlots:
             self.close()
             raise
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._slots)
+
     @contextmanager
     def one(self) -> Iterator[None]:
         """Holds a slot; waits for it. One thread at a time."""

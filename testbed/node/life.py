@@ -17,6 +17,7 @@ from testbed.code import CodeProblem, problem_in
 from testbed.errors import TestbedError
 from testbed.node.algorithm import Algorithm
 from testbed.node.choose import ALGORITHMS, choose_algorithm, choose_sharing
+from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
 from testbed.node.node import Node, PeerMissing, ServerDone
 from testbed.node.training_settings import ComputingLost, TrainingFailed
@@ -24,9 +25,9 @@ from testbed.node.unawaited import tell_of_unawaited
 from testbed.plan.overlay_graph import NoGraph
 from testbed.records import SCHEMA, Build, End, Failure, Start
 
-Told = CodeProblem | TrainingFailed | PeerMissing | ComputingLost | NoGraph
+Told = CodeProblem | TrainingFailed | PeerMissing | ComputingLost | NoGraph | UnusableModel
 """What says itself what went wrong, and where."""
-TOLD = (CodeProblem, TrainingFailed, PeerMissing, ComputingLost, NoGraph)
+TOLD = (CodeProblem, TrainingFailed, PeerMissing, ComputingLost, NoGraph, UnusableModel)
 
 _LOOK_AGAIN_S = 0.02
 
@@ -191,6 +192,9 @@ class Life:
     def _fail(self, problem: Told) -> None:
         self.reason = Reason.FAILED
         self.failure = failure_of(problem)
+        if isinstance(problem, UnusableModel):
+            culprit = self.node.plan.ranks[problem.sender]
+            self.failure = Failure(f"{culprit} sent a model that cannot be used: {problem.why}")
 
     async def _end(self) -> None:
         assert self.reason is not None  # noqa: S101 - it has just been set

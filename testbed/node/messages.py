@@ -28,6 +28,19 @@ class MalformedMessage(Exception):
     """Bytes that are no message; whoever sent them does not speak this language."""
 
 
+class MalformedModel(ValueError):
+    """A message is no model of the kind that is expected; says why."""
+
+
+class UnusableModel(Exception):
+    """What a peer sent cannot be mixed into a model: `sender` is to blame, not who received it."""
+
+    def __init__(self, sender: int, why: str) -> None:
+        super().__init__(f"the node of rank {sender} sent a model that cannot be used: {why}")
+        self.sender = sender
+        self.why = why
+
+
 class _Header(msgspec.Struct, array_like=True):
     kind: str
     round: int

@@ -21,7 +21,7 @@ from testbed.node.compute_slots import ComputeSlots
 from testbed.node.pace import end_of_work
 from testbed.node.real_clock import RealClock
 from testbed.node.real_evaluation import PieceWork
-from testbed.node.real_thread import ComputeThread
+from testbed.node.real_thread import PAUSE_S, ComputeThread
 from testbed.node.training_settings import TrainingFailed
 from testbed.node.world import Score, Vector
 from testbed.plan.model import NodePlan
@@ -92,7 +92,9 @@ class RealCompute:
         self._pace = plan.node.pace
         self._paced = plan.experiment.compute.mode == "paced"
         self._step_s = plan.ms_per_step / 1000
-        self._thread = ComputeThread()
+        # All nodes of a host together look for a slot that nobody trains in as often as one alone would.
+        crowd = 1.0 if slots is None else max(1.0, len(plan.ranks) / slots.count)
+        self._thread = ComputeThread(PAUSE_S * crowd)
         self._evaluations: list[PieceWork] = []
         self._trained = np.empty(own.trainer.parameters, np.float32)
         momentum = plan.experiment.training.momentum > 0

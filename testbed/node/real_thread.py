@@ -16,14 +16,16 @@ from typing import TypeVar
 _Result = TypeVar("_Result")
 _Said = TypeVar("_Said")
 
-_PAUSE_S = 0.005
-"""Before something is tried again that could not be done."""
+PAUSE_S = 0.005
+"""Before something is tried again that could not be done, where nobody else on the host tries."""
 
 
 class ComputeThread:
     """Runs at the lowest priority that the host has, where that is allowed."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause_s: float = PAUSE_S) -> None:
+        """`pause_s`: before something that could not be done when idle is tried again."""
+        self._pause_s = pause_s
         self.note: str | None = None
         """What is not as it should be."""
         self._loop = asyncio.get_running_loop()
@@ -100,4 +102,4 @@ class ComputeThread:
             elif is_done is None:
                 with self._changed:
                     if not (self._over or self._work):
-                        self._changed.wait(_PAUSE_S)
+                        self._changed.wait(self._pause_s)

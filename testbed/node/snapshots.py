@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from testbed.journal import CannotWrite
 from testbed.node.world import Vector
 
 _NAME = re.compile(r"round-([0-9]{6,})\.f32")
@@ -26,12 +27,17 @@ class Snapshot(NamedTuple):
 
 
 def save_snapshot(folder: Path, rounds: int, vector: Vector) -> None:
-    """Write the newest; older ones are removed when it is there."""
-    folder.mkdir(exist_ok=True)
+    """Write the newest; older ones are removed when it is there. Raises CannotWrite where there is no room."""
     target = folder / f"round-{rounds:06}.f32"
     unfinished = target.with_suffix(".part")
-    unfinished.write_bytes(vector.astype("<f4", copy=False).tobytes())
-    os.replace(unfinished, target)
+    try:
+        folder.mkdir(exist_ok=True)
+        unfinished.write_bytes(vector.astype("<f4", copy=False).tobytes())
+        os.replace(unfinished, target)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise CannotWrite(f"cannot write {target}: {problem.strerror or problem}") from problem
     for _, older in _found(folder):
         if older != target:
             older.unlink(missing_ok=True)

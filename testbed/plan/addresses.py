@@ -6,9 +6,10 @@ a broadcast: 198.18.0.1 … 198.18.0.254, 198.18.1.1 …
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
-_FIRST = int(IPv4Address("198.18.0.0"))
+RANGE = IPv4Network("198.18.0.0/15")
+_FIRST = int(RANGE.network_address)
 _HOSTS = 254
 MOST_ADDRESSES = 2 * 256 * _HOSTS
 
@@ -19,3 +20,16 @@ def address(rank: int) -> str:
         raise ValueError(f"there are {MOST_ADDRESSES} addresses, none for rank {rank}")
     block, host = divmod(rank, _HOSTS)
     return str(IPv4Address(_FIRST + block * 256 + host + 1))
+
+
+def why_not_a_node(text: str) -> str | None:
+    """What is wrong with it as the address of a node; None when nothing is."""
+    try:
+        found = IPv4Address(text)
+    except AddressValueError:
+        return "is no IPv4 address"
+    if found not in RANGE:
+        return f"is outside of {RANGE}, which nodes' addresses are from"
+    if found.packed[-1] in (0, 255):
+        return "ends with 0 or 255, which some software takes for a network's or a broadcast's"
+    return None

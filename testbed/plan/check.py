@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 
 from testbed.errors import Finding, InvalidInput, error
+from testbed.plan.addresses import why_not_a_node
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.topologies.model import Topology
 from testbed.units import shown
@@ -26,7 +27,7 @@ def check_plan(plan: RunPlan) -> list[Finding]:
         return [error("bad-plan", f"topology: {each.message}", each.hint) for each in problem.findings][:MOST_FINDINGS]
     except RecursionError:
         return [error("bad-plan", "topology: nested too deep")]
-    told = [*islice(chain(_scale(plan), _nodes(plan, topology)), MOST_FINDINGS)]
+    told = [*islice(chain(_scale(plan), _nodes(plan, topology), _addresses(plan)), MOST_FINDINGS)]
     # What is told of ranks rests on nodes that are all there.
     return [error("bad-plan", each) for each in told or islice(_relations(plan), MOST_FINDINGS)]
 
@@ -55,6 +56,17 @@ def _nodes(plan: RunPlan, topology: Topology) -> Iterator[str]:
         yield from _pace(node)
     if not learner:
         yield "nodes: nobody learns"
+
+
+def _addresses(plan: RunPlan) -> Iterator[str]:
+    """Every node must have one of its own, in the range that no other network uses."""
+    owners: dict[str, str] = {}
+    for at, node in enumerate(plan.nodes):
+        key, whose = f"nodes.{at}.address", f"{shown(node.address)} of {shown(node.name)}"
+        if (why := why_not_a_node(node.address)) is not None:
+            yield f"{key}: {whose} {why}"
+        elif (owner := owners.setdefault(node.address, node.name)) != node.name:
+            yield f"{key}: {whose} is the address of {shown(owner)} already"
 
 
 def _pace(node: PlannedNode) -> Iterator[str]:

@@ -17,6 +17,7 @@ from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
 from testbed.experiment.attached import own_files
 from testbed.plan.check import MOST_FINDINGS, check_plan
 from testbed.plan.model import SCHEMA, NodePlan, PlannedOverlay, RunPlan, Versioned
+from testbed.run_files import read_plain
 from testbed.rundir import RunDirectory
 from testbed.topologies.source import read_at_most
 from testbed.topologies.write_yaml import to_yaml
@@ -81,9 +82,12 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
         )
 
 
-def read_plan(path: str | Path) -> RunPlan:
-    """The plan in a file; raises InvalidInput, with findings, when it is none."""
-    plan = _read(Path(path), RunPlan)
+def read_plan(path: str | Path, within: Path | None = None) -> RunPlan:
+    """The plan in a file; raises InvalidInput, with findings, when it is none.
+
+    `within` a run directory, no link is followed.
+    """
+    plan = _read(Path(path), RunPlan, within)
     problems = check_plan(plan)
     if problems:
         raise InvalidInput(str(path), problems)
@@ -95,11 +99,14 @@ def read_node_plan(path: str | Path) -> NodePlan:
     return _read(Path(path), NodePlan)
 
 
-def _read(path: Path, kind: type[_Kind]) -> _Kind:
+def _read(path: Path, kind: type[_Kind], within: Path | None = None) -> _Kind:
     try:
-        if not path.is_file():
+        if within is not None:
+            data: bytes | None = read_plain(path, within, MAX_PLAN_BYTES)
+        elif not path.is_file():
             raise UsageProblem(f"{path}: {'is a directory' if path.is_dir() else 'does not exist'}")
-        data = read_at_most(path, MAX_PLAN_BYTES)
+        else:
+            data = read_at_most(path, MAX_PLAN_BYTES)
     except OSError as problem:
         raise UsageProblem(f"{path}: {problem.strerror or problem}") from None
     if data is None:

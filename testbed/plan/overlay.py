@@ -148,7 +148,7 @@ def _static(
     if code is not None:
         return code_graph(code, count, degree, 0, stream(seed, "topology", "static"))
     if overlay.kind not in ("file", "network"):
-        return static_graph(overlay.kind, count, degree, seed, overlay.rewire)
+        return static_graph(overlay.kind, count, degree, seed, overlay.rewire, shuffled=overlay.order == "random")
     position = {rank: at for at, rank in enumerate(cast.learners)}
     if overlay.kind == "network":
         pairs = [pair for pair in network_edges(topology) if pair[0] in position and pair[1] in position]

@@ -5,6 +5,7 @@ Takes text or a topology, gives pairs of ranks; touches nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
@@ -19,13 +20,16 @@ from testbed.units import shown
 Pair = tuple[int, int]
 
 _MOST_DIGITS = 20
+_ATTRIBUTES = re.compile(r"\{[^{}]*\}$")
+_WEIGHT = re.compile(r"[+-]?[0-9]*\.[0-9]*([eE][+-]?[0-9]+)?|[+-]?[0-9]+[eE][+-]?[0-9]+")
 
 
 def read_edges(text: str, ranks: Mapping[str, int], file: str) -> list[Pair]:
     """The edges in a text: `a b` on a line, or `a b c …` for a's edge to each of the others; names or ranks.
 
     Words are parted by blanks, commas or a colon after the first; `#` begins a comment. A first line with one number
-    is the number of nodes, as in DecentralizePy's files.
+    is the number of nodes, as in DecentralizePy's files. What networkx writes behind an edge means nothing here: its
+    attributes (`a b {'weight': 2.5}`), or a weight that is no whole number (`a b 2.5`).
     """
     pairs: list[Pair] = []
     lines = [(number, line.split("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1)]
@@ -36,7 +40,12 @@ def read_edges(text: str, ranks: Mapping[str, int], file: str) -> list[Pair]:
             raise NoGraph(f"{file}:{number}: it is for {first} nodes, here are {len(ranks)}", "", "file")
     for number, line in lines:
         here = f"{file}:{number}"
-        origin, *others = [_rank(word, ranks, here) for word in _words(line)]
+        words = _words(_ATTRIBUTES.sub("", line).strip())
+        if not words:
+            raise NoGraph(f"{here}: attributes, and no edge that has them", "write `a b {…}`, or leave it out", "file")
+        if len(words) == 3 and _WEIGHT.fullmatch(words[2]) and words[2] not in ranks:
+            words.pop()
+        origin, *others = [_rank(word, ranks, here) for word in words]
         for other in others:
             if other == origin:
                 raise NoGraph(f"{here}: an edge from a node to itself", "leave it out", "file")

@@ -23,6 +23,8 @@ _Edges = Iterable[tuple[int, int]]
 
 TRIES = 200
 """How often a random graph is drawn again until it is connected."""
+SWITCHES, FEW_EDGES = 20, 200
+"""Of a graph's edges, times their number; where there are more than a few, there is no bias that they could mend."""
 DYNAMIC = ("regular", "ring", "small-world")
 """What can be drawn anew every round; code can, too."""
 
@@ -72,12 +74,14 @@ def check_degree(kind: str, count: int, degree: int, *, dynamic: bool) -> None:
         raise NoGraph(f"a small world has an even degree, not {degree}", hint, "degree")
 
 
-def static_graph(kind: str, count: int, degree: int, seed: int, rewire: float = 0.1) -> Graph:
-    """A connected graph that holds for the whole run."""
+def static_graph(
+    kind: str, count: int, degree: int, seed: int, rewire: float = 0.1, *, shuffled: bool = False
+) -> Graph:
+    """A connected graph that holds for the whole run; a ring is `shuffled` or in the order of positions."""
     random = stream(seed, "topology", "static")
     match kind:
         case "ring":
-            return ring(range(count))
+            return ring(_shuffled(count, random) if shuffled else range(count))
         case "full":
             return full(count)
         case "star":
@@ -239,6 +243,7 @@ def _regular(count: int, degree: int, random: Random) -> Graph:
         return ring(_shuffled(count, random))
     if 2 * degree >= count:  # what is left out is sparse, so it is what is drawn; so dense a graph is always connected
         left_out = _pairing(count, count - 1 - degree, random)
+        _switch(left_out, random)
         everybody = set(range(count))
         return tuple(tuple(sorted(everybody - left_out[each] - {each})) for each in range(count))
     return _connected("regular", lambda: tuple(tuple(sorted(each)) for each in _pairing(count, degree, random)))
@@ -263,6 +268,26 @@ def _pairing(count: int, degree: int, random: Random) -> list[set[int]]:
             ends = left
         else:
             return neighbours
+
+
+def _switch(neighbours: list[set[int]], random: Random) -> None:
+    """Makes a random graph one of all that have its degrees, each as likely as any other.
+
+    `_pairing` favours some where there are few: of six nodes with two neighbours, two triangles twice too often. Two
+    edges drawn at random exchange ends where that gives a graph; as often as this is done, nothing is left of the draw.
+    """
+    tied = [(one, other) for one, others in enumerate(neighbours) for other in sorted(others) if one < other]
+    for _ in range(SWITCHES * len(tied) if 1 < len(tied) <= FEW_EDGES else 0):
+        at, place = random.sample(range(len(tied)), 2)
+        (one, other), (third, fourth) = tied[at], tied[place]
+        if random.getrandbits(1):
+            third, fourth = fourth, third
+        if len({one, other, third, fourth}) < 4 or fourth in neighbours[one] or third in neighbours[other]:
+            continue
+        for left, was, now in ((one, other, fourth), (other, one, third), (third, fourth, other), (fourth, third, one)):
+            neighbours[left].remove(was)
+            neighbours[left].add(now)
+        tied[at], tied[place] = (one, fourth), (other, third)
 
 
 def _fits(ends: list[int], neighbours: list[set[int]]) -> bool:

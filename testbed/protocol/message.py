@@ -47,7 +47,7 @@ class Reader(Generic[_Kind]):
             raise ProtocolError(f"a message has at most {MAX_MESSAGE_BYTES} bytes")
         try:
             return self._decoder.decode(data)
-        except (msgspec.DecodeError, RecursionError) as problem:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise ProtocolError(str(problem)) from None
 
 

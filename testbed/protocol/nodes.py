@@ -56,11 +56,15 @@ class Overrun(Message, frozen=True):
 
 
 class Unable(Message, frozen=True):
-    """What was to be a node cannot begin, and why; `refused` when it is this machine that denies something."""
+    """A node cannot begin, or go on, and why.
+
+    `refused` when it is this machine that denies something, `unwritten` when results cannot be written.
+    """
 
     reason: str
     hint: str = ""
     refused: bool = False
+    unwritten: bool = False
     file: str | None = None
     line: int | None = None
 

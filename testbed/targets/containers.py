@@ -13,7 +13,7 @@ from testbed.errors import Finding, error, warning
 from testbed.network.graph import Network
 from testbed.targets.names import learners, not_a_label, too_long_a_label
 from testbed.targets.sharing import crowded_downlink
-from testbed.topologies.model import DEFAULT_QUEUE, Link, LinkEvent, Topology
+from testbed.topologies.model import BUILT_IMAGE, DEFAULT_IMAGE, DEFAULT_QUEUE, Link, LinkEvent, Topology
 from testbed.units import format_rate, shown
 
 _OVERLAY_ENDPOINTS = 250
@@ -24,7 +24,30 @@ MAX_DOCKER_NODES = 2**17 - 2
 _OUTSIDE_CONTAINER_NAME = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
+def foreign_programs(topology: Topology, image: str = BUILT_IMAGE) -> Iterator[Finding]:
+    """What a topology wants nodes to run, where every container of a run has one image and runs a learner."""
+    for service in learners(topology):
+        if service.image not in (DEFAULT_IMAGE, image):
+            yield error(
+                "docker-image",
+                f"{shown(service.name)} names the image {shown(service.image)}, which nothing would run: all "
+                f"containers of a run have {shown(image)}",
+                f"write {DEFAULT_IMAGE}, which stands for that one; `testbed build --tag NAME` makes another, and "
+                "`testbed deploy --image NAME` runs it",
+                service.where,
+            )
+        if service.command:
+            yield error(
+                "docker-command",
+                f"{shown(service.name)} has the command {shown(' '.join(service.command))}, which nothing would run: "
+                "its containers run a learner",
+                "remove `command`; what a node does is in the experiment's algorithm",
+                service.where,
+            )
+
+
 def docker_findings(topology: Topology) -> Iterator[Finding]:
+    yield from foreign_programs(topology)
     for service in learners(topology):
         bad = _OUTSIDE_CONTAINER_NAME.search(service.name)
         if bad is not None:

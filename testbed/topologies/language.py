@@ -25,6 +25,7 @@ from testbed.topologies.model import (
 )
 from testbed.units import (
     UnitError,
+    is_text,
     parse_background_bps,
     parse_duration_s,
     parse_latency_ms,
@@ -51,6 +52,9 @@ def from_text(parse: Callable[[str], object], native: Callable[[int | float], ob
     def convert(value: object) -> object:
         try:
             if isinstance(value, str):
+                if not is_text(value):
+                    hint = "write it as UTF-8: a terminal, or what made the file, uses another encoding"
+                    raise Problem("bad-value", f"{shown(value)} is no Unicode text", hint)
                 return parse(value)
             if native is not None and isinstance(value, int | float):
                 return native(value)

@@ -21,6 +21,8 @@ from functools import cached_property
 from testbed.errors import Where
 
 DEFAULT_IMAGE = "testbed-node:latest"
+BUILT_IMAGE = "testbed:latest"
+"""What `testbed build` makes unless it is told otherwise."""
 DEFAULT_BOOT = "kollaps:2.0"
 DEFAULT_NETWORK = "kollaps_network"
 DEFAULT_POOL_PERIOD_S = 0.05

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from testbed.errors import Findings, Where, error, note
+from testbed.errors import Findings, Where, error, note, warning
 from testbed.topologies.source import Rejected, Source
 from testbed.units import shown
 
@@ -82,7 +82,12 @@ class _Parser:
     def text(self, text: str) -> None:
         if text.strip():
             self.findings.add(
-                error("unexpected-text", f"text between elements: {shown(text.strip())}", "remove it", self.here())
+                warning(
+                    "unexpected-text",
+                    f"text between elements, which means nothing: {shown(text.strip())}",
+                    "remove it, or what it was to say; Kollaps passes over it as well",
+                    self.here(),
+                )
             )
 
     def before_root(self, _text: str) -> None:

@@ -29,6 +29,7 @@ from testbed.errors import PreflightRefused, UsageProblem
 from testbed.network.graph import Network, expand
 from testbed.network.moment import network_at
 from testbed.protocol.fabric import FabricStatus, GetStatus, Links, ShowLink
+from testbed.run_files import open_plain
 from testbed.rundir import RunDirectory
 from testbed.runtimes.reach import fabric_door
 from testbed.runtimes.real.engine import FABRIC
@@ -224,11 +225,11 @@ def _size(path: Path) -> int:
 def _seen(path: Path, written: int) -> list[Seen]:
     """What the fabric has written since the file was so long; the first line only tells when the next began."""
     lines = []
-    with path.open("rb") as file:
+    with open_plain(path, path.parents[1]) as file:
         file.seek(written)
         for line in file.read().split(b"\n")[:-1]:  # the last may not be complete
             lines.append(msgspec.json.decode(line, type=Second))
-    timed = [(line.t, line) for line in lines if line.t is not None]
+    timed = [(line.t, line) for line in lines if line.t]
     return [Seen(t - before, {each.link: each for each in line.links}) for (before, _), (t, line) in pairwise(timed)]
 
 

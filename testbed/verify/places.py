@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from testbed.run_files import read_plain
 from testbed.runtimes.real.leftovers import end_all, is_alive
 from testbed.runtimes.real.places import ProcessRecord, process_record
 
@@ -77,8 +78,8 @@ def remove_leftovers() -> list[str]:
 
 def _read(folder: Path) -> Owned | None:
     """None for whatever this user has not made so: others may write beside it."""
-    with suppress(OSError, msgspec.DecodeError):
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         info = folder.lstat()
         if stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and not info.st_mode & 0o022:
-            return msgspec.json.decode((folder / RECORD).read_bytes(), type=Owned)
+            return msgspec.json.decode(read_plain(folder / RECORD, folder), type=Owned)
     return None

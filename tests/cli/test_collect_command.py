@@ -191,7 +191,8 @@ def test_json(results: Path) -> None:
     assert list(printed) == ["runs"]
     first, second = printed["runs"]
     assert set(RUN_KEYS) <= set(first)
-    assert list(first["nodes"].items()) == [("planned", 2), ("finished", 2), ("failed", 0), ("missing", 0)]
+    counts = [("planned", 2), ("finished", 2), ("failed", 0), ("missing", 0), ("crashed", 0)]
+    assert list(first["nodes"].items()) == counts
     assert list(first["bytes"]) == BYTES_KEYS
     assert first["bytes"]["wire_sent"] is None
     assert list(first["accuracy"]) == list(first["loss"]) == ["mean", "std", "min", "max"]

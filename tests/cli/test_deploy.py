@@ -264,3 +264,26 @@ def test_no_warning_where_nobody_waits(settings: tuple[str, ...]) -> None:
     result = on_small(*SLOW, *settings)
     assert result.exit_code == 0
     assert "waits-for-ever" not in result.stderr
+
+
+def test_results_behind_a_link_that_leads_nowhere() -> None:
+    Path("results").symlink_to("gone/away")
+    refused = on_small()
+    assert (refused.exit_code, "preparing" in refused.stderr) == (2, False)
+    assert "is a link to gone/away, which is not there" in refused.stderr
+
+
+def test_results_on_a_file_system_that_is_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    monkeypatch.setattr("testbed.cli.run_place._is_read_only", lambda _folder: True)
+    assert "its file system is read-only" in on_small().stderr
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for words in (("topologies",), ("deploy", "topologies/lan4.xml"), ("collect", "results")):
+        result = CliRunner().invoke(main, [*words])
+        assert (result.exit_code, "the working directory has been removed" in result.stderr) == (2, True)

@@ -96,7 +96,7 @@ def test_one_signal_ends_a_run_in_good_order(number: signal.Signals) -> None:
     over = json.loads(Path("results/run/events.jsonl").read_text().splitlines()[-1])
     assert (over["type"], over["reason"], over["failed"]) == ("over", "interrupted", 0)
     assert "once more to end it at once" in told
-    assert re.search(r"^interrupted: 4 nodes done, \d+ rounds?, ", told, re.MULTILINE)
+    assert re.search(r"^interrupted: 0 nodes done, \d+ rounds?, ", told, re.MULTILINE)
     assert "Error" not in told
     assert collected()[0] == 8
 
@@ -119,6 +119,57 @@ def test_the_second_signal_ends_it_at_once() -> None:
     assert process.returncode == 130
     assert "Traceback" not in told
     assert "interrupted" in told
+
+
+STEP_WITHOUT_END = """import time
+
+import torch
+from torch import nn
+
+
+class Mine(nn.Module):
+    def __init__(self, data):
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        while self.calls > 5 and self.training:
+            time.sleep(3600)
+        return self.layer(x.flatten(1))
+"""
+SWALLOWS = """from testbed.node.algorithm import Algorithm
+
+
+class Mine(Algorithm):
+    async def run(self, node):
+        await node.train()
+        while True:
+            try:
+                while True:
+                    pass
+            except BaseException:
+                pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "chosen"), [(STEP_WITHOUT_END, "--model"), (SWALLOWS, "--algorithm")], ids=["step", "swallows"]
+)
+def test_one_sigterm_ends_a_run_within_seconds_whatever_its_code_does(source: str, chosen: str) -> None:
+    Path("mine.py").write_text(source)
+    with running(chosen, "mine.py:Mine") as process:
+        until(lambda: len(journals()) == 4)
+        time.sleep(1.0)  # it is in the midst of it
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+        assert time.monotonic() - begun < 10.0, "two seconds where nobody else wants this machine"
+    assert process.returncode == 130
+    if source == STEP_WITHOUT_END:
+        over = json.loads(Path("results/run/events.jsonl").read_text().splitlines()[-1])
+        assert (over["type"], over["reason"]) == ("over", "interrupted")
 
 
 def test_when_it_is_killed_its_workers_go_and_what_it_wrote_can_be_read() -> None:

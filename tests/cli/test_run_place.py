@@ -29,8 +29,11 @@ from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, Count, End, Event, Over
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.container.inside import sockets_of
+from testbed.runtimes.real.belonging import MARK, new_mark
 from testbed.runtimes.real.places import PREFIX, Places, ProcessRecord, process_record
 from tests.plan.test_make import nodes, plan_of
+
+OURS = new_mark()
 
 DEAD = ProcessRecord("control", 2**22 + 1, 1)
 """No process has such an id."""
@@ -86,7 +89,7 @@ def refused(results: Path, *, overwrite: bool = False) -> UsageProblem:
 def record(run: RunDirectory, *processes: ProcessRecord) -> Iterator[Path]:
     """What a run of processes leaves that was killed, or has while it goes on; gives its folder of sockets."""
     sockets = Path(tempfile.mkdtemp(prefix=PREFIX))
-    places = Places(run, sockets)
+    places = Places(run, sockets, OURS)
     places.runtime.mkdir(exist_ok=True)
     places.write_record(processes)
     try:
@@ -159,7 +162,8 @@ def test_what_a_learner_put_in_place_of_its_journal_is_not_read(run: RunDirector
 def test_one_that_was_killed_before_it_began_is_cleaned_up_after(run: RunDirectory) -> None:
     """It could not say that it is over, and has left its folder of sockets."""
     write_plan(run, planned(LOCAL))
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as orphan:
+    marked = os.environ | {MARK: OURS}
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=marked) as orphan:
         with record(run, DEAD, process_record("zygote", orphan.pid)) as sockets:
             assert way_to(run.path, overwrite=False) is Way.FREED
             assert sockets.exists(), "to ask changes nothing"

@@ -24,9 +24,12 @@ from testbed.experiment.defaults import DEFAULT_ROUNDS
 from testbed.plan.files import read_plan, write_plan
 from testbed.records import Count
 from testbed.rundir import RunDirectory, create_run
+from testbed.runtimes.real.belonging import MARK, new_mark
 from testbed.runtimes.real.places import Places, ProcessRecord, Recorded, process_record, record_of
 from tests.collect.runs import end, evaluation, round_, start, text
 from tests.plan.test_make import nodes, plan_of
+
+OURS = new_mark()
 
 
 def told(*words: str) -> Result:
@@ -121,10 +124,11 @@ def test_how_many_rounds_were_planned(run: RunDirectory, monkeypatch: pytest.Mon
 
 @pytest.mark.processes
 def test_the_record_of_a_copied_run_ends_nobody(run: RunDirectory) -> None:
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    marked = os.environ | {MARK: OURS}
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=marked)
     try:
         record_of(run).parent.mkdir()
-        Places(run, Path("testbed-none")).write_record([process_record("node a.0", sleeper.pid)])
+        Places(run, Path("testbed-none"), OURS).write_record([process_record("node a.0", sleeper.pid)])
         copied = Path("results/copied")
         shutil.copytree(run.path, copied)
         assert "left alone" in told("destroy", "copied").stderr
@@ -240,3 +244,19 @@ def test_logs_name_their_node_where_there_are_several(run: RunDirectory) -> None
     assert wrong.exit_code == 2
     run.node("a.1").log.unlink()
     assert "nothing was printed" in told("logs", "one", "a.1").stderr
+
+
+@pytest.mark.parametrize("name", ["runtime/processes.json", "events.jsonl", "summary.json", "engine/health.json"])
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_no_planted_file_holds_up_a_command(run: RunDirectory, name: str, kind: str) -> None:
+    """Whoever may write into a run directory: a learner, another user."""
+    planted = run.path / name
+    planted.parent.mkdir(exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(planted)
+    else:
+        planted.symlink_to("/dev/zero")
+    assert state() == ("unfinished", None)
+    assert CliRunner().invoke(main, ["destroy", "one"]).exit_code == 0
+    assert CliRunner().invoke(main, ["collect", "results/one"]).exit_code == 8
+    assert CliRunner().invoke(main, ["logs", "one"]).exit_code == 0

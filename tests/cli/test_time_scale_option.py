@@ -34,7 +34,6 @@ def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SMALL)
     monkeypatch.setattr("testbed.runtimes.local.speed.step_times", lambda *_: TIMES)
-    monkeypatch.setattr("testbed.cli.run_preflight.step_times", lambda *_: TIMES)
 
 
 def carries(monkeypatch: pytest.MonkeyPatch, bytes_s: float) -> None:

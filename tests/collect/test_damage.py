@@ -224,6 +224,31 @@ def test_a_journal_that_is_no_file(run: RunDirectory) -> None:
     assert collect_run(run).problems[0].text == "nodes/n.0/journal.jsonl is a link, which is not followed"
 
 
+@pytest.mark.parametrize("name", ["summary.json", "engine/health.json", "events.jsonl", "plan.json"])
+@pytest.mark.parametrize("kind", ["pipe", "endless", "folder"])
+def test_no_planted_file_is_waited_for_or_read_without_end(run: RunDirectory, name: str, kind: str) -> None:
+    planted = run.path / name
+    planted.parent.mkdir(exist_ok=True)
+    planted.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(planted)
+    elif kind == "endless":
+        planted.symlink_to("/dev/zero")
+    else:
+        planted.mkdir()
+    _result, summary = collected(run)
+    assert summary.nodes.finished == 1
+    if name in ("events.jsonl", "plan.json"):
+        assert any(each.startswith(name) for each in summary.problems)
+
+
+def test_a_folder_of_nodes_that_is_a_link_is_not_looked_into(run: RunDirectory, tmp_path: Path) -> None:
+    run.nodes.rename(tmp_path / "elsewhere")
+    run.nodes.symlink_to(tmp_path / "elsewhere")
+    _result, summary = collected(run)
+    assert (summary.nodes.finished, summary.bytes.payload_sent) == (0, None)
+
+
 def test_no_plan(run: RunDirectory) -> None:
     run.plan.unlink()
     _result, summary = collected(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,16 @@ def test_of_plans_that_do_not_say_what_was_asked_for_nothing_is_told(tmp_path: P
 def test_runs_with_another_congestion_control_are_no_repetitions(tmp_path: Path) -> None:
     cubic, reno = (two_nodes(tmp_path, name, experiment=under(name)) for name in ("cubic", "reno"))
     assert asked(cubic).key != asked(reno).key
+
+
+@pytest.mark.parametrize(("carried", "is_told"), [(406, False), (405, True)])
+def test_who_claims_more_than_the_fabric_carried_is_named(carried: int, is_told: bool, tmp_path: Path) -> None:
+    """A journal is what a learner says of itself; it had received 406 bytes, it says."""
+    run = two_nodes(tmp_path, runtime="local")
+    (run.path / "engine").mkdir()
+    nodes = [{"name": "n.0", "bytes_out": carried}, {"name": "n.1", "bytes_out": 10_000}]
+    (run.path / "engine" / "health.json").write_text(json.dumps({"wire_sent": 900, "nodes": nodes}))
+    problems = summarise(collect_run(run)).problems
+    told = [each for each in problems if each.startswith("n.0 claims to have received 406 bytes, and the fabric")]
+    assert len(told) == is_told
+    assert len(problems) == is_told

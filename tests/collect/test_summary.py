@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.collect.details import node_rows, round_rows
-from testbed.collect.people import node_table
+from testbed.collect.people import node_table, run_table
 from testbed.collect.run import State, collect_run
 from testbed.collect.spread import Spread
 from testbed.collect.summary import AveragedModel, Bytes, Evaluated, NodeCounts, summarise
@@ -159,6 +159,25 @@ def test_what_became_of_a_node(tmp_path: Path, journal: list[Record], control: l
     result = collect_run(write(tmp_path, {"n.0": text(journal)}, plan(1), control))
     assert result.nodes[0].state is state
     assert summarise(result).complete == (state is State.FINISHED)
+
+
+@pytest.mark.parametrize(
+    ("journal", "control", "crashed"),
+    [
+        ([start(0), end(1.0)], [], 0),
+        ([start(0), end(1.0, "left")], [], 0),
+        ([start(0), end(3.0, "crashed")], [CRASH], 1),
+        ([start(0), round_(2.0, 0)], [CRASH], 1),
+        ([start(0), end(3.0, "crashed")], [ACCIDENT], 0),
+        ([start(0), end(3.0, "crashed"), start(0, 4.0), end(5.0)], [CRASH], 0),
+    ],
+)
+def test_a_crash_that_was_planned_is_counted_and_shown(
+    tmp_path: Path, journal: list[Record], control: list[Record], crashed: int
+) -> None:
+    summary = summarise(collect_run(write(tmp_path, {"n.0": text(journal)}, plan(1), control)))
+    assert summary.nodes.crashed == crashed
+    assert ("crashed" in run_table([summary]).columns) == bool(crashed)
 
 
 @pytest.mark.parametrize(("reason", "missing"), [("finished", 0), ("time", 0), ("interrupted", 1), ("failed", 1)])

@@ -6,7 +6,6 @@ the plan.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -23,6 +22,7 @@ from testbed.records import End, Evaluation, Event, Over, Round, Start
 from testbed.rundir import RunDirectory
 from tests.contract.runtimes import InVirtualTime, Runtime
 from tests.contract.traffic import assert_all_take_their_own_way, assert_the_fabric_carried_all
+from tests.marking import SOAKED, is_soak
 from tests.runtimes.corner import until
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -136,12 +136,36 @@ def snapshots(directory: RunDirectory) -> list[list[tuple[str, bytes]]]:
     return [[(each.name, each.read_bytes()) for each in sorted(folder.iterdir())] for folder in folders]
 
 
+SICK = """from testbed.node.algorithm import Algorithm
+
+
+class Sick(Algorithm):
+    async def run(self, node):
+        async for round in node.rounds():
+            await node.train()
+            neighbours = await node.neighbours(round)
+            sent = node.model.copy()
+            if node.rank == 1:
+                sent[0] = float("nan")
+            await node.send(neighbours, self.sharing.encode(sent, round))
+            received = await node.gather(neighbours, round)
+            self.sharing.average(node.model, received)
+"""
+
+
 class RuntimeContract:
     """Subclasses name the runtime."""
 
     runtime: ClassVar[Runtime]
     algorithms: ClassVar[frozenset[str]] = frozenset(ALGORITHMS)
     """Those that a runtime is tried with; a soak tries all."""
+    soaked: ClassVar[frozenset[str]] = frozenset()
+    """Tests that only a soak has time for."""
+
+    @pytest.fixture(autouse=True)
+    def _only_what_there_is_time_for(self, request: pytest.FixtureRequest) -> None:
+        if request.function.__name__ in self.soaked and not is_soak():
+            pytest.skip(SOAKED)
 
     def run(self, plan: RunPlan, folder: Path, runtime: Runtime | None = None) -> tuple[RunDirectory, Outcome]:
         """A whole run, all of whose bytes went where they should."""
@@ -152,8 +176,8 @@ class RuntimeContract:
 
     @pytest.mark.parametrize("name", ALGORITHMS)
     def test_runs_every_algorithm_to_its_end(self, name: str, tmp_path: Path) -> None:
-        if name not in self.algorithms and not os.environ.get("TESTBED_TEST_ALL_ALGORITHMS"):
-            pytest.skip("`scripts/soak seeds` tries it")
+        if name not in self.algorithms and not is_soak():
+            pytest.skip(SOAKED)
         plan = plan_of(star(4), **{"stop": {"rounds": 3}, "snapshots": {"every": 3}, **ALGORITHMS[name]})
         directory, outcome = self.run(plan, tmp_path)
         assert (outcome.reason, outcome.finished, outcome.failures, outcome.broken) == ("finished", 4, (), ())
@@ -303,6 +327,17 @@ class RuntimeContract:
             assert pcap.stat().st_size > 24
         if verb == "exec":
             assert "198.18.0.1" in done.stdout
+
+    def test_tells_who_sent_what_is_no_model(self, tmp_path: Path) -> None:
+        """Not who received it, and cannot go on."""
+        source = tmp_path / "sick.py"
+        source.write_text(SICK)
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Sick"})
+        _, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        told = {each.node: each.failure.message for each in outcome.failures}
+        assert outcome.reason == "failed"
+        assert any(words.startswith("node.1 sent a model that cannot be used") for words in told.values()), told
+        assert not any("sent a model" in words for node, words in told.items() if node == "node.1")
 
     def test_tells_of_code_that_is_wrong(self, tmp_path: Path) -> None:
         source = tmp_path / "wrong.py"

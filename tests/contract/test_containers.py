@@ -31,9 +31,17 @@ def _image() -> None:
 
 class TestContainers(RuntimeContract):
     runtime = InContainers(TAG)
-    algorithms = frozenset({"dpsgd", "sampler", "fedavg", "asynchronous"})
-    """With peers, with peers that are looked for, with a server, and with one that waits for nobody: the node process
-    is that of `local`, where all are tried."""
+    algorithms = frozenset({"dpsgd", "fedavg"})
+    """With peers, and with a server: the node process is that of `local`, where all are tried."""
+    soaked = frozenset(
+        {
+            "test_a_disconnected_node_is_reached_again",
+            "test_what_divides_the_network_heals",
+            "test_stops_when_its_time_is_over",
+            "test_tells_who_sent_what_is_no_model",
+        }
+    )
+    """Control and the fabric do these, which are those of `local`."""
 
     def test_one_that_fails_and_might_come_back_keeps_its_exit_code(self, tmp_path: Path) -> None:
         """Docker starts it once more after the run, since the topology's events want it back some time."""

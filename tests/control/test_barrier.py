@@ -6,17 +6,21 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from testbed.control import control as control_module
 from testbed.control.control import Control
+from testbed.control.health import health_of
 from testbed.control.log import ControlLog
+from testbed.control.outcome import Outcome
+from testbed.errors import ExitCode
 from testbed.protocol.message import MAX_MESSAGE_BYTES, Message, ProtocolError, encode
-from testbed.protocol.nodes import FROM_NODE, TO_NODE, Go, Halt, Hello, Left, Ready, Recorded
+from testbed.protocol.nodes import FROM_NODE, TO_NODE, Go, Halt, Hello, Left, Ready, Recorded, Unable
 from testbed.records import Build, Count, End, Event, Start, line
 from testbed.socket_paths import connect
 from tests.runtimes.sim_runs import DECODER, plan_of, star
@@ -199,3 +203,84 @@ def test_no_message_is_larger_than_all_are_allowed_to_be() -> None:
     with pytest.raises(ProtocolError, match="at most"):
         encode(Recorded(bytes(MAX_MESSAGE_BYTES)))
     assert FROM_NODE.read(encode(Recorded(bytes(1000)))) == Recorded(bytes(1000))
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"type":"event","t":1.0,"what":"\xff","detail":""}', b'{"type":"\xaa"}', b"\xff", b""]
+)
+def test_a_record_that_is_no_text_is_not_understood_and_ends_nothing(text: bytes, tmp_path: Path) -> None:
+    async def body() -> None:
+        with controlled(tmp_path, 1) as (control, (mine,)):
+            mine.send(encode(Recorded(text)))
+            mine.send(b"\x81\xa4type\xa1\xaa")  # nor is this a message
+            await some_turns()
+            assert control.living == [0]
+            assert not control.is_ending
+
+    asyncio.run(body())
+    assert len(events(tmp_path, "not-understood")) == 1, "the first one is told"
+
+
+LEFT = Recorded(line(End(1.0, "left", 1, 1, NOTHING, NOTHING)))
+
+
+def outcome_after_leaving(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, then: Callable[[Control], None], before: Callable[[Control], None]
+) -> Outcome:
+    """Of a run of one node that leaves."""
+    monkeypatch.setattr(control_module, "_SAME_HAND_S", 0.1)
+
+    async def body() -> Outcome:
+        with controlled(folder, 1) as (control, (mine,)):
+            control.begin()
+            before(control)
+            mine.send(encode(LEFT))
+            await some_turns()
+            control.died(0, 1, "exit status 0")
+            then(control)
+            return await asyncio.wait_for(control.over(), PATIENCE_S)
+
+    return asyncio.run(body())
+
+
+def test_a_node_that_cannot_write_its_results_breaks_the_run(tmp_path: Path) -> None:
+    """A disk that fills is no node's failure: nobody can judge what was not written."""
+
+    async def body() -> Outcome:
+        with controlled(tmp_path, 2) as (control, (mine, _)):
+            control.begin()
+            mine.send(encode(Unable("cannot write nodes/node.0/journal.jsonl: the disk is full", unwritten=True)))
+            await some_turns()
+            control.died(0, 1, "exit status 1")
+            control.died(1, 2, "killed by SIGKILL")
+            return await asyncio.wait_for(control.over(), PATIENCE_S)
+
+    outcome = asyncio.run(body())
+    assert outcome.broken == ("node.0: cannot write nodes/node.0/journal.jsonl: the disk is full",)
+    assert (health_of(outcome), outcome.exit_code) == ("broken", ExitCode.NODE_FAILED)
+
+
+def nothing(_: Control) -> None:
+    pass
+
+
+def test_who_leaves_though_nobody_of_the_run_wanted_it_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = outcome_after_leaving(tmp_path, monkeypatch, nothing, nothing)
+    assert (outcome.reason, outcome.finished, outcome.exit_code) == ("failed", 0, ExitCode.NODE_FAILED)
+    assert "ended by SIGTERM, which came from outside" in outcome.failures[0].failure.message
+    assert [each.node for each in events(tmp_path, "failed")] == ["node.0"]
+
+
+def test_who_leaves_because_it_was_told_to_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = outcome_after_leaving(tmp_path, monkeypatch, nothing, lambda control: control.halt(0, "left"))
+    assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 1, ())
+
+
+def test_who_is_ended_with_the_whole_run_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Compose, which ends all containers at once."""
+    outcome = outcome_after_leaving(
+        tmp_path, monkeypatch, lambda control: control.stop("interrupted", "interrupted"), nothing
+    )
+    assert (outcome.reason, outcome.failures) == ("interrupted", ())

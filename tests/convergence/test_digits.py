@@ -47,6 +47,7 @@ def test_the_bytes_of_overlays_are_in_the_ratio_of_their_degrees(by_overlay: dic
     assert dynamic == len(SEEDS) * ROUNDS * NODES * DEGREE * 4 * parameters
 
 
+@pytest.mark.soaked
 def test_at_a_low_rate_a_dynamic_graph_is_there_long_before_a_full_one() -> None:
     """Equal rounds take a full graph as many times longer as it has more to send; dynamic needs few rounds more."""
     settings: dict[str, Any] = {

@@ -10,7 +10,7 @@ from testbed.errors import TestbedError
 from testbed.node.data.fetch import ensure
 from tests.convergence.learning import DEGREE, NODES, OVERLAYS, SEEDS, accuracy, learned, payload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.processes]  # the data is fetched where it is not there
 
 SETTINGS: dict[str, Any] = {
     "data": {"name": "fashion-mnist", "partition": {"kind": "shards", "per_node": 2}},

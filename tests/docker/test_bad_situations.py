@@ -32,7 +32,7 @@ from testbed.runtimes.container.inside import Inside
 from testbed.runtimes.container.knock import DOOR, KNOCKS, Unreached, knock
 from testbed.runtimes.docker import image_at_hand, preflight, start
 from testbed.runtimes.docker.baked_code import missing_files
-from testbed.runtimes.docker.containers import CONTROL, FABRIC, PART_LABEL, Container, containers_of
+from testbed.runtimes.docker.containers import CONTROL, FABRIC, PART_LABEL, Container, containers_of, name_of
 from testbed.runtimes.docker.crew import Crew, Ended
 from testbed.runtimes.docker.door import open_door
 from testbed.runtimes.docker.engine_client import connected, engine_address, is_silence, what_helps
@@ -176,11 +176,12 @@ def test_results_that_the_engine_cannot_see(tmp_path: Path, image: str) -> None:
 def test_a_name_that_is_in_use(tmp_path: Path, image: str) -> None:
     """By a container that nothing tells whose it is: it stays, and everything else goes."""
     with connected() as engine:
-        other = engine.api.create_container(image, name="testbed-r-r1", labels={"testbed.run": "", "x": "y"})["Id"]
+        taken = name_of(RunDirectory(tmp_path / "results" / "r"), "r", "a.1")
+        other = engine.api.create_container(image, name=taken, labels={"testbed.run": "", "x": "y"})["Id"]
         try:
             ended = deploy(tmp_path, image)
             assert ended.returncode == 5, ended.stderr
-            assert "Error: the name testbed-r-r1 is in use: there is a container that has it" in ended.stderr
+            assert f"Error: the name {taken} is in use: there is a container that has it" in ended.stderr
             assert "give another --run-id" in ended.stderr
             assert containers(tmp_path) == []
             assert left_in(tmp_path) == []
@@ -520,6 +521,7 @@ def test_an_engine_that_does_not_come_back(tmp_path: Path, image: str, way: WayT
     assert left_in(tmp_path) == []
 
 
+@pytest.mark.soaked
 def test_an_engine_that_was_restarted_and_took_the_containers_along(
     tmp_path: Path, image: str, way: WayToEngine
 ) -> None:

@@ -139,6 +139,7 @@ def test_twice_while_nodes_train(tmp_path: Path, image: str) -> None:
     assert_nothing_is_left(tmp_path)
 
 
+@pytest.mark.soaked
 def test_when_all_is_over(tmp_path: Path, image: str) -> None:
     """The results are there, whole: whether it was in time to be an interruption, nobody can say."""
     with on_a_terminal(tmp_path, image, nodes=2, rounds=3) as terminal:

@@ -7,6 +7,7 @@ kills itself there.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 
 from testbed.runtimes.docker.containers import FOLDER_LABEL, RUN_LABEL
 from testbed.runtimes.docker.engine_client import connected
+from testbed.runtimes.real.belonging import MARK, new_mark
 from testbed.runtimes.real.places import process_record
 from tests.docker.dying import CREATED, CREATING, ENDED, deploy_dying
 from tests.docker.runs import (
@@ -29,6 +31,8 @@ from tests.docker.runs import (
     summary,
     until,
 )
+
+OURS = new_mark()
 
 DONE = (0, 7)
 
@@ -89,6 +93,7 @@ def test_killed_while_nodes_train_the_run_goes_on_until_it_is_destroyed(tmp_path
     assert (told.returncode, "2 nodes interrupted: a.0, a.1" in told.stderr) == (8, True)
 
 
+@pytest.mark.soaked
 def test_killed_when_all_is_over_its_results_are_there(tmp_path: Path, image: str) -> None:
     deploy_dying(tmp_path, image, ENDED)
     assert len(containers(tmp_path)) == 4
@@ -141,7 +146,7 @@ def test_the_containers_of_a_directory_that_is_gone_stand_in_the_way_and_are_fou
     with abandoned(gone, image, "r", running=True) as container:
         refused = deploy(tmp_path, image)
         assert refused.returncode == 5
-        assert f"of a run r already, that of {gone.resolve()}" in refused.stderr
+        assert f"there are containers of a run in {gone.resolve()} already" in refused.stderr
         assert f"testbed destroy {gone.resolve()}" in refused.stderr
         assert not gone.exists(), "nothing was begun"
         assert is_there(container)
@@ -201,10 +206,13 @@ def test_the_command_is_told_from_whoever_has_its_number_now(
     run = tmp_path / "results" / "r"
     (run / "runtime").mkdir(parents=True)
     (run / "plan.json").write_text('{"runtime": "docker"}')
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"]) as somebody:
+    words, marked = [sys.executable, "-c", "import time; time.sleep(300)"], os.environ | {MARK: OURS}
+    with subprocess.Popen(words, env=marked) as somebody:
         found = process_record("deploy", somebody.pid)
         recorded = {"name": found.name, "pid": found.pid, "start_ticks": found.start_ticks - (not is_it)}
-        (run / "runtime" / "processes.json").write_text(json.dumps({"sockets": "", "processes": [recorded]}))
+        (run / "runtime" / "processes.json").write_text(
+            json.dumps({"sockets": "", "processes": [recorded], "mark": OURS})
+        )
         try:
             destroyed(tmp_path)
             assert somebody.poll() == (-signal.SIGTERM if is_it else None)

@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from testbed.runtimes.docker.containers import NODE_LABEL
 from testbed.runtimes.docker.engine_client import connected
 from tests.docker.runs import command, containers, deploy, deploying, summary, until
@@ -51,6 +53,7 @@ def test_their_bytes_went_through_the_fabric(tmp_path: Path, image: str) -> None
     assert carried > sent > 0
 
 
+@pytest.mark.soaked
 def test_one_that_crashes_and_joins_lives_again(tmp_path: Path, image: str) -> None:
     events = "  - {at: 0.2s, node: a.1, do: crash}\n  - {at: 0.4s, node: a.1, do: join}\n"
     ended = deploy(tmp_path, image, rounds=6, events=events)

@@ -58,6 +58,7 @@ def test_a_whole_run_is_one_like_any_other(tmp_path: Path, image: str) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.is_socket()]
 
 
+@pytest.mark.soaked
 def test_who_crashes_comes_back(tmp_path: Path, image: str) -> None:
     """A container that is started again finds its volume as it was."""
     events = "  - {at: 0.2s, node: a.1, do: crash}\n  - {at: 0.4s, node: a.1, do: join}\n"
@@ -141,6 +142,7 @@ def test_who_sees_no_processes_asks_the_engine(tmp_path: Path, image: str) -> No
 # -- however it ends ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.soaked
 @pytest.mark.parametrize("moment", [MAKING, MADE, CREATING, ENDED])
 def test_whenever_the_command_is_killed_destroy_removes_all(moment: str, tmp_path: Path, image: str) -> None:
     deploy_dying(tmp_path, image, moment, *ON_VOLUMES)
@@ -152,6 +154,7 @@ def test_whenever_the_command_is_killed_destroy_removes_all(moment: str, tmp_pat
     assert nothing_is_left(tmp_path)
 
 
+@pytest.mark.soaked
 def test_killed_while_nodes_train_the_run_goes_on_until_it_is_destroyed(tmp_path: Path, image: str) -> None:
     def state() -> str:
         (row,) = json.loads(command(tmp_path, "status", "r", "--format", "json").stdout)
@@ -181,6 +184,7 @@ def test_ctrl_c_and_destroy_end_it_in_good_order(tmp_path: Path, image: str) -> 
     assert nothing_is_left(tmp_path)
 
 
+@pytest.mark.soaked
 def test_what_comes_late_is_removed_too(tmp_path: Path, image: str) -> None:
     """An Engine may still make a container that somebody has asked for who is dead by now."""
     ended = deploy(tmp_path, image, *ON_VOLUMES, nodes=2, rounds=2)

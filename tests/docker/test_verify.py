@@ -84,6 +84,7 @@ def test_what_is_asked_for_is_found(run: RunDirectory) -> None:
     assert Verdict.OK in {row.verdict for row in trips.values()}
 
 
+@pytest.mark.soaked
 def test_what_was_not_asked_for_is_found_out(run: RunDirectory) -> None:
     """The fabric has read its configuration; another one is what seems to have been asked for since."""
     path = run.path / "runtime" / "fabric" / "fabric.json"

@@ -239,3 +239,17 @@ def test_whatever_a_file_holds_the_answer_is_findings(
     path = write(tmp_path_factory.mktemp("fuzz"), yaml.safe_dump(document))
     read = load_experiment(path)
     assert (read.experiment is None) == (read.problem is not None or any(f.severity == "error" for f in read.findings))
+
+
+@pytest.mark.parametrize("option", ["algorithm.name=\udcff", "\udcff.lr=1", "model.name=\ud800"])
+def test_arguments_that_are_no_unicode_are_told(tmp_path: Path, option: str) -> None:
+    """Bytes of another encoding come in as half characters, which nothing can print or write."""
+    ((code, line, column, hint),) = problems(write(tmp_path, "topology: a\n"), option)
+    assert (code, line, column) == ("encoding", 1, 1)
+    assert "UTF-8" in hint
+
+
+@pytest.mark.parametrize("value", ["1e39", "1e308"])
+def test_rates_that_no_float_bears_are_refused(tmp_path: Path, value: str) -> None:
+    ((code, *_),) = problems(write(tmp_path, "topology: a\n"), f"training.lr={value}")
+    assert code == "bad-value"

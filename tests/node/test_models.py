@@ -228,3 +228,9 @@ def test_a_catalogue_can_be_read_without_torch() -> None:
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
     assert set(BUILT_IN) == {"gn-lenet", "mlp", "logistic", "mf"}
+
+
+def test_a_model_without_room_in_memory_is_told_before_it_takes_any() -> None:
+    with pytest.raises(ModelProblem, match=r"75,000,000,010 parameters: .* are left") as told:
+        build_model("mlp", {"hidden": [10**9]}, images(1, 8, 8), 1)
+    assert told.value.exit_code == ExitCode.INVALID_INPUT

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,45 @@ def test_an_evaluation_waits_for_a_slot_that_nobody_who_trains_wants(measured: M
             assert is_free
         compute.close()
         others.close()
+
+    asyncio.run(go())
+
+
+def test_all_nodes_of_a_host_together_look_for_an_idle_slot_as_often_as_one_alone(
+    measured: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else hundreds of them keep the cores from those that have a slot."""
+    looks: list[float] = []
+    look = ComputeSlots.one_if_free
+
+    def seen(slots: ComputeSlots) -> AbstractContextManager[bool]:
+        looks.append(time.monotonic())
+        return look(slots)
+
+    monkeypatch.setattr(ComputeSlots, "one_if_free", seen)
+
+    async def looked(nodes: int) -> int:
+        looks.clear()
+        compute = RealCompute(
+            measured.own,
+            measured.plan.model_copy(update={"ranks": ("a",) * nodes}),
+            RealClock(time.monotonic(), 1.0),
+            ComputeSlots(tmp_path, 2, 0),
+        )
+        work = compute.evaluate(compute.initial())
+        await asyncio.sleep(0.5)
+        assert not work.is_done
+        found = len(looks)
+        compute.close()
+        return found
+
+    async def go() -> None:
+        one, other = ComputeSlots(tmp_path, 2, 0), ComputeSlots(tmp_path, 2, 1)
+        with one.one(), other.one():
+            assert 1 <= await looked(400) <= 2  # at once, and every second
+            assert await looked(2) > 10
+        one.close()
+        other.close()
 
     asyncio.run(go())
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.node.choose import choose_sharing
-from testbed.node.messages import Message, Received, from_frames
+from testbed.node.messages import Message, Received, UnusableModel, from_frames
 from testbed.node.sharing.base import MODEL, Sharing
 from testbed.node.sharing.random_sampling import RandomSampling
 from testbed.node.sharing.topk import TopK, largest
@@ -243,8 +243,22 @@ def test_nonsense_is_refused_and_nothing_is_changed(kind: str, message: Message)
     model = vector(8)
     before = model.tobytes()
     good = arrived(Sharing(chance()).encode(vector(8, 1), 0))
-    with pytest.raises(ValueError, match=r"arrived|carry"):
-        made(kind, model).mix(model, [good, Received(1, message)], [0.3, 0.3])
+    with pytest.raises(UnusableModel, match=r"the node of rank 7 sent .*(arrived|carry|ascending)"):
+        made(kind, model).mix(model, [good, Received(7, message)], [0.3, 0.3])
+    assert model.tobytes() == before
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("kind", ["full", "random", "topk"])
+def test_who_sends_what_is_no_number_is_named(kind: str, wrong: float) -> None:
+    """Else it would be who received it that could not train any more."""
+    model = vector(8)
+    before = model.tobytes()
+    sick = np.full(8, wrong, F4)
+    with pytest.raises(UnusableModel, match=r"the node of rank 7 sent .*: it holds NaN"):
+        made(kind, model).mix(model, [Received(7, Sharing(chance()).encode(sick, 0))], [0.5])
+    with pytest.raises(UnusableModel, match="the node of rank 7 sent"):
+        made(kind, model).adopt(model, Received(7, Sharing(chance()).encode(sick, 0)))
     assert model.tobytes() == before
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.code import CodeProblem
 from testbed.plan.model import PlannedOverlay
+from testbed.plan.overlay_files import read_edges
 from testbed.plan.overlay_graph import (
     Graph,
     NoGraph,
@@ -170,3 +171,55 @@ def test_a_graph_by_own_code(tmp_path: Path) -> None:
 
 GOLDEN: Graph = ((4, 5, 6), (4, 6, 7), (3, 6, 7), (2, 5, 7), (0, 1, 5), (0, 3, 4), (0, 1, 2), (1, 2, 3))
 GOLDEN_ROUND_7: Graph = ((3, 4, 7), (2, 3, 5), (1, 3, 4), (0, 1, 2), (0, 2, 6), (1, 6, 7), (4, 5, 7), (0, 5, 6))
+
+
+@pytest.mark.parametrize(
+    ("count", "degree", "kinds"),
+    [
+        # All labelled graphs there are, by how many cliques of `part` nodes their complement falls into.
+        (6, 3, {True: 10, False: 60}),  # two triangles (K3,3 itself), or a hexagon
+        (7, 4, {True: 105, False: 360}),  # a triangle and a square, or a heptagon
+    ],
+)
+def test_dense_regular_graphs_are_drawn_evenly(count: int, degree: int, kinds: dict[bool, int]) -> None:
+    """What is left out falls apart as often as it does among all graphs."""
+    draws = 3000
+    apart = 0
+    for round_ in range(draws):
+        graph = dynamic_graph(planned("regular", degree), count, 5, round_)
+        left_out = graph_of(count, ((a, b) for a in range(count) for b in range(a) if b not in graph[a]))
+        apart += components(left_out) > 1
+    share = kinds[True] / sum(kinds.values())
+    assert abs(apart / draws - share) < 4.5 * (share * (1 - share) / draws) ** 0.5
+
+
+def test_a_ring_is_in_the_topology_s_order_or_in_a_random_one() -> None:
+    assert static_graph("ring", 8, 2, 3) == ring(range(8))
+    shuffled = static_graph("ring", 8, 2, 3, shuffled=True)
+    assert shuffled != ring(range(8))
+    assert static_graph("ring", 8, 2, 3, shuffled=True) == shuffled
+    assert static_graph("ring", 8, 2, 4, shuffled=True) != shuffled
+    assert all(len(others) == 2 for others in shuffled)
+    assert components(shuffled) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a b\nb c",
+        "0 1 {}\n1 2 {'weight': 2.5}",
+        "0 1 2.5\n1 2 0.5",
+        "a,b\nb,c",
+        "3\n0 1\n1 2",
+        "a: b\nb: c",
+    ],
+)
+def test_files_of_edges_as_people_and_networkx_write_them(text: str) -> None:
+    assert read_edges(text, {"a": 0, "b": 1, "c": 2}, "edges.txt") == [(0, 1), (1, 2)]
+
+
+def test_whole_numbers_in_a_file_of_edges_are_nodes() -> None:
+    ranks = {"a": 0, "b": 1, "c": 2}
+    assert read_edges("0 1 2", ranks, "edges.txt") == [(0, 1), (0, 2)]
+    with pytest.raises(NoGraph, match=r"edges\.txt:1: there is no node `2\.5`"):
+        read_edges("0 1 2 2.5", ranks, "edges.txt")

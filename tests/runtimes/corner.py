@@ -31,6 +31,8 @@ from tests.runtimes.sim_runs import plan_of, records, star
 
 PATIENCE_S = 60.0
 NODES = tuple(f"node.{rank}" for rank in range(3))
+LONG = "where-paths-are-longer-than-those-of-sockets-may-be" * 2
+"""In the name of the folder of temporary files, where runs make their sockets."""
 ENDLESS = {"rounds": 100_000}
 
 
@@ -182,7 +184,7 @@ class Corner:
 @contextmanager
 def made_in(folder: Path) -> Iterator[Corner]:
     """A corner; nothing of it stays, whatever the test found."""
-    with tempfile.TemporaryDirectory(prefix="tbt-") as temporary:
+    with tempfile.TemporaryDirectory(prefix=f"tbt-{LONG}-") as temporary:
         corner = Corner(folder, Path(temporary))
         try:
             yield corner

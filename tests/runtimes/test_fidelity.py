@@ -32,7 +32,11 @@ def fidelity() -> ModuleType:
 @pytest.mark.alone
 @pytest.mark.parametrize(
     "words",
-    [("20kB", "2ms"), ("335kB", "50ms", "100Mbps"), ("335kB", "200ms", "100Mbps")],
+    [
+        ("20kB", "2ms"),
+        ("335kB", "50ms", "100Mbps"),
+        pytest.param(("335kB", "200ms", "100Mbps"), marks=pytest.mark.soaked),
+    ],
     ids=lambda words: "-".join(words),
 )
 def test_a_round_takes_as_long_in_both(words: tuple[str, ...], fidelity: ModuleType, tmp_path: Path) -> None:

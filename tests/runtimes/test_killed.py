@@ -16,11 +16,14 @@ import pytest
 
 from testbed.records import Over
 from testbed.rundir import RunDirectory
+from testbed.runtimes.real.belonging import MARK, new_mark
 from testbed.runtimes.real.leftovers import destroy, is_alive
 from testbed.runtimes.real.places import ProcessRecord, Recorded, process_record
 from tests.runtimes.corner import ENDLESS, PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
 from tests.runtimes.sim_runs import records
+
+OURS = new_mark()
 
 pytestmark = needs_network
 
@@ -138,8 +141,9 @@ def test_a_command_that_is_killed_while_its_run_starts_by_itself(corner: Corner)
 
 
 def test_destroy_touches_nothing_that_is_not_its_own(tmp_path: Path) -> None:
-    """Another process that has got the id since, and a folder that a record only claims."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as bystander:
+    """Another process that has got the id since, one that a record only names, and a folder that it only claims."""
+    marked = os.environ | {MARK: OURS}
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=marked) as bystander:
         mine = process_record("zygote", bystander.pid)
         folder = tmp_path / "precious"
         (folder / "nodes").mkdir(parents=True)
@@ -150,9 +154,56 @@ def test_destroy_touches_nothing_that_is_not_its_own(tmp_path: Path) -> None:
         assert not destroy(run).ended
         assert bystander.poll() is None
         assert folder.is_dir()
-        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [mine])))
-        assert destroy(run).ended == ("zygote",)
+        for theirs in ("", "another"):
+            (run.path / "runtime" / "processes.json").write_bytes(
+                msgspec.json.encode(Recorded(str(folder), [mine], mark=theirs))
+            )
+            removed = destroy(run)
+            assert (removed.ended, removed.strangers) == ((), (bystander.pid,))
+            assert bystander.poll() is None
+        (run.path / "runtime" / "processes.json").write_bytes(
+            msgspec.json.encode(Recorded(str(folder), [mine], mark=OURS))
+        )
+        removed = destroy(run)
+        assert (removed.ended, removed.strangers) == (("zygote",), ())
         assert bystander.wait() == -signal.SIGKILL
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+def test_a_record_in_another_user_s_folder_is_not_followed(corner: Corner) -> None:
+    """Root's own process, named in a folder of another user's, who may have written anything."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as bystander:
+        for each in ("nodes", "runtime"):
+            (corner.run.path / each).mkdir(parents=True)
+        record = Recorded("/nowhere", [process_record("control", bystander.pid)], mark="guessed")
+        (corner.run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(record))
+        for path in (corner.run.path, *corner.run.path.rglob("*")):
+            os.chown(path, 65534, 65534)
+        refused = corner.testbed("destroy", "long")
+        assert (refused.exit_code, "belongs to nobody" in refused.stderr) == (4, True), refused.stderr
+        every = corner.testbed("destroy", "--all")
+        assert (every.exit_code, "left alone" in every.stderr) == (0, True), every.stderr
+        forced = corner.testbed("destroy", "long", "--force")
+        assert (forced.exit_code, f"not of this run: process {bystander.pid}" in forced.stderr) == (0, True)
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_run_whose_directory_is_removed_ends_and_says_so(paused: bool, corner: Corner) -> None:
+    corner.write_plan(stop=dict(ENDLESS))
+    with corner.start() as process:
+        corner.reach("training", process)
+        namespaces = corner.namespaces()
+        if paused:
+            assert corner.testbed("fault", "pause", "long", "node.1").exit_code == 0
+        while corner.run.path.exists():  # files are still being made in it
+            shutil.rmtree(corner.run.path, ignore_errors=True)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 6, said
+    assert "was removed or renamed while the run went on" in said
+    assert ("Traceback" in said, "testbed collect" in said) == (False, False), said
+    corner.assert_nothing_is_left(namespaces)
 
 
 def test_destroy_removes_the_sockets_of_a_run_that_had_only_begun_to_make_them(tmp_path: Path) -> None:

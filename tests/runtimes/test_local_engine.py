@@ -14,6 +14,7 @@ import pytest
 
 from testbed.control import control as control_module
 from testbed.control.control import Control
+from testbed.engines.fabric.start import start_fabric
 from testbed.errors import ExitCode
 from testbed.records import End, Failure, Over
 from testbed.rundir import create_run
@@ -38,7 +39,7 @@ def ended(places: Places, before: Callable[[FabricEngine], None]) -> list[str]:
 
     async def body() -> list[str]:
         told: list[str] = []
-        engine = FabricEngine(locally(plan_of(star(2))), places, lambda _: None, told.append)
+        engine = FabricEngine(locally(plan_of(star(2))), places, lambda _: None, told.append, start_fabric)
         await engine.begin(time.monotonic())
         before(engine)
         engine.end()

@@ -39,7 +39,7 @@ def test_silence_lasts_since_the_last_word_or_other_news() -> None:
 def test_the_limit_is_the_longest_of_what_may_be_waited_for() -> None:
     quiet = Silence()
     assert quiet.limit_s(10.0, 5.9) == silence.LEAST_S
-    assert quiet.limit_s(90.0, 0.0) == 90.0
+    assert quiet.limit_s(90.0, 0.0) == 92.0
     assert quiet.limit_s(0.0, 7.0) == 70.0
     for t in (1.0, 11.0, 12.0):
         quiet.recorded(0, round_(t), t)
@@ -59,6 +59,10 @@ def test_who_waits_for_whom_until_it_has_said_something_else() -> None:
     assert quiet.awaited(1) == "a.1, a.2, a.3 and 2 more in round 3"
     quiet.recorded(0, round_(2.0), 2.0)
     assert quiet.awaited(0) is None
+    quiet.recorded(0, missing(50.0, "a.1"), 50.0)  # to miss somebody is no end of the silence
+    assert (quiet.lasts_s(60.0), quiet.recorded_at) == (58.0, 2.0)
+    quiet.recorded(0, Event(55.0, "peer-missing", "round 3: a.1: skip"), 55.0)  # unless the node goes on without
+    assert (quiet.lasts_s(60.0), quiet.recorded_at) == (5.0, 2.0)
 
 
 def changes(*times: float) -> Iterator[PartitionChange]:

@@ -20,6 +20,7 @@ from testbed.control.log import ControlLog
 from testbed.engines.attach import NodeNetwork, join_network
 from testbed.engines.device import hand_over, make_device
 from testbed.engines.fabric.sockets import node_socket
+from testbed.engines.fabric.start import start_fabric
 from testbed.engines.namespace import TcpSettings, enter_namespace
 from testbed.engines.tun import DEVICE
 from testbed.errors import ExitCode
@@ -76,7 +77,7 @@ def test_the_engine_knows_whose_device_is_gone_until_that_is_settled(tmp_path: P
     places = make_places(create_run(tmp_path, "run"))
 
     async def body() -> None:
-        engine = FabricEngine(PLAN, places, lambda _: None, lambda _: None)
+        engine = FabricEngine(PLAN, places, lambda _: None, lambda _: None, start_fabric)
         try:
             await engine.begin(time.monotonic())
             for settle in (False, True):

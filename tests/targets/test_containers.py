@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from testbed.errors import Severity, has_errors
+from testbed.targets.containers import foreign_programs
 from testbed.targets.names import MAX_NODE_LABEL, node_label
 from testbed.targets.target import Target
 from testbed.topologies.model import Service, Topology
@@ -145,4 +146,28 @@ def test_what_only_kollaps_does_otherwise_stays_a_note_elsewhere(target: Target)
     found = judged(XML.replace('upload="10Mbps" download="5Mbps"', 'upload="1.5Mbps"'), target)
     assert {each.severity for each in found if each.code.startswith("kollaps-")} == {Severity.NOTE}
     assert {"kollaps-rate", "kollaps-one-way"} <= {each.code for each in found}
-    assert not has_errors(found)
+    assert not has_errors(each for each in found if each.code not in ("docker-image", "docker-command"))
+
+
+@pytest.mark.parametrize(
+    ("service", "code"),
+    [
+        ("{image: postgres:16}", "docker-image"),
+        ("{command: [--fast, '1']}", "docker-command"),
+        ("{image: testbed-node:latest}", None),
+        ("{image: testbed:latest}", None),
+    ],
+)
+def test_what_containers_would_not_run_is_an_error_with_its_place(service: str, code: str | None) -> None:
+    found = [
+        (each.code, each.severity, each.where.line)
+        for each in judged(MESH.replace("b: {}", f"b: {service}"), Target.DOCKER)
+        if each.code.startswith("docker-")
+    ]
+    assert found == ([] if code is None else [(code, Severity.ERROR, 1)])
+
+
+def test_an_image_that_the_run_has_may_be_named() -> None:
+    topology = Topology("t", (Service("a", image="mine:2"),), ())
+    assert [each.code for each in foreign_programs(topology)] == ["docker-image"]
+    assert not list(foreign_programs(topology, "mine:2"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.errors import Finding, InvalidInput, UsageProblem
+from testbed.errors import Finding, InvalidInput, Severity, UsageProblem
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import MAX_FILE_BYTES, Form
 from tests.reference import REFERENCE, needs_reference
@@ -216,7 +216,6 @@ def test_events_that_are_fine(event: str) -> None:
         (xml("<service name='c' image='i' command='[oops'/>"), {("bad-value", 2, 48)}),
         (xml("<service name='c' image='i' activepaths=\"['zz']\"/>"), {("unknown-name", 2, 52)}),
         (xml("<srv/>"), {("unknown-element", 2, 11)}),
-        (xml("words"), {("unexpected-text", 2, 11)}),
         (xml(bridges="<bridge/>"), {("missing", 4, 10)}),
         (xml(bridges="<bridge name='a'/>"), {("duplicate-name", 4, 10)}),
         (xml(links=GOOD.replace("'1Mbps'", "'1.5.5Mbps'", 1)), {("bad-value", 5, 54)}),
@@ -387,3 +386,9 @@ def test_the_probes_that_kollaps_was_tried_with() -> None:
         "dyn_replicas_overridden": [2, 1],
         "dyn_disc2_reconn1": [2, 1],
     }
+
+
+def test_stray_text_between_elements_is_a_warning_with_its_place() -> None:
+    """Kollaps' own files have some, such as a `>` too many."""
+    (finding,) = findings(xml(links=GOOD + ">"), Form.XML)
+    assert (finding.code, finding.severity, finding.where[0]) == ("unexpected-text", Severity.WARNING, 5)

@@ -271,6 +271,23 @@ def test_an_edge_list_tells_its_quantities_by_their_units(tmp_path: Path) -> Non
     assert imported.network.links[1].forth == LinkProperties(5.0, 10e9)
 
 
+def test_edge_lists_as_networkx_writes_them(tmp_path: Path) -> None:
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_edge("a", "b", latency=5.0, name="a long one")
+    graph.add_edge("b", "c", latency=2)
+    graph.add_edge("c", "d")
+    nx.write_edgelist(graph, tmp_path / "data.txt")
+    imported = interpret(read_graph(tmp_path / "data.txt"), CORE)
+    assert latencies(imported) == [5.0, 2.0, 10.0]
+    weighted: nx.Graph[str] = nx.Graph()
+    weighted.add_weighted_edges_from([("a", "b", 2.5), ("b", "c", 7)])
+    nx.write_weighted_edgelist(weighted, tmp_path / "weighted.txt")
+    plain = interpret(read_graph(tmp_path / "weighted.txt"), CORE)
+    assert (latencies(plain), "import-weight" in codes(plain.findings)) == ([10.0, 10.0], True)
+    meant = interpret(read_graph(tmp_path / "weighted.txt"), CORE, Keys(latency="weight"))
+    assert (latencies(meant), "import-weight" in codes(meant.findings)) == ([2.5, 7.0], False)
+
+
 def test_older_json_says_links_instead_of_edges(tmp_path: Path) -> None:
     document = {"nodes": [{"id": "a"}, {"id": "b"}], "links": [{"source": "a", "target": "b"}]}
     assert len(from_json(tmp_path, document).network.links) == 1
@@ -333,7 +350,9 @@ BOMB = """<?xml version="1.0"?>
         ("nodes.json", '{"nodes": 3, "edges": []}', "graph-shape", 1),
         ("empty.json", '{"nodes": [], "edges": []}', "graph-empty", 1),
         ("empty.txt", "# nothing\n", "graph-empty", 1),
-        ("unit.txt", "a b 5\n", "bad-value", 1),
+        ("unit.txt", "a b 5x\n", "bad-value", 1),
+        ("text.txt", "a b {'latency': 5ms}\n", "edge-list", 1),
+        ("code.txt", "a b {'latency': print(1)}\n", "edge-list", 1),
         ("word.txt", "a b\nc\n", "edge-list", 2),
     ],
 )

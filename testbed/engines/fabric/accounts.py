@@ -56,7 +56,7 @@ class Second(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line."""
 
     t: float | None
-    """Emulated seconds; None before the start."""
+    """Emulated seconds; 0 before the start, and null there in files of older versions."""
     seconds: float
     """Emulated seconds that the links are about, up to then."""
     links: list[LinkLine]
@@ -90,7 +90,7 @@ class Accounts:
         self._at_s = now_s
         pairs = self._of_pairs(snapshot.pairs, time_scale, is_last=is_last)
         line = Second(
-            t=None if t is None else round(t, 6),
+            t=0.0 if t is None else round(t, 6),
             seconds=round((now_s - before_s) / time_scale, 6),
             links=self._of_links(snapshot.links, time_scale),
             pairs=pairs,

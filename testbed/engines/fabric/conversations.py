@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from testbed.protocol.message import MAX_MESSAGE_BYTES, OUT_OF_ROOM, Message, encode
+from testbed.socket_paths import short_enough
 
 _BACKLOG = 8
 _BUFFER_BYTES = 4 << 20
@@ -23,7 +24,8 @@ def listen(path: Path) -> socket.socket:
     with suppress(FileNotFoundError):
         path.unlink()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    listener.bind(str(path))
+    with short_enough(path) as name:
+        listener.bind(name)
     listener.listen(_BACKLOG)
     return listener
 

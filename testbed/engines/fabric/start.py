@@ -10,7 +10,7 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,7 +125,7 @@ class FabricHandle:
             return self.process.wait()
 
 
-def start_fabric(config: FabricConfig, folder: Path) -> FabricHandle:
+def start_fabric(config: FabricConfig, folder: Path, more_environment: Mapping[str, str] | None = None) -> FabricHandle:
     """A fabric that nodes and control can reach; raises CouldNotStart, with what it said, when it ended instead.
 
     The folder gets its configuration and its log; the folders that the configuration names are made.
@@ -136,7 +136,9 @@ def start_fabric(config: FabricConfig, folder: Path) -> FabricHandle:
     log = folder / LOG
     with log.open("ab") as errors:
         words = (str(folder), str(os.getpid()))
-        process = start_apart("testbed.engines.fabric", words, stdout=subprocess.PIPE, stderr=errors)
+        process = start_apart(
+            "testbed.engines.fabric", words, stdout=subprocess.PIPE, stderr=errors, more_environment=more_environment
+        )
     if not _is_ready(process):
         process.kill()
         process.wait()

@@ -17,13 +17,13 @@ from testbed.targets.names import learners as learning
 from testbed.topologies.model import DEFAULT_IMAGE, Service, Topology
 from testbed.units import format_size, shown
 
-_NAME = "docker-name"
-"""Compose's own names are made from those of the nodes, so that they may hold anything."""
+_NOT_HERE = ("docker-name", "docker-image", "docker-command")
+"""Compose's own names are made from those of the nodes, and may hold anything; of the others `remarks` tells."""
 
 
 def check(topology: Topology, file: str) -> None:
     """Raises InvalidInput where no Engine could run it, under whatever names."""
-    found = [finding for finding in docker_findings(topology) if finding.code != _NAME]
+    found = [finding for finding in docker_findings(topology) if finding.code not in _NOT_HERE]
     if has_errors(found):
         raise InvalidInput(file, found)
 

@@ -9,7 +9,7 @@ them than are needed.
 from __future__ import annotations
 
 from testbed.node.algorithm import Algorithm
-from testbed.node.messages import Message, Received
+from testbed.node.messages import Message, Received, UnusableModel
 from testbed.node.node import Node
 from testbed.node.sharing.base import MODEL, whole
 from testbed.plan.shares import part_of
@@ -68,5 +68,5 @@ class FedAvg(Algorithm):
 def _samples(update: Received) -> int:
     count = update.message.fields.get("samples")
     if type(count) is not int or count < 1:
-        raise ValueError(f"an update by {count!r} samples arrived")
+        raise UnusableModel(update.sender, f"an update by {count!r} samples")
     return count

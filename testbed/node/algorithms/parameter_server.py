@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from testbed.node.algorithm import Algorithm
-from testbed.node.messages import Message, Received, snapshot
+from testbed.node.messages import Message, Received, UnusableModel, snapshot
 from testbed.node.node import Node, PeerMissing
-from testbed.node.sharing.base import MODEL, Sharing, values_of, whole
+from testbed.node.sharing.base import MODEL, Sharing, gradient_in, whole
 from testbed.node.world import Vector
 
 GRADIENT = "gradient"
@@ -104,7 +104,9 @@ class _Workers:
         received = self._arrived.pop(0)
         version = received.message.fields.get("version")
         if type(version) is not int or not 0 <= version <= self.version:
-            raise ValueError(f"a gradient of the version {version!r} arrived, the model is at {self.version}")
+            raise UnusableModel(
+                received.sender, f"a gradient of the version {version!r}, the model is at {self.version}"
+            )
         # One that was given up for dead goes on as the slowest.
         self._steps.setdefault(received.sender, min(self._steps.values(), default=0))
         self._steps[received.sender] += 1
@@ -129,7 +131,4 @@ class _Workers:
 
 def _step(model: Vector, received: Received, scale: float) -> None:
     """One step of gradient descent."""
-    gradient = values_of(received.message)
-    if gradient.size != model.size:
-        raise ValueError(f"a gradient of {gradient.size} parameters arrived, {model.size} are expected")
-    model -= np.float32(scale) * gradient
+    model -= np.float32(scale) * gradient_in(received, model.size)

@@ -15,7 +15,7 @@ from testbed.code import is_code
 from testbed.experiment.language import Experiment, Partition
 from testbed.node.data.catalogue import entry_of
 from testbed.node.data.dataset import DataSet
-from testbed.node.data.fetch import Tell, silently
+from testbed.node.data.fetch import Tell, ensure, silently
 from testbed.node.data.load import load_dataset
 from testbed.node.data.partition import Part, partition, test_parts
 from testbed.node.data.stand_in import stand_in
@@ -37,6 +37,12 @@ class SharedOut:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(part.size for part in self.parts)
+
+
+def fetch_data(experiment: Experiment, tell: Tell) -> None:
+    """The data set is in the cache, or needs none; raises NoSource when it cannot be had."""
+    if not is_at_hand(experiment.data.name, experiment.data.options):
+        ensure(experiment.data.name, tell=tell)
 
 
 def share_out(

@@ -11,10 +11,17 @@ import torch
 from torch import nn
 
 from testbed.code import CodeProblem, OnlyHere, call, is_code, load_object
+from testbed.memory import available_bytes
 from testbed.node.data.dataset import DataSet
 from testbed.node.models.catalogue import built_in
+from testbed.node.models.problems import ModelProblem
 from testbed.node.models.signature import DATA_FIRST, check_call, seems_for_data
 from testbed.seeds import derive
+from testbed.units import size_for_people
+
+_FLOAT_BYTES = 4
+_COPIES = 3
+"""A model, its gradient, and the model that training makes of it."""
 
 
 def build_model(spec: str, options: Mapping[str, object], dataset: DataSet, seed: int) -> nn.Module:
@@ -28,11 +35,34 @@ def build_model(spec: str, options: Mapping[str, object], dataset: DataSet, seed
         raise CodeProblem(f"`{spec}` is not a class: it cannot be called with a data set")
     check_call(spec, make, options)
     with torch.random.fork_rng(devices=()):
+        if not own:
+            _check_memory(spec, make, dataset, options)
         torch.manual_seed(derive(seed, "init"))
         model = _called(spec, make, dataset, options) if own else make(dataset, **options)
     if not isinstance(model, nn.Module):
         raise CodeProblem(f"`{spec}` gives a {type(model).__name__}, not a torch.nn.Module")
     return model.float()
+
+
+def _check_memory(spec: str, make: Callable[..., object], dataset: DataSet, options: Mapping[str, object]) -> None:
+    """Raises ModelProblem for a model that this machine has no room for, before it takes any of it."""
+    try:
+        with torch.device("meta"):  # shapes without numbers
+            model = make(dataset, **options)
+    except RuntimeError as problem:  # more than can be counted
+        raise ModelProblem(f"{spec} cannot be made with these options: {problem}", "choose a smaller model") from None
+    assert isinstance(model, nn.Module)  # noqa: S101 - it comes with the package
+    parameters = sum(each.numel() for each in model.parameters())
+    try:
+        there = available_bytes()
+    except OSError:  # another system than Linux does not tell
+        return
+    if _COPIES * _FLOAT_BYTES * parameters > there:
+        raise ModelProblem(
+            f"{spec} with these options has {parameters:,} parameters: to train it once takes "
+            f"{size_for_people(_COPIES * _FLOAT_BYTES * parameters)}, {size_for_people(there)} are left",
+            "choose a smaller model",
+        )
 
 
 def _called(spec: str, make: Callable[..., object], dataset: DataSet, options: Mapping[str, object]) -> object:

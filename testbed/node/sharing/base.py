@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.messages import Message, Received, snapshot
+from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
 from testbed.node.world import Vector
 
 _Number = TypeVar("_Number", np.float32, np.int32)
+_Places = TypeVar("_Places", bound=NDArray[np.intp] | None)
 
 MODEL = "model"
 """The kind of a message that carries a model, or a part of one."""
@@ -37,10 +38,10 @@ class Sharing:
         return whole(model, round_)
 
     def decode(self, message: Message, parameters: int) -> tuple[NDArray[np.intp] | None, Vector]:
-        """Which parameters a message holds (None: all), and their values."""
+        """Which parameters a message holds (None: all), and their values; raises MalformedModel for anything else."""
         values = values_of(message)
         if values.size != parameters:
-            raise ValueError(f"a model of {values.size} parameters arrived, {parameters} are expected")
+            raise MalformedModel(f"a model of {values.size} parameters arrived, {parameters} are expected")
         return None, values
 
     def average(self, model: Vector, received: Sequence[Received], degree: int | None = None) -> None:
@@ -58,13 +59,13 @@ class Sharing:
 
     def adopt(self, model: Vector, received: Received) -> None:
         """Take over a whole model, such as a server's, bit for bit."""
-        places, values = Sharing.decode(self, received.message, model.size)
+        places, values = _sound(received, lambda message: Sharing.decode(self, message, model.size))
         assert places is None  # noqa: S101 - the whole model
         model[:] = values
 
     def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
         """Add the received models with their weights; the own model has what is left of 1. In the order given."""
-        decoded = [self.decode(each.message, model.size) for each in received]
+        decoded = [_sound(each, lambda message: self.decode(message, model.size)) for each in received]
         if all(places is None for places, _ in decoded):
             model *= np.float32(1.0 - sum(weights))
             scaled = np.empty_like(model)
@@ -81,16 +82,39 @@ class Sharing:
         model += change
 
 
+def gradient_in(received: Received, parameters: int) -> Vector:
+    """The values of a message of as many; raises UnusableModel, which names the sender, for anything else."""
+
+    def read(message: Message) -> tuple[None, Vector]:
+        values = values_of(message)
+        if values.size != parameters:
+            raise MalformedModel(f"a gradient of {values.size} parameters arrived, {parameters} are expected")
+        return None, values
+
+    return _sound(received, read)[1]
+
+
+def _sound(received: Received, read: Callable[[Message], tuple[_Places, Vector]]) -> tuple[_Places, Vector]:
+    """What was read; raises UnusableModel, which names the sender, for what is malformed or not finite."""
+    try:
+        places, values = read(received.message)
+    except MalformedModel as problem:
+        raise UnusableModel(received.sender, str(problem)) from None
+    if not np.isfinite(values).all():
+        raise UnusableModel(received.sender, "it holds NaN or infinite numbers")
+    return places, values
+
+
 def whole(model: Vector, round_: int) -> Message:
     """A message with all of a model, as it is now."""
     return Message(MODEL, round_, payload=(snapshot(model),))
 
 
 def values_of(message: Message) -> Vector:
-    """The only payload of a message: a vector of parameters. Raises ValueError for anything else."""
+    """The only payload of a message: a vector of parameters. Raises MalformedModel for anything else."""
     if len(message.payload) != 1 or message.payload[0].dtype != np.float32 or message.payload[0].ndim != 1:
         shapes = ", ".join(f"{buffer.dtype} {buffer.shape}" for buffer in message.payload)
-        raise ValueError(f"`{message.kind}` must carry one vector of float32, it carries: {shapes or 'nothing'}")
+        raise MalformedModel(f"`{message.kind}` must carry one vector of float32, it carries: {shapes or 'nothing'}")
     return message.payload[0].view(np.float32)
 
 

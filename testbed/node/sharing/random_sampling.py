@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.messages import Message
+from testbed.node.messages import MalformedModel, Message
 from testbed.node.sharing.base import MODEL, frozen, values_of
 from testbed.node.sharing.sparse import Sparse
 from testbed.node.world import Vector
@@ -30,13 +30,13 @@ class RandomSampling(Sparse):
             return super().decode(message, parameters)
         seed, fraction = message.fields["seed"], message.fields.get("fraction")
         if type(seed) is not int or not 0 <= seed < _MOST:
-            raise ValueError(f"a mask with the seed {seed!r} arrived")
+            raise MalformedModel(f"a mask with the seed {seed!r} arrived")
         if type(fraction) is not float or not 0.0 <= fraction <= 1.0:
-            raise ValueError(f"a mask with the fraction {fraction!r} arrived")
+            raise MalformedModel(f"a mask with the fraction {fraction!r} arrived")
         values = values_of(message)
         places = np.flatnonzero(_drawn(seed, fraction, parameters))
         if values.size != places.size:
-            raise ValueError(f"{values.size} parameters arrived, their mask has {places.size}")
+            raise MalformedModel(f"{values.size} parameters arrived, their mask has {places.size}")
         return places, values
 
 

@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.messages import Message, Received
+from testbed.node.messages import MalformedModel, Message, Received
 from testbed.node.sharing.base import MODEL, frozen, values_of
 from testbed.node.sharing.sparse import Sparse
 from testbed.node.world import Vector
@@ -45,9 +45,9 @@ class TopK(Sparse):
             return super().decode(message, parameters)
         values, places = values_of(message), message.metadata[0]
         if len(message.metadata) != 1 or places.dtype != np.int32 or places.shape != values.shape:
-            raise ValueError(f"{values.size} parameters arrived, with places that do not fit them")
+            raise MalformedModel(f"{values.size} parameters arrived, with places that do not fit them")
         if places.size and not (places[0] >= 0 and places[-1] < parameters and bool((np.diff(places) > 0).all())):
-            raise ValueError(f"the places of parameters that arrived are not ascending within 0 to {parameters - 1}")
+            raise MalformedModel(f"the places of parameters are not ascending within 0 to {parameters - 1}")
         return places.astype(np.intp), values
 
     def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:

@@ -5,6 +5,9 @@ Takes a plan and where its run lies, gives what each container may use and sees;
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +30,8 @@ _GIVES_AWAY = ("CHOWN",)
 """What is new is root's."""
 _TUN = "/dev/net/tun"
 _INSIDE = Inside()
+_WHOSE_DIGITS = 6
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
 @dataclass(frozen=True)
@@ -52,15 +57,22 @@ class Container:
     """How often it may be started again after a death."""
 
 
-def name_of(run_id: str, part: str) -> str:
-    """On the Engine; of a learner's container `part` is `r` and its rank."""
-    return f"testbed-{run_id}-{part}"
+def name_of(run: RunDirectory, run_id: str, part: str) -> str:
+    """On the Engine, where others may have a run of the same id: its directory tells them apart."""
+    whose = hashlib.sha256(os.fsencode(run.path.resolve())).hexdigest()[:_WHOSE_DIGITS]
+    return f"testbed-{run_id}-{whose}-{part}"
+
+
+def _part_of(node: PlannedNode) -> str:
+    """A learner's container ends with its node's name, as far as the Engine takes it."""
+    name = _NOT_IN_NAMES.sub("_", node.name)
+    return name if name == node.name else f"{name}-r{node.rank}"
 
 
 def sockets_maker(plan: RunPlan, run: RunDirectory, user: User, volumes: OnVolumes) -> Container:
     """What lays out new volumes and gives them to the user; ended before there is any other container."""
     return Container(
-        name_of(plan.run_id, SOCKETS),
+        name_of(run, plan.run_id, SOCKETS),
         SOCKETS,
         User(0, 0),
         volumes.of_all(),
@@ -92,7 +104,7 @@ def containers_of(
     seen = {FABRIC: fabric_mounts, CONTROL: (*sockets.of_all(), whole, cache)}
     serving = [
         Container(
-            name_of(plan.run_id, part),
+            name_of(run, plan.run_id, part),
             part,
             user,
             mounts,
@@ -107,7 +119,7 @@ def containers_of(
     sysctls = {f"net.ipv4.{name}": value for name, value in settings_of(tcp_of(plan), user.gid).items()}
     learners = [
         Container(
-            name=name_of(plan.run_id, f"r{node.rank}"),
+            name=name_of(run, plan.run_id, _part_of(node)),
             part=LEARNER,
             user=User(0, 0),
             mounts=(*sockets.of_node(node.rank), *_own(run, node), cache),

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from testbed.errors import PreflightRefused
 from testbed.runtimes.docker.engine_client import connected
+from testbed.topologies.model import BUILT_IMAGE
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-DEFAULT_TAG = "testbed:latest"
+DEFAULT_TAG = BUILT_IMAGE
 VERSION_LABEL = "org.opencontainers.image.version"
 BASE_LABEL = "org.opencontainers.image.base.name"
 TORCH_LABEL = "testbed.torch"

@@ -23,7 +23,8 @@ from testbed.runtimes.docker.containers import CONTROL, FOLDER_LABEL, NODE_LABEL
 from testbed.runtimes.docker.crew import of_run, present, remove
 from testbed.runtimes.docker.engine_client import connected
 from testbed.runtimes.docker.volumes import folders_with_volumes, remove_volumes, volumes_of
-from testbed.runtimes.real.leftovers import Removed, is_alive
+from testbed.runtimes.real.belonging import end_marked
+from testbed.runtimes.real.leftovers import Removed, is_alive, is_of, tell
 from testbed.runtimes.real.places import read_record, record_of
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def destroy(run: RunDirectory) -> Removed:
         if had_files or isinstance(problem, StartedByCompose):
             raise
         return Removed(led)
+    if (record := read_record(run)) is not None:
+        end_marked(record.mark, (os.geteuid(),))
     remove_sockets(run)
     for unfinished in (*run.path.glob(".*.tmp"), *run.path.glob("engine/.*.tmp"), outcome_file(run), record_of(run)):
         unfinished.unlink(missing_ok=True)
@@ -108,13 +111,12 @@ def strays() -> list[RunDirectory]:
     return [RunDirectory(folder) for folder in sorted(_folders()) if _is_gone(RunDirectory(folder).plan)]
 
 
-def refuse_if_there(engine: DockerClient, run_id: str) -> None:
-    """Raises CouldNotStart where containers or volumes of a run with this name are there, whoever's they are."""
-    found = engine.api.containers(all=True, filters={"label": [f"{RUN_LABEL}={run_id}", FOLDER_LABEL]})
-    folders = [each["Labels"][FOLDER_LABEL] for each in found]
-    for folder in (*folders, *folders_with_volumes(engine, run_id)):
+def refuse_if_there(engine: DockerClient, folder: Path) -> None:
+    """Raises CouldNotStart where containers or volumes of a run in this folder are there. Others' have other names."""
+    containers = of_run(engine, folder)
+    if containers or volumes_of(engine, folder):
         raise CouldNotStart(
-            f"there are {'containers' if folders else 'volumes'} of a run {run_id} already, that of {folder}",
+            f"there are {'containers' if containers else 'volumes'} of a run in {folder} already",
             f"`testbed destroy {folder}` removes them; or give another --run-id",
         )
 
@@ -141,11 +143,12 @@ def _is_gone(path: Path) -> bool:
 def _end_command(run: RunDirectory) -> tuple[str, ...]:
     """The command that leads the run ends it, and removes its containers, as after Ctrl-C; its name if it was there."""
     record = read_record(run)
-    led = [] if record is None else [each for each in record.processes if each.name == DEPLOY and is_alive(each)]
+    if record is None:
+        return ()
+    led = [each for each in record.processes if each.name == DEPLOY and is_of(each, run, record.mark)]
     until_s = time.monotonic() + _GOODBYE_S
     for each in led:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(each.pid, signal.SIGTERM)
+        tell(each, signal.SIGTERM, run, record.mark)
         while is_alive(each) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)
     return tuple(each.name for each in led)

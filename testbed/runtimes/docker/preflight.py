@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.errors import PreflightRefused, TestbedError
 from testbed.experiment.attached import own_files
+from testbed.memory import available_bytes
 from testbed.plan.containers import limits_of, models_bytes
 from testbed.plan.model import RunPlan
 from testbed.runtimes.docker.baked_code import missing_files
@@ -20,7 +22,6 @@ from testbed.runtimes.docker.image_facts import PYTHON_LABEL, TORCH_LABEL, VERSI
 from testbed.runtimes.docker.image_likeness import doubt
 from testbed.runtimes.docker.image_packages import versions_in
 from testbed.runtimes.docker.leftovers import refuse_if_there
-from testbed.runtimes.local.needs import available_bytes
 from testbed.units import size_for_people
 
 if TYPE_CHECKING:
@@ -34,13 +35,18 @@ _PROCESS_BYTES = 245_000_000
 """What a process that imports torch afresh holds; the rest of a container's limit is seldom used."""
 
 
-def check_engine_and_image(plan: RunPlan, image: str, say: Callable[[str], None], *, force: bool) -> RunPlan:
-    """The plan names the image by its id: whatever its tag means tomorrow, the run can be told from others."""
+def check_engine_and_image(
+    plan: RunPlan, image: str, folder: Path, say: Callable[[str], None], *, force: bool
+) -> RunPlan:
+    """The plan names the image by its id: whatever its tag means tomorrow, the run can be told from others.
+
+    The run will be in `folder`.
+    """
     with connected() as engine:
         found = id_of(engine, image)
         if found is not None and (words := doubt(engine, image)):
             say(f"warning: {words}")
-        refuse_if_there(engine, plan.run_id)
+        refuse_if_there(engine, folder.resolve())
         if found is None:
             raise PreflightRefused(f"the Docker Engine has no image {image}", f"build it: testbed build --tag {image}")
         _check_files(engine, plan, image)

@@ -35,6 +35,7 @@ from testbed.runtimes.docker.relayed import relayed
 from testbed.runtimes.docker.socket_places import Sockets
 from testbed.runtimes.docker.start import Start
 from testbed.runtimes.docker.verdict import outcome_of
+from testbed.runtimes.real.belonging import end_marked, held_open, new_mark
 from testbed.runtimes.real.places import Places, commands_socket, process_record
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class DockerRun:
         self._began_s = time.monotonic() if began_s is None else began_s
         self._say = say
         self._patience = Patience(say)
-        self._places = Places(self._directory, sockets_of(self._directory))
+        self._places = Places(self._directory, sockets_of(self._directory), new_mark())
         self._start = Start(
             plan,
             self._directory,
@@ -102,9 +103,10 @@ class DockerRun:
         all else went well.
         """
         try:
-            lay_out_files(self._plan, self._directory)
-            self._record(os.getpid())  # first: whatever happens from then on, `destroy` knows of it
-            ended = self._until_ended(leave=leave)
+            with held_open(self._directory.path):
+                lay_out_files(self._plan, self._directory)
+                self._record(os.getpid())  # first: whatever happens from then on, `destroy` knows of it
+                ended = self._until_ended(leave=leave)
         except EngineSilent as silent:
             hint = f"its containers may go on; `testbed destroy {self._directory.path}` removes them once it answers"
             raise EngineSilent(silent.message, hint) from None
@@ -147,7 +149,7 @@ class DockerRun:
                 ids = self._start.start(engine, crew)
                 control = next(iter(ids.values()))
                 self._record(None if self._start.unseen else self._patience.ask(lambda: crew.pid(control)))
-                self._follow(crew, control, ids[name_of(self._plan.run_id, FABRIC)], leave=leave)
+                self._follow(crew, control, ids[name_of(self._directory, self._plan.run_id, FABRIC)], leave=leave)
                 if leave and self._has_begun and not self._wants_end:
                     has_left = True
                     return None
@@ -174,6 +176,8 @@ class DockerRun:
         except KeyboardInterrupt:
             self._patience.ask(remove_what_is_there)
             raise
+        finally:
+            end_marked(self._places.mark, (os.geteuid(),))  # what people have run in containers' networks
 
     # -- while it goes on ------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed.runtimes.docker.containers import FOLDER_LABEL, RUN_LABEL
+from testbed.runtimes.docker.containers import FOLDER_LABEL
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -22,10 +22,9 @@ def volumes_of(engine: DockerClient, folder: Path) -> list[str]:
     return [str(each["Name"]) for each in _labelled(engine, f"{FOLDER_LABEL}={folder}")]
 
 
-def folders_with_volumes(engine: DockerClient, run_id: str | None = None) -> list[Path]:
-    """Of all runs that have any, or those of that id; with repetitions."""
-    labels = [FOLDER_LABEL, *([] if run_id is None else [f"{RUN_LABEL}={run_id}"])]
-    return [Path(each["Labels"][FOLDER_LABEL]) for each in _labelled(engine, *labels)]
+def folders_with_volumes(engine: DockerClient) -> list[Path]:
+    """Of all runs that have any, with repetitions."""
+    return [Path(each["Labels"][FOLDER_LABEL]) for each in _labelled(engine, FOLDER_LABEL)]
 
 
 def remove_volumes(engine: DockerClient, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from testbed.control.control import Control
@@ -19,6 +19,7 @@ from testbed.plan.model import RunPlan
 from testbed.protocol.zygote import Discard, Judge
 from testbed.records import Event, Failure
 from testbed.rundir import RunDirectory
+from testbed.runtimes.real.belonging import end_marked, held_open
 from testbed.runtimes.real.engine import Engine, start_engine
 from testbed.runtimes.real.ground import News
 from testbed.runtimes.real.leftovers import end_all, is_alive
@@ -38,9 +39,14 @@ class LocalGround:
     def __init__(self) -> None:
         self._processes: dict[str, ProcessRecord] = {}
         self._places: Places
+        self._held = ExitStack()
+        """The run directory, open: by that control is known as the run's."""
 
     def places(self, run: RunDirectory) -> Places:
-        self._places = make_places(run)
+        with ExitStack() as stack:
+            stack.enter_context(held_open(run.path))  # before there is a record that names this process
+            self._places = make_places(run)
+            self._held = stack.pop_all()
         self._processes[_CONTROL] = process_record(_CONTROL, os.getpid())
         return self._places
 
@@ -62,7 +68,9 @@ class LocalGround:
 
     def leave(self) -> None:
         end_all(each for name, each in self._processes.items() if name != _CONTROL)
+        end_marked(self._places.mark, (os.geteuid(),))
         self._places.remove()
+        self._held.close()
 
     def _remember(self, name: str, pid: int) -> None:
         self._processes[name] = process_record(name, pid)

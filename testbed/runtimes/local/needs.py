@@ -9,9 +9,9 @@ import os
 import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed.memory import available_bytes
 from testbed.plan.containers import MODEL_COPIES
 from testbed.plan.estimate import Estimate
 from testbed.plan.model import RunPlan
@@ -108,24 +108,3 @@ def traffic_need(plan: RunPlan, cost: Estimate) -> Need | None:
 
 def in_gib(size_bytes: int) -> str:
     return f"{size_bytes / 2**30:.1f} GiB"
-
-
-def available_bytes() -> int:
-    """Memory that can be had without swapping; at most what a container is allowed."""
-    found = [_meminfo_bytes("MemAvailable")]
-    cgroup = Path("/sys/fs/cgroup")
-    try:
-        limit = (cgroup / "memory.max").read_text().strip()
-        if limit != "max":
-            found.append(int(limit) - int((cgroup / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass  # no such limit
-    return max(0, min(found))
-
-
-def _meminfo_bytes(name: str) -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key == name:
-            return int(value.split()[0]) * 1024
-    return 0

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -39,6 +40,8 @@ from testbed.protocol.fabric import (
     ToFabric,
 )
 from testbed.records import Event
+from testbed.run_files import read_plain
+from testbed.runtimes.real.belonging import MARK
 from testbed.runtimes.real.fabric_link import FabricLink, Granted
 from testbed.runtimes.real.places import Places
 
@@ -149,7 +152,7 @@ class FabricEngine:
         places: Places,
         log: Callable[[Event], None],
         lost: Callable[[str], None],
-        start: Callable[[FabricConfig, Path], Fabric] = start_fabric,
+        start: Callable[[FabricConfig, Path], Fabric],
     ) -> None:
         """`lost` is told, once, when the fabric ends of its own accord; `start` gives one that can be reached."""
         self._places = places
@@ -212,9 +215,10 @@ class FabricEngine:
         self._handle.stop()
 
     def judge(self) -> Judgement:
+        run = self._places.run.path
         try:
-            health = msgspec.json.decode((self._places.engine / "health.json").read_bytes(), type=Health)
-        except (OSError, msgspec.MsgspecError):
+            health = msgspec.json.decode(read_plain(self._places.engine / "health.json", run), type=Health)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return Judgement(("the fabric has not said how it was",))
         return Judgement(health.overloaded, health.lateness, health.device_waits)
 
@@ -261,4 +265,6 @@ def _network_changes(plan: RunPlan, until_s: float) -> Iterator[LinksChange | Br
 
 def start_engine(plan: RunPlan, places: Places, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
     """The one that the plan names."""
-    return NoEngine() if plan.engine == NONE else FabricEngine(plan, places, log, lost)
+    if plan.engine == NONE:
+        return NoEngine()
+    return FabricEngine(plan, places, log, lost, partial(start_fabric, more_environment={MARK: places.mark}))

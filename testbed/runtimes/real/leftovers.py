@@ -1,7 +1,8 @@
 """Ends what a run has left behind, and only that.
 
-Takes a run directory, gives what was done; touches the processes that the run has recorded (an id and the time of its
-start: another process that has got the id since is not ours) and the run's folder of sockets.
+Takes a run directory, gives what was done; touches the run's folder of sockets, and processes of the run: those that
+its record names (an id and the time of its start: another process may have got the id since) and that are the run's by
+what the kernel tells of them, whatever a record says (`belonging`), and all that they have started.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.rundir import RunDirectory
+from testbed.runtimes.real.belonging import end_marked, held, is_of_run, owner_of
 from testbed.runtimes.real.places import CONTENTS, PREFIX, ProcessRecord, read_record, record_of
 from testbed.runtimes.real.proc_stat import stat_of
 
@@ -34,6 +36,8 @@ class Removed:
     files: bool = False
     lasting: tuple[str, ...] = ()
     """Processes that could not be ended."""
+    strangers: tuple[int, ...] = ()
+    """Processes that its record names and that are not its own: they were left alone."""
     is_copy: bool = False
     """What is recorded is another run's, which was copied: it was left alone."""
 
@@ -64,33 +68,47 @@ def destroy(run: RunDirectory) -> Removed:
     record = read_record(run)
     if record is None:
         return Removed(is_copy=record_of(run).exists())
-    there = [each for each in record.processes if is_alive(each)]
-    if foreign := [each.name for each in there if not _is_ours(each)]:
-        return Removed(lasting=tuple(foreign))  # and there is nobody to wait for
+    there = [each for each in record.processes if is_of(each, run, record.mark)]
+    strangers = tuple(each.pid for each in record.processes if each not in there and is_alive(each))
     for control in (each for each in there if each.name == "control" and each.pid != os.getpid()):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(control.pid, signal.SIGTERM)
+        tell(control, signal.SIGTERM, run, record.mark)
         _wait([control], _GOODBYE_S)
     record = read_record(run) or record  # it may have started more meanwhile
-    lasting = end_all(each for each in record.processes if each.pid != os.getpid())
+    ours = [each for each in record.processes if each.pid != os.getpid() and is_of(each, run, record.mark)]
+    for each in ours:
+        tell(each, signal.SIGKILL, run, record.mark)
+    lasting = _wait(ours, _DEATH_S)
+    names = [each.name for each in there]
+    if more := end_marked(record.mark, _owners(run)):
+        names.append(f"{more} program{'s' if more > 1 else ''} that its nodes or people had started there")
     if lasting:
-        return Removed(tuple(each.name for each in there), lasting=tuple(each.name for each in lasting))
+        return Removed(tuple(names), lasting=tuple(each.name for each in lasting), strangers=strangers)
+    if strangers:  # whatever they are, nothing is forgotten of them
+        return Removed(tuple(names), strangers=strangers)
     _remove(Path(record.sockets))
     for unfinished in (record_of(run).with_suffix(".part"), *run.path.glob(".*.tmp"), *run.path.glob("engine/.*.tmp")):
         unfinished.unlink(missing_ok=True)
     record_of(run).unlink(missing_ok=True)
-    return Removed(tuple(each.name for each in there), files=True)
+    return Removed(tuple(names), files=True)
 
 
-def _is_ours(process: ProcessRecord) -> bool:
-    """Whether it may be ended at all."""
-    try:
-        os.kill(process.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
+def is_of(process: ProcessRecord, run: RunDirectory, mark: str) -> bool:
+    """Whether the process that a record names is there, and is the run's."""
+    if not is_alive(process) or owner_of(process.pid) not in _owners(run):
         return False
-    return True
+    return is_of_run(process.pid, mark, run.path)
+
+
+def _owners(run: RunDirectory) -> frozenset[int]:
+    """Whose processes may be ended in the run's name."""
+    return frozenset({os.geteuid(), run.path.stat().st_uid})
+
+
+def tell(process: ProcessRecord, number: signal.Signals, run: RunDirectory, mark: str) -> None:
+    """A signal for a process of the run, and for no other that has got its id since it was looked for."""
+    with held(process.pid) as descriptor, suppress(ProcessLookupError, PermissionError):
+        if descriptor is not None and is_of(process, run, mark):
+            signal.pidfd_send_signal(descriptor, number)
 
 
 def _wait(processes: list[ProcessRecord], within_s: float) -> list[ProcessRecord]:

@@ -23,7 +23,7 @@ from testbed.engines.denied import NetworkDenied
 from testbed.engines.privileges import drop_privileges
 from testbed.engines.steps import Step, during
 from testbed.errors import TestbedError
-from testbed.journal import Journal
+from testbed.journal import CannotWrite, Journal
 from testbed.node.choose import choose_algorithm
 from testbed.node.compute_slots import ComputeSlots
 from testbed.node.expected_traffic import first_peers, largest_message_bytes
@@ -183,7 +183,8 @@ class _Process:
         try:
             await self._between_sockets()
         except TestbedError as problem:
-            self._link.send(Unable(problem.message, problem.hint))
+            is_unwritten = isinstance(problem, CannotWrite)
+            self._link.send(Unable(problem.message, problem.hint, unwritten=is_unwritten))
             raise
         except Exception as problem:
             self._link.send(Unable(f"{type(problem).__name__}: {problem}"))

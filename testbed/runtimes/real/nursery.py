@@ -20,6 +20,8 @@ from testbed.errors import CouldNotStart
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import FROM_ZYGOTE, Died, Discard, Fork, Forked, Judge, Judged, Warm
 from testbed.records import Failure
+from testbed.run_files import read_end
+from testbed.runtimes.real.belonging import MARK
 from testbed.runtimes.real.places import Places
 from testbed.runtimes.real.proc_stat import busy_s
 from testbed.runtimes.real.shelf import MEMORY
@@ -73,7 +75,14 @@ class Nursery:
                 *(str(os.getpid()), *more),
             ]
             module = "testbed.runtimes.real.zygote"
-            return start_apart(module, words, stdout=log, stderr=log, pass_fds=(theirs.fileno(),))
+            return start_apart(
+                module,
+                words,
+                stdout=log,
+                stderr=log,
+                pass_fds=(theirs.fileno(),),
+                more_environment={MARK: places.mark},
+            )
 
     @property
     def pid(self) -> int:
@@ -149,12 +158,18 @@ class Nursery:
         self._gone(f"the process that all nodes are forked from hangs: it was {wanted}, and {waited}")
         self._is_warm.set()
 
+    def _what_it_said(self) -> str:
+        try:
+            return read_end(self._log, self._log.parents[1], _MOST_SAID).decode(errors="replace").strip()
+        except OSError:  # the run directory is gone, or something else is in the log's place
+            return ""
+
     def _hung_up(self) -> None:
         if self._is_closing or self._is_lost or self._unable is not None:
             return
         status = self._process.wait()
         ended = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        said = self._log.read_text(errors="replace").strip()[-_MOST_SAID:]
+        said = self._what_it_said()
         if status > 0 and said:  # it has ended itself: its last line says why
             ended = f"{ended}: {said.splitlines()[-1]}"
         self._gone(f"the process that all nodes are forked from is gone ({ended})")

@@ -16,7 +16,10 @@ import msgspec
 
 from testbed.errors import CouldNotStart
 from testbed.journal import CannotWrite
+from testbed.linux import open_flags
+from testbed.run_files import read_plain
 from testbed.rundir import RunDirectory
+from testbed.runtimes.real.belonging import new_mark
 from testbed.runtimes.real.clearing import clear_away
 from testbed.runtimes.real.proc_stat import stat_of
 
@@ -47,6 +50,8 @@ class Recorded(msgspec.Struct, frozen=True):
     """Which run directory it is of, by device and inode: it may be renamed, and a copy of it is another."""
     on_volumes: bool = False
     """Its sockets lie on volumes of an Engine, and are reached through it."""
+    mark: str = ""
+    """What its programs have in their environment; nothing in records of older versions."""
     unseen: bool = False
     """Its processes cannot be seen from here: the Engine is asked whether it goes on."""
 
@@ -58,6 +63,8 @@ class Places:
     run: RunDirectory
     sockets: Path
     """Short, since paths of UNIX sockets are; only this user can enter it."""
+    mark: str = ""
+    """What the run's programs have in their environment, for whoever ends what they leave."""
 
     @property
     def control_socket(self) -> Path:
@@ -90,8 +97,16 @@ class Places:
         """Replace the record: a reader sees the old or the new one."""
         part = self.record.with_suffix(".part")
         try:
-            record = Recorded(str(self.sockets), list(processes), _identity(self.run), on_volumes, unseen)
-            part.write_bytes(msgspec.json.encode(record))
+            part.unlink(missing_ok=True)  # whatever somebody has put there
+            record = Recorded(
+                *(str(self.sockets), list(processes), _identity(self.run)),
+                on_volumes=on_volumes,
+                unseen=unseen,
+                mark=self.mark,
+            )
+            new = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | open_flags("O_CLOEXEC", "O_NOFOLLOW"), 0o600)
+            with open(new, "wb") as file:
+                file.write(msgspec.json.encode(record))
             os.replace(part, self.record)
         except OSError as problem:
             with suppress(OSError):
@@ -110,7 +125,7 @@ def make_places(run: RunDirectory) -> Places:
         sockets = Path(tempfile.mkdtemp(prefix=PREFIX))
     except OSError as problem:
         raise CouldNotStart(f"cannot make a folder of sockets in {tempfile.gettempdir()}: {problem.strerror}") from None
-    places = Places(run, sockets)
+    places = Places(run, sockets, new_mark())
     try:
         _make(places)
     except OSError as problem:
@@ -148,9 +163,9 @@ def record_of(run: RunDirectory) -> Path:
 def read_record(run: RunDirectory) -> Recorded | None:
     """None for a run that has left nothing behind, and where the record came with a copy of another run's directory."""
     try:
-        record = msgspec.json.decode(record_of(run).read_bytes(), type=Recorded)
+        record = msgspec.json.decode(read_plain(record_of(run), run.path), type=Recorded)
         return record if record.folder in (None, _identity(run)) else None
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

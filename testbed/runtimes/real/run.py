@@ -7,6 +7,7 @@ to them what the topology's events and other commands say, and leaves nothing be
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -58,6 +59,9 @@ _LAST_WORK_EACH_S = 1.0
 _SOON_S = 10.0
 """Of emulated time: as long at least a run that goes on is taken to last, or its first moments would decide."""
 _LOOK_S = 0.2
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+_DIRECTORY_S = 1.0
+"""Between two looks whether the run directory is there."""
 
 
 class RealRun:
@@ -91,6 +95,8 @@ class RealRun:
         self._actions: NodeActions | None = None
         self._injections: Injections | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._identity = 0, 0
+        """Of the run directory: which device, which inode."""
         self._interrupted = False
         self._problem: BaseException | None = None
         self._in_good_order = False
@@ -124,6 +130,8 @@ class RealRun:
 
     async def _whole(self) -> Outcome:
         allow_most_files()  # one for every node
+        info = self._directory.path.stat()
+        self._identity = info.st_dev, info.st_ino
         self._places = self._ground.places(self._directory)
         try:
             self._log = ControlLog(self._directory.events)
@@ -167,6 +175,7 @@ class RealRun:
         )
         self._soon(self._end_stragglers(actions, nodes))
         self._soon(DeviceWatch(self._plan, self._control, self._engine, nodes).watch())
+        self._soon(self._watch_directory())
         if not self._control.is_ending:
             for rank in first:
                 actions.start(rank)
@@ -231,6 +240,23 @@ class RealRun:
                     self._died(Died(rank, life, signal.SIGKILL))
             if self._control.is_ending:
                 self._control.expect_nobody()
+
+    async def _watch_directory(self) -> None:
+        """What nobody will find again need not be computed: the run ends when its directory is gone."""
+        while not self._control.is_ending:
+            if not self._directory_is_there():
+                path = self._directory.path
+                self._control.break_down(f"the run directory {path} was removed or renamed while the run went on")
+            await asyncio.sleep(_DIRECTORY_S)
+
+    def _directory_is_there(self) -> bool:
+        """What cannot be looked at now may be: a file system of the network has its moments."""
+        try:
+            found = self._directory.path.stat()
+        except OSError as problem:
+            return problem.errno not in _GONE
+        # Mounted into a container, a directory that was removed outside is there still, without a name.
+        return found.st_nlink > 0 and (found.st_dev, found.st_ino) == self._identity
 
     def _patience_s(self) -> float:
         if self._control.is_hurried:

@@ -53,6 +53,8 @@ class VirtualClock:
         self._ticking: list[Ticking] = []
         self._at_its_end: list[Callable[[], None]] = []
         self.on_stalled: Callable[[], None] | None = None
+        self.on_cut: Callable[[], None] | None = None
+        """Somebody wants the end at once: what tasks wait for must not come any more."""
 
     def now(self) -> float:
         return self._now
@@ -124,6 +126,10 @@ def run(clock: VirtualClock, work: Coroutine[Any, Any, _Result]) -> _Result:
     loop = _Loop(_WhenIdle(clock))
     try:
         return loop.run_until_complete(work)
+    except KeyboardInterrupt:
+        if clock.on_cut is not None:
+            clock.on_cut()
+        raise
     finally:
         _cancel_the_rest(loop)
         loop.close()

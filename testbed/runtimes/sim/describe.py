@@ -13,8 +13,8 @@ from testbed import __version__
 from testbed.code import CodeProblem
 from testbed.experiment.language import Experiment
 from testbed.node.choose import choose_algorithm, choose_sharing
-from testbed.node.data.fetch import Tell, ensure, silently
-from testbed.node.data.of_experiment import is_at_hand, share_out
+from testbed.node.data.fetch import Tell, silently
+from testbed.node.data.of_experiment import share_out
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training_cost import nominal_ms_per_step
 
@@ -45,12 +45,6 @@ def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell =
     except CodeProblem as of_model:
         return Described(data.sizes, data.is_estimated, problem=problem or of_model)
     return Described(data.sizes, data.is_estimated, trainer.parameters, cost, problem)
-
-
-def fetch_data(experiment: Experiment, tell: Tell) -> None:
-    """The data set is in the cache, or needs none; raises NoSource when it cannot be had."""
-    if not is_at_hand(experiment.data.name, experiment.data.options):
-        ensure(experiment.data.name, tell=tell)
 
 
 def _problem_of_choices(experiment: Experiment) -> CodeProblem | None:

@@ -134,6 +134,11 @@ class TrainingPool:
                     self._settle(number, outcome)
         return job.outcome
 
+    def give_up(self) -> None:
+        """Whoever waits for a job, or will, gets WorkerLost at once, whatever the workers do."""
+        if self._crew is not None:
+            self._crew.give_up()
+
     def close(self) -> None:
         """End the workers; jobs without an outcome never get one. May be called again."""
         if self._crew is not None:

@@ -131,6 +131,12 @@ class Crew:
             _, status = os.waitpid(pid, 0)
             self._lost = WorkerLost(pid, os.waitstatus_to_exitcode(status))
 
+    def give_up(self) -> None:
+        """No outcome comes any more: the workers are killed, and `outcomes` says so."""
+        for pid in self._pids.values():
+            os.kill(pid, signal.SIGKILL)
+            self._lost = WorkerLost(pid, -signal.SIGKILL)
+
     def close(self) -> None:
         """End the workers at once: they hold nothing that would have to be kept. May be called again."""
         for lifeline, pid in self._pids.items():

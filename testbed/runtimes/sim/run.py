@@ -100,6 +100,7 @@ class SimRun:
         self._build = build_of_this_process()
         self._clock = VirtualClock()
         self._clock.on_stalled = self._stalled
+        self._clock.on_cut = self._cut
         self._topology = plan.load_topology()
         graph = expand(self._topology)
         flows = flows_of(plan, network_before(self._topology, graph))
@@ -245,7 +246,8 @@ class SimRun:
             self._log.write(Event(self._clock.now(), "failed", resident.life.failure.message, node=name))
             self._stop("failed", Reason.STOPPED)
         else:
-            self._finished.add(rank)
+            if resident.life.reason is not Reason.INTERRUPTED:
+                self._finished.add(rank)
             if resident.life.reason is not Reason.LEFT:
                 self._to_the_end.append(rank)
         self._tell_who_has_finished()
@@ -357,6 +359,12 @@ class SimRun:
         self._returning.clear()
         for rank in sorted(self._residents):
             self._residents[rank].life.end_early(as_)
+
+    def _cut(self) -> None:
+        """Somebody's code did not let the run end in good order: what is known is written, and nobody waits."""
+        self._shared.pool.give_up()
+        self._log.write(Over(self._clock.now(), "interrupted", len(self._finished), len(self._failures)))
+        self._log.close()
 
     def _stalled(self) -> None:
         for rank in self._living():

@@ -33,6 +33,8 @@ _LATENCIES = ("latency", "latency_ms", "delay", "delay_ms")
 _DISTANCES = ("dist", "distance", "distance_km", "dist_km", "length", "length_km", "km")
 _RATE_IN_BITS = ("LinkSpeedRaw",)
 _RATES_WITH_UNIT = ("rate", "bandwidth", "capacity", "speed", "LinkLabel")
+_WEIGHT = "weight"
+"""What many tools call an edge's only number."""
 _LATITUDES = ("Latitude", "latitude", "lat")
 _LONGITUDES = ("Longitude", "longitude", "lon", "lng", "long")
 _MOST_DOUBTS = 10
@@ -185,6 +187,13 @@ class _Reader:
         for key in (self._keys.latency, self._keys.distance):
             if key and not any(key in attributes for _a, _b, attributes in self._graph.edges(data=True)):
                 yield warning("import-key", f"no edge has the attribute `{key}`", "see how the file calls it")
+        weighed = sum(_WEIGHT in attributes for _a, _b, attributes in self._graph.edges(data=True))
+        if weighed and _WEIGHT not in (self._keys.latency, self._keys.distance):
+            yield warning(
+                "import-weight",
+                f"{counted(weighed, 'link')} {'has' if weighed == 1 else 'have'} a weight that may mean anything",
+                "--latency-key weight takes it as milliseconds, --distance-key weight as kilometres",
+            )
         if count["dropped sites"]:
             left_out = f"{count['dropped sites']} of {counted(len(self._sites), 'site')} {_are(count['dropped sites'])}"
             message = f"the graph is in several parts: {left_out} left out"

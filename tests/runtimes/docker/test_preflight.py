@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cli import run_preflight
 from testbed.cli.run_preflight import check_containers
 from testbed.errors import PreflightRefused
 from testbed.plan.model import RunPlan
 from testbed.runtimes.docker import preflight
 from testbed.runtimes.docker.image_facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL
 from testbed.runtimes.docker.preflight import IMAGE, check_engine_and_image
+from testbed.runtimes.local import speed
 from testbed.runtimes.local.speed import StepTimes
 from tests.image.fake_engine import FakeEngine, fake_engine
 from tests.runtimes.sim_runs import plan_of, star
+
+FOLDER = Path("results/r")
 
 LABELS = {VERSION_LABEL: "9.9", TORCH_LABEL: "2.0+cpu", PYTHON_LABEL: "3.12.1"}
 ARCHIVE = "/containers/c/archive"
@@ -61,13 +63,13 @@ def plan(topology: str = star(4), **more: object) -> RunPlan:
 def said(plan: RunPlan, *, force: bool = False) -> list[str]:
     """Without what is said of a testbed that is not this one."""
     found: list[str] = []
-    check_engine_and_image(plan, "mine:1", found.append, force=force)
+    check_engine_and_image(plan, "mine:1", FOLDER, found.append, force=force)
     return [words for words in found if "testbed in the image" not in words]
 
 
 def test_versions_are_those_of_the_image(engine: FakeEngine) -> None:
     def versions() -> dict[str, str]:
-        return check_engine_and_image(plan(), "mine:1", lambda _: None, force=False).versions
+        return check_engine_and_image(plan(), "mine:1", FOLDER, lambda _: None, force=False).versions
 
     told = {"testbed": "9.9", "python": "3.12.1", "torch": "2.0+cpu", IMAGE: "sha256:abc"}
     assert versions() == {**told, "numpy": "1.9"}
@@ -119,18 +121,18 @@ class TestAsOnThisMachine:
     def test_connections_that_would_never_come_up(self, engine: FakeEngine) -> None:
         far = plan(star(4).replace("5ms", "2s"), time_scale=8.0)
         with pytest.raises(PreflightRefused, match="the kernel gives up connections"):
-            check_containers(far, "mine:1", lambda _: None, force=True, is_fitted=True)
+            check_containers(far, "mine:1", FOLDER, lambda _: None, force=True, is_fitted=True)
         assert engine.asked == []
 
     def test_steps_that_are_too_fast(self, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(run_preflight, "step_times", lambda *_: StepTimes(160.0, 200.0))
+        monkeypatch.setattr(speed, "step_times", lambda *_: StepTimes(160.0, 200.0))
         fast = plan_of(star(4), compute={"ms_per_step": 50}).model_copy(
             update={"runtime": "docker", "engine": "fabric"}
         )
         with pytest.raises(PreflightRefused, match="real time of a local step of 4 learners: 160 to 200 ms needed"):
-            check_containers(fast, "mine:1", lambda _: None, force=False, is_fitted=True)
+            check_containers(fast, "mine:1", FOLDER, lambda _: None, force=False, is_fitted=True)
         found: list[str] = []
-        checked = check_containers(fast, "mine:1", found.append, force=True, is_fitted=True)
+        checked = check_containers(fast, "mine:1", FOLDER, found.append, force=True, is_fitted=True)
         assert checked.versions[IMAGE] == "sha256:abc"
         assert any(words.startswith("warning: processors: real time of a local step") for words in found)
         assert engine.asked

@@ -100,7 +100,7 @@ def test_what_stays_hides_no_other_reason(
 
     monkeypatch.setattr(module, "connected", lambda: nullcontext(SimpleNamespace(api=None)))
     monkeypatch.setattr(module, "remove_all_of", stays)
-    monkeypatch.setattr(module, "name_of", lambda _run, _part: "r-fabric")
+    monkeypatch.setattr(module, "name_of", lambda _directory, _run, _part: "r-fabric")
     monkeypatch.setattr(Start, "start", start)
     for name in ("_follow", "_all_ended", "_record"):
         monkeypatch.setattr(DockerRun, name, lambda *_arguments, **_options: [])

@@ -120,9 +120,9 @@ def test_destroy_removes_those_of_a_run_that_has_nothing_else(engine: FakeEngine
     assert CliRunner().invoke(main, ["destroy", str(folder)]).exit_code == ExitCode.USAGE, "there is no such run"
 
 
-def test_no_other_run_may_have_that_name_meanwhile(engine: FakeEngine, tmp_path: Path) -> None:
+def test_no_other_run_may_have_that_folder_meanwhile(engine: FakeEngine, tmp_path: Path) -> None:
     Left(engine, tmp_path / "r")
     with connected() as client:
-        refuse_if_there(client, "another")
-        with pytest.raises(CouldNotStart, match="there are volumes of a run r already"):
-            refuse_if_there(client, "r")
+        refuse_if_there(client, tmp_path / "another" / "r")  # of the same name, and somebody else's
+        with pytest.raises(CouldNotStart, match=r"there are volumes of a run in .*/r already"):
+            refuse_if_there(client, tmp_path / "r")

@@ -1,0 +1,72 @@
+"""Reads files of a run directory, where learners and other users may have put anything.
+
+Takes paths, gives their bytes; reads regular files only, never more than asked for. Below the run directory no link is
+followed, in whatever folder on the way it lies: it could lead to any file of whoever reads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from io import FileIO
+from pathlib import Path
+
+from testbed.linux import open_flags
+
+LARGEST_DOCUMENT = 16 << 20
+"""Of one that is read whole: a summary, a record of processes."""
+_NO_SURPRISE = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+
+
+def open_plain(path: Path, within: Path) -> FileIO:
+    """A regular file below `within`, to be read; raises OSError for anything else that may be in its place."""
+    if not path.is_relative_to(within) or path == within:
+        raise OSError(errno.EINVAL, f"it is not in {within}", str(path))
+    try:
+        descriptor = _open(path, within)
+    except OSError as problem:
+        if problem.errno in (errno.ELOOP, errno.ENOTDIR):  # a link where there should be a folder is both
+            raise OSError(
+                problem.errno, "it, or what should be a folder on the way to it, is a link or a file"
+            ) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return FileIO(descriptor, "rb")
+
+
+def read_plain(path: Path, within: Path, most_bytes: int = LARGEST_DOCUMENT) -> bytes:
+    """All of it; raises OSError as `open_plain` does, and for a file that has more."""
+    with open_plain(path, within) as file:
+        data = bytearray()
+        while len(data) <= most_bytes and (more := file.read(most_bytes + 1 - len(data))):
+            data += more
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes >> 20} MiB", str(path))
+    return bytes(data)
+
+
+def read_end(path: Path, within: Path, most_bytes: int) -> bytes:
+    """Its last bytes; raises OSError as `open_plain` does."""
+    with open_plain(path, within) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+        return file.read(most_bytes) or b""
+
+
+def _open(path: Path, within: Path) -> int:
+    *folders, name = path.relative_to(within).parts
+    if os.open not in os.supports_dir_fd:  # Windows, where nobody's learners have written
+        if any(each.is_symlink() for each in (path, *path.parents[: len(folders)])):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        return os.open(path, os.O_RDONLY | open_flags(*_NO_SURPRISE))
+    at = os.open(within, os.O_RDONLY | open_flags("O_DIRECTORY", "O_CLOEXEC"))
+    try:
+        for folder in folders:
+            below = os.open(folder, os.O_RDONLY | open_flags("O_DIRECTORY", *_NO_SURPRISE), dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(name, os.O_RDONLY | open_flags(*_NO_SURPRISE), dir_fd=at)
+    finally:
+        os.close(at)

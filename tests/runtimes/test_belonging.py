@@ -1,0 +1,87 @@
+"""What is ended in the name of a run: what carries its mark or holds its directory, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testbed.runtimes.real.belonging import MARK, end_marked, is_of_run, new_mark, owner_of
+
+pytestmark = pytest.mark.processes
+ME = (os.geteuid(),)
+SLEEP = "import time; time.sleep(60)"
+FORKS = f"import os, time; [os.fork() for _ in range(4)]; {SLEEP}"
+"""Sixteen processes, of which fifteen have another parent than the test."""
+
+
+@contextmanager
+def started(code: str = SLEEP, mark: str = "", folder: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A program with that mark, which holds that folder open."""
+    descriptor = None if folder is None else os.open(folder, os.O_RDONLY)
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=os.environ | {MARK: mark},
+            pass_fds=() if descriptor is None else (descriptor,),
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def carrying(mark: str) -> int:
+    return sum(is_of_run(int(name), mark, Path("/nowhere")) for name in os.listdir("/proc") if name.isdecimal())
+
+
+def test_a_process_is_of_the_run_whose_mark_it_carries(tmp_path: Path) -> None:
+    mark = new_mark()
+    with started(mark=mark) as process:
+        assert is_of_run(process.pid, mark, tmp_path)
+        for other in (new_mark(), mark[:-1], ""):
+            assert not is_of_run(process.pid, other, tmp_path)
+        assert owner_of(process.pid) == os.geteuid()
+    assert not is_of_run(process.pid, mark, tmp_path)
+    assert owner_of(process.pid) is None
+
+
+def test_a_process_without_a_mark_is_of_no_run_without_one(tmp_path: Path) -> None:
+    """A record of an older version has none."""
+    with started() as process:
+        assert not is_of_run(process.pid, "", tmp_path)
+
+
+def test_a_process_is_of_the_run_whose_directory_it_holds(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with started(folder=tmp_path / "one") as process:
+        assert is_of_run(process.pid, new_mark(), tmp_path / "one")
+        assert not is_of_run(process.pid, new_mark(), tmp_path / "two")
+        assert not is_of_run(process.pid, new_mark(), tmp_path / "three")
+
+
+def test_all_that_a_run_s_programs_have_started_is_ended() -> None:
+    mark, other = new_mark(), new_mark()
+    with started(mark=other) as bystander, started(FORKS, mark) as process:
+        deadline_s = time.monotonic() + 30
+        while carrying(mark) < 16:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        assert end_marked(mark, ()) == 0, "of nobody's processes"
+        assert end_marked(mark, ME) == 16
+        process.wait()
+        assert carrying(mark) == 0
+        assert bystander.poll() is None
+        assert end_marked(mark, ME) == 0
+        assert end_marked("", ME) == 0
+        assert bystander.poll() is None
