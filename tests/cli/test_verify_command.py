@@ -56,6 +56,7 @@ def quick(topology: Topology, count: int, seed: int, effort: Effort, _tools: Too
 plan_of = prepare.plan_of
 
 
+@pytest.mark.soaked
 @needs_network
 @pytest.mark.alone
 def test_a_right_network_passes(file: str, monkeypatch: pytest.MonkeyPatch) -> None:

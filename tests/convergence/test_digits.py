@@ -90,6 +90,7 @@ def test_what_a_tenth_of_a_model_is_worth(by_overlay: dict[str, list[RunSummary]
     assert 4 * 241 < per_message["topk"] < 4 * 241 + 100
 
 
+@pytest.mark.soaked
 @pytest.mark.parametrize(
     "algorithm",
     [

@@ -22,6 +22,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+@pytest.mark.soaked
 def test_the_order_of_overlays() -> None:
     """Full > d-regular > ring, dynamic > static, and exactly (n−1)/d times the bytes."""
     try:

@@ -37,7 +37,7 @@ def user(image: str) -> Iterator[Ordinary]:
             assert begun.returncode == 0, begun.stderr
             yield made
         finally:
-            command(made.folder, "destroy", "r")
+            command(made.folder, "destroy", "r", "--force")
 
 
 def processes(folder: Path, node: str) -> list[str]:

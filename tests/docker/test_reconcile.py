@@ -206,7 +206,7 @@ def test_the_command_is_told_from_whoever_has_its_number_now(
     run = tmp_path / "results" / "r"
     (run / "runtime").mkdir(parents=True)
     (run / "plan.json").write_text('{"runtime": "docker"}')
-    words, marked = [sys.executable, "-c", "import time; time.sleep(300)"], os.environ | {MARK: OURS}
+    words, marked = [sys.executable, "-c", "import time; time.sleep(300)"], os.environ | ({MARK: OURS} if is_it else {})
     with subprocess.Popen(words, env=marked) as somebody:
         found = process_record("deploy", somebody.pid)
         recorded = {"name": found.name, "pid": found.pid, "start_ticks": found.start_ticks - (not is_it)}

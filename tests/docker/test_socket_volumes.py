@@ -34,7 +34,7 @@ def user(image: str) -> Iterator[Ordinary]:
             assert begun.returncode == 0, begun.stderr
             yield made
         finally:
-            command(made.folder, "destroy", "r")
+            command(made.folder, "destroy", "r", "--force")
             assert nothing_is_left(made.folder)
 
 

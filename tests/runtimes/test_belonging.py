@@ -32,6 +32,8 @@ def started(code: str = SLEEP, mark: str = "", folder: Path | None = None) -> It
             pass_fds=() if descriptor is None else (descriptor,),
         ) as process:
             try:
+                while not Path(f"/proc/{process.pid}/environ").read_bytes():
+                    time.sleep(0.001)  # a program that is just being started has none yet
                 yield process
             finally:
                 process.kill()
