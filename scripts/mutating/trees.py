@@ -43,7 +43,8 @@ class Tree:
     def test(self, tests: str) -> Ran:
         """Run these tests, on the package of this copy, and end whatever they leave."""
         words = ["-qx", "-p", "no:cacheprovider", f"--timeout={LONGEST_TEST_S}", *shlex.split(tests)]
-        environment = {**os.environ, "PYTHONPATH": str(self.path), "TMPDIR": str(self._temporary)}
+        places = {"PYTHONPATH": str(self.path), "TMPDIR": str(self._temporary)}
+        environment = {**os.environ, **places, "TESTBED_TEST_SOAK": "yes"}  # a soaked test notices as well
         command = [sys.executable, "-m", "pytest", *words]
         if self._is_over:
             return Ran(None, "")

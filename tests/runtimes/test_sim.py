@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 
+from testbed.journal import CannotWrite
 from testbed.records import AnyRecord, Average, End, Evaluation, Event, Over, Round, Start
 from tests.runtimes.sim_runs import plan_of, records, run, star, texts
 
@@ -248,3 +251,14 @@ def test_a_network_that_is_cut_holds_everybody_up_until_it_is_there_again(tmp_pa
     assert 4 < of_type(records(directory, "node.0"), Round)[0].t < 8
     log = of_type(records(directory, None), Event)
     assert [each.planned_t for each in log if each.what == "network-changed"] == [0.05, 4.0]
+
+
+@pytest.mark.slow
+def test_a_run_whose_directory_is_removed_ends(tmp_path: Path) -> None:
+    """Its journals are open, and could be written to for ever."""
+    plan = plan_of(star(3), stop={"rounds": 1_000_000}, evaluation={"every": 1_000_000, "samples": 10})
+    removing = Timer(0.5, lambda: shutil.rmtree(tmp_path / "run", ignore_errors=True))
+    removing.start()
+    with pytest.raises(CannotWrite, match="was removed while the run went on"):
+        run(plan, tmp_path)
+    removing.join()

@@ -16,7 +16,7 @@ from testbed.control.change_words import words
 from testbed.control.log import ControlLog
 from testbed.control.outcome import NodeFailure, Outcome
 from testbed.control.progress import Tell, Watch
-from testbed.journal import Journal
+from testbed.journal import CannotWrite, Journal
 from testbed.network.graph import expand
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
@@ -40,6 +40,8 @@ from testbed.runtimes.sim.node_clock import NodeClock
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import NodeAction
 
+_LOOK_S = 1.0
+"""Of real time, between two looks whether the run directory is there."""
 _TELL_EVERY_S = 0.2
 """Of real time: what people look at must not cost the run its speed."""
 
@@ -125,7 +127,7 @@ class SimRun:
         self._quiet: asyncio.Event
         self._bug: BaseException | None = None
         self._interrupted = False
-        self._told_at = 0.0
+        self._told_at = self._looked_at = 0.0
         self._clock.drive(_Interruption(self))
 
     def run(self) -> Outcome:
@@ -382,6 +384,11 @@ class SimRun:
     # -- what is seen (Observer) -----------------------------------------------------------------------------------
 
     def recorded(self, rank: int, record: AnyRecord) -> None:
+        """Raises CannotWrite where the run directory is gone: what nobody will find again need not be computed."""
+        if monotonic() - self._looked_at > _LOOK_S:
+            self._looked_at = monotonic()
+            if not self._directory.path.exists():
+                raise CannotWrite(f"the run directory {self._directory.path} was removed while the run went on")
         self._watch.recorded(rank, record)
         if isinstance(record, Round) and self._tell is not None and monotonic() - self._told_at > _TELL_EVERY_S:
             self._told_at = monotonic()
