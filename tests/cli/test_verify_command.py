@@ -104,6 +104,7 @@ def test_a_wrong_network_ends_with_seven(file: str, monkeypatch: pytest.MonkeyPa
     assert " out of bounds" in result.stderr
 
 
+@pytest.mark.soaked
 @needs_network
 def test_a_measurement_that_fails_takes_nothing_from_the_others(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, and is no bug of ours."""

@@ -36,6 +36,8 @@ class TestContainers(RuntimeContract):
     soaked = frozenset(
         {
             "test_a_disconnected_node_is_reached_again",
+            "test_a_node_may_join_later",
+            "test_a_paused_node_goes_on",
             "test_what_divides_the_network_heals",
             "test_stops_when_its_time_is_over",
             "test_tells_who_sent_what_is_no_model",

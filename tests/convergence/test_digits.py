@@ -108,6 +108,7 @@ def test_epidemic_learning_is_about_as_good_as_a_dynamic_graph(
     assert payload(epidemic) == payload(by_overlay["dynamic"])
 
 
+@pytest.mark.soaked
 def test_a_server_learns_well_too() -> None:
     """FedAvg as well as a full graph, for 2/31 of its bytes; the parameter server takes one step a round."""
     averaged = learned(algorithm="fedavg", seeds=SEEDS[:1], **SETTINGS)

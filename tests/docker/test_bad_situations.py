@@ -243,6 +243,7 @@ def test_where_there_can_be_no_sockets_at_all(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.soaked
 @only_root
 def test_processes_that_cannot_be_seen_from_here(tmp_path: Path, image: str) -> None:
     apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -414,7 +415,7 @@ def fill(folder: Path) -> None:
 
 
 @only_root
-@pytest.mark.parametrize("size", ["8k", "40k"])
+@pytest.mark.parametrize("size", ["8k", pytest.param("40k", marks=pytest.mark.soaked)])
 def test_a_disk_that_is_full_from_the_beginning(size: str, tmp_path: Path, image: str) -> None:
     """There is room for a part of the plan, or for that and more: for the folders, and how far it gets depends."""
     with small(tmp_path / "results", size):

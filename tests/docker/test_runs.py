@@ -37,6 +37,7 @@ def test_a_run_of_containers_is_one_like_any_other(tmp_path: Path, image: str) -
     assert len(averages) == 2, "models reach the judge through the shared volume"
 
 
+@pytest.mark.soaked
 def test_their_bytes_went_through_the_fabric(tmp_path: Path, image: str) -> None:
     """And through nothing else: a container has no other network."""
     ended = deploy(tmp_path, image, rounds=2)
@@ -77,6 +78,7 @@ def test_a_container_that_is_killed_fails_the_run_with_its_exit_code(tmp_path: P
         assert containers(tmp_path) == []
 
 
+@pytest.mark.soaked
 def test_ctrl_c_ends_a_run_in_good_order(tmp_path: Path, image: str) -> None:
     with deploying(tmp_path, image) as running:
         until(lambda: trains(tmp_path))

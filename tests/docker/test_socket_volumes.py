@@ -75,6 +75,7 @@ def test_commands_run_in_it(user: Ordinary) -> None:
     assert "eth0" in did(user, "exec", "r", "a.0", "--", "cat", "/proc/net/dev").stdout
 
 
+@pytest.mark.soaked
 def test_to_measure_it_is_for_root(user: Ordinary) -> None:
     if user.uid != os.getuid():
         assert user.did("verify", "r").returncode == 4
