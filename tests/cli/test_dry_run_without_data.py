@@ -81,6 +81,7 @@ def test_ratings(partition: str, estimated: bool) -> None:
     assert ("(estimated: movielens is not here yet)" in dry_run(*words).stdout) is estimated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["local", "docker"])
 def test_real_processes(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step is measured on samples that are made up; the time scale and the rest follow from it."""

@@ -71,6 +71,7 @@ def test_at_a_low_rate_a_dynamic_graph_is_there_long_before_a_full_one() -> None
     assert abs(accuracy(dynamic) - accuracy(full)) < 0.06
 
 
+@pytest.mark.soaked
 def test_what_a_tenth_of_a_model_is_worth(by_overlay: dict[str, list[RunSummary]]) -> None:
     """Full sharing > the largest changes, added up > random parameters, at equal rounds."""
     sparse = {

@@ -37,6 +37,7 @@ def opened(slow: socket.socket) -> tuple[socket.socket, socket.socket]:
     return first, other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_the_attempt_that_is_not_taken_ends_when_its_opening_is_over(
     is_busy: bool, monkeypatch: pytest.MonkeyPatch

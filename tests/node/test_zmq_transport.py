@@ -449,6 +449,7 @@ def test_a_giant_frame_is_cut_off_before_it_gets_memory(port: int, size: int) ->
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_a_message_without_an_end_is_cut_off_before_it_fills_the_memory(port: int) -> None:
     async def test() -> None:
         async with ends(port, 0, 1, largest=100_000) as (a, b):
@@ -482,6 +483,7 @@ SLOW_S = 0.5
 """What the other end takes to open a connection, where it has 0.1 s of emulated time."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("time_scale", "connections"), [(20, 1), (1, 2)])
 def test_whoever_is_connected_to_has_longer_to_answer_the_longer_all_takes(
     port: int, monkeypatch: pytest.MonkeyPatch, time_scale: int, connections: int
@@ -604,6 +606,7 @@ def test_a_taken_address_is_an_error_that_leaves_nothing(port: int) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_a_stopped_peer_gets_everything_once_when_it_goes_on(port: int) -> None:
     """It is tried anew meanwhile, which must not cost anything."""
 
@@ -631,6 +634,7 @@ def test_a_stopped_peer_gets_everything_once_when_it_goes_on(port: int) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_a_peer_that_stood_still_does_not_take_what_waited_for_greed(port: int) -> None:
     """When it goes on the kernel has far more for it than any message has bytes."""
     count = 30

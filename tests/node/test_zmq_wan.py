@@ -166,6 +166,7 @@ async def flush(transport: ZmqTransport, arrivals: socket.socket) -> object:
     return {"said": said, "left": at_flush - before, "still": still, "abort_ms": took_s * 1000}
 
 
+@pytest.mark.slow
 def test_little_of_what_is_given_up_still_leaves(tcp: ModuleType) -> None:
     told = between(tcp, 40, 12e6, flush)
     assert isinstance(told, dict)
@@ -188,6 +189,7 @@ async def one_large(transport: ZmqTransport, arrivals: socket.socket) -> object:
     return {"left_s": left_s[0], "arrived_s": there_s - begun}
 
 
+@pytest.mark.slow
 def test_a_large_message_fills_a_long_link_and_has_left_when_its_last_byte_has(tcp: ModuleType) -> None:
     told = between(tcp, 200, 100e6, one_large)
     assert isinstance(told, dict)
@@ -212,6 +214,7 @@ async def say_hello(transport: ZmqTransport, arrivals: socket.socket) -> object:
     return transport.connections
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rtt_ms", [300, 150])
 def test_a_peer_is_reached_however_long_the_way_is(
     tcp: ModuleType, monkeypatch: pytest.MonkeyPatch, rtt_ms: float
@@ -280,6 +283,7 @@ async def send_to_the_dead(transport: ZmqTransport, arrivals: socket.socket) -> 
     return {"order": [round_ for round_, _ in found], "after_s": [at - back for _, at in found[3:]]}
 
 
+@pytest.mark.slow
 def test_a_peer_that_died_without_a_word_is_reached_soon_after_its_return(tcp: ModuleType) -> None:
     told = between(tcp, 200, None, send_to_the_dead, one_life_after_another)
     assert isinstance(told, dict)

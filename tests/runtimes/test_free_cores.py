@@ -56,6 +56,7 @@ def test_what_others_leave(
     assert free_cores() == free
 
 
+@pytest.mark.slow
 def test_a_step_is_longer_where_others_use_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training has the lowest priority: what is measured at a higher one would be too short."""
     experiment, found = plan_of(star(4)).experiment, []

@@ -151,6 +151,7 @@ def watched(folder: Path, play: Callable[[Control, Played], Awaitable[None]]) ->
     return asyncio.run(whole())
 
 
+@pytest.mark.slow
 def test_who_waits_for_its_turn_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To get warm; as long as one of those that are not ready computes."""
     look_soon(monkeypatch)

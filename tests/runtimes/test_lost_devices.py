@@ -60,6 +60,7 @@ def watched(folder: Path, monkeypatch: pytest.MonkeyPatch, *, bereft: bool, over
     return asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_it_breaks_with_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = watched(tmp_path, monkeypatch, bereft=True, over=False, for_s=2.0)
     assert found == ["node.1 is cut off though it lives: moths"]

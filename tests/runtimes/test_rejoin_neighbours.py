@@ -168,6 +168,7 @@ CRASHES = st.lists(
 ).map(sorted)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20), deadline=None, derandomize=True)
 @given(st.sampled_from(WITHOUT_SAMPLER), CRASHES)
 def test_nothing_stalls_when_all_are_back(name: str, crashes: list[Crash]) -> None:

@@ -28,6 +28,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda each: str(sorted(each) or "plain"))
 def test_two_runs_of_one_plan_write_the_same_bytes(settings: dict[str, Any], tmp_path: Path) -> None:
     """Whatever the order of nodes within an instant, and however many workers there are."""

@@ -157,6 +157,7 @@ def test_two_runs_over_a_lossy_jittery_network_are_the_same(name: str, tmp_path:
     same_twice(plan_of(LOSSY, **{"overlay": "full", **AGAIN[name]}), tmp_path)
 
 
+@pytest.mark.slow
 def test_two_runs_on_ratings_are_the_same(tmp_path: Path) -> None:
     file = tmp_path / "ratings.csv"
     file.write_text(RATINGS)

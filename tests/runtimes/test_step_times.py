@@ -29,6 +29,7 @@ def measured_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return lasted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen_ms", "looks"),
     [(0.0, [0.7]), (1e6, [0.1]), (1e-3, [0.1, 0.7])],
@@ -42,6 +43,7 @@ def test_a_glance_is_enough_where_the_step_that_is_chosen_is_ample(
     assert 0 < times.least < times.sustained
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("measured_s")
 @pytest.mark.parametrize(
     ("algorithm", "counts"),

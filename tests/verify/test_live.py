@@ -56,6 +56,7 @@ def wrong(rows: list[Row]) -> set[str]:
     return {row.what for row in rows if row.verdict is Verdict.WRONG}
 
 
+@pytest.mark.soaked
 def test_beside_traffic(tmp_path: Path) -> None:
     with world(topology(), tmp_path) as made:
         work = {

@@ -105,7 +105,7 @@ def descendants(pid: int) -> list[ProcessRecord]:
 
 
 @needs_network
-@pytest.mark.parametrize("phase", ["losses", "queues and rates"])
+@pytest.mark.parametrize("phase", [pytest.param("losses", marks=pytest.mark.soaked), "queues and rates"])
 def test_a_kill_leaves_only_what_the_next_one_removes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:

@@ -71,6 +71,7 @@ def test_before_it_has_any_files(engine: FakeEngine, run: RunDirectory) -> None:
     assert destroy(run)[0] == ExitCode.REFUSED
 
 
+@pytest.mark.slow
 def test_one_that_is_over_or_another_of_that_name_or_nobodys_is_in_nobodys_way(
     engine: FakeEngine, run: RunDirectory, tmp_path: Path
 ) -> None:
