@@ -11,12 +11,21 @@ import os
 import stat
 from io import FileIO
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from testbed.linux import open_flags
+
+_Kind = TypeVar("_Kind")
 
 LARGEST_DOCUMENT = 16 << 20
 """Of one that is read whole: a summary, a record of processes."""
 _NO_SURPRISE = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+
+
+class Malformed(ValueError):
+    """A file is no document of the kind that is expected; says why."""
 
 
 def open_plain(path: Path, within: Path) -> FileIO:
@@ -46,6 +55,15 @@ def read_plain(path: Path, within: Path, most_bytes: int = LARGEST_DOCUMENT) -> 
     if len(data) > most_bytes:
         raise OSError(errno.EFBIG, f"it has more than {most_bytes >> 20} MiB", str(path))
     return bytes(data)
+
+
+def read_document(path: Path, within: Path, kind: type[_Kind], most_bytes: int = LARGEST_DOCUMENT) -> _Kind:
+    """The JSON document in a file; raises OSError as `read_plain` does, and Malformed for what is none of that kind."""
+    data = read_plain(path, within, most_bytes)
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        raise Malformed(str(problem)) from None
 
 
 def read_end(path: Path, within: Path, most_bytes: int) -> bytes:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from testbed.collect.plan_head import FAULTS
-from testbed.run_files import read_plain
+from testbed.run_files import Malformed, read_document
 
 UNKNOWN = "unknown"
 OVERLOADED, BROKEN = "overloaded", "broken"
@@ -39,7 +38,7 @@ def read_health(folder: Path) -> str:
 def read_judged(folder: Path) -> Judged:
     """`valid`, `overloaded`, `broken`, or `unknown` where nothing says so that can be read."""
     try:
-        judged = msgspec.json.decode(read_plain(folder / "summary.json", folder), type=Judged)
-    except FAULTS:
+        judged = read_document(folder / "summary.json", folder, Judged)
+    except (OSError, Malformed):
         return Judged()
     return judged if judged.health in _WORDS else Judged()

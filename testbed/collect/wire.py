@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from testbed.collect.plan_head import FAULTS
-from testbed.run_files import read_plain
+from testbed.run_files import Malformed, read_document
 
 
 class NodeWire(msgspec.Struct, frozen=True):
@@ -30,6 +29,6 @@ class Wire(msgspec.Struct, frozen=True):
 
 def read_wire(folder: Path) -> Wire:
     try:
-        return msgspec.json.decode(read_plain(folder / "engine" / "health.json", folder), type=Wire)
-    except FAULTS:
+        return read_document(folder / "engine" / "health.json", folder, Wire)
+    except (OSError, Malformed):
         return Wire()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from testbed.run_files import read_plain
+from testbed.run_files import Malformed, read_document
 from testbed.runtimes.real.leftovers import end_all, is_alive
 from testbed.runtimes.real.places import ProcessRecord, process_record
 
@@ -78,8 +78,8 @@ def remove_leftovers() -> list[str]:
 
 def _read(folder: Path) -> Owned | None:
     """None for whatever this user has not made so: others may write beside it."""
-    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(OSError, Malformed):
         info = folder.lstat()
         if stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and not info.st_mode & 0o022:
-            return msgspec.json.decode(read_plain(folder / RECORD, folder), type=Owned)
+            return read_document(folder / RECORD, folder, Owned)
     return None

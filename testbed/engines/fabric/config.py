@@ -14,7 +14,7 @@ import msgspec
 
 from testbed.engines.fabric.sockets import control_socket, node_socket
 from testbed.errors import InvalidInput, UsageProblem, error
-from testbed.run_files import read_plain
+from testbed.run_files import Malformed, read_document
 from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
@@ -94,10 +94,10 @@ def read_config(folder: Path) -> FabricConfig:
     """Raises InvalidInput or UsageProblem for whatever is not a fabric's configuration."""
     path = folder / FILE
     try:
-        config = msgspec.json.decode(read_plain(path, folder, _MOST_BYTES), type=FabricConfig)
+        config = read_document(path, folder, FabricConfig, _MOST_BYTES)
     except OSError as problem:
         raise UsageProblem(f"{path}: {problem.strerror or problem}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+    except Malformed as problem:
         raise InvalidInput(str(path), [error("bad-config", str(problem))]) from None
     problems = [*_problems(config)]
     if problems:

@@ -14,7 +14,7 @@ import msgspec
 from testbed.control.outcome import NodeFailure, Outcome
 from testbed.errors import CouldNotStart, ExitCode, PreflightRefused, RunBroken, TestbedError, UsageProblem
 from testbed.records import Failure
-from testbed.run_files import read_plain
+from testbed.run_files import Malformed, read_document
 from testbed.rundir import RunDirectory
 from testbed.runtimes.container.inside import Inside, outcome_file
 from testbed.runtimes.container.knock import UNREACHED, Unreached
@@ -40,8 +40,8 @@ def outcome_of(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool) -> 
     there = list(ended)
     path = outcome_file(run)
     try:
-        outcome = msgspec.json.decode(read_plain(path, run.path), type=Outcome)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        outcome = read_document(path, run.path, Outcome)
+    except (OSError, Malformed):
         raise why_not(run, there, was_away=was_away) from None
     path.unlink(missing_ok=True)
     if was_away and outcome.reason == "interrupted":

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from testbed.control.change_words import words
 from testbed.engines.fabric.config import FabricConfig, config_of
 from testbed.engines.fabric.health import Health
@@ -40,7 +38,7 @@ from testbed.protocol.fabric import (
     ToFabric,
 )
 from testbed.records import Event
-from testbed.run_files import read_plain
+from testbed.run_files import Malformed, read_document
 from testbed.runtimes.real.belonging import MARK
 from testbed.runtimes.real.fabric_link import FabricLink, Granted
 from testbed.runtimes.real.places import Places
@@ -217,8 +215,8 @@ class FabricEngine:
     def judge(self) -> Judgement:
         run = self._places.run.path
         try:
-            health = msgspec.json.decode(read_plain(self._places.engine / "health.json", run), type=Health)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            health = read_document(self._places.engine / "health.json", run, Health)
+        except (OSError, Malformed):
             return Judgement(("the fabric has not said how it was",))
         return Judgement(health.overloaded, health.lateness, health.device_waits)
 

@@ -17,7 +17,7 @@ import msgspec
 from testbed.errors import CouldNotStart
 from testbed.journal import CannotWrite
 from testbed.linux import open_flags
-from testbed.run_files import read_plain
+from testbed.run_files import Malformed, read_document
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.belonging import new_mark
 from testbed.runtimes.real.clearing import clear_away
@@ -99,7 +99,9 @@ class Places:
         try:
             part.unlink(missing_ok=True)  # whatever somebody has put there
             record = Recorded(
-                *(str(self.sockets), list(processes), _identity(self.run)),
+                sockets=str(self.sockets),
+                processes=list(processes),
+                folder=_identity(self.run),
                 on_volumes=on_volumes,
                 unseen=unseen,
                 mark=self.mark,
@@ -163,9 +165,9 @@ def record_of(run: RunDirectory) -> Path:
 def read_record(run: RunDirectory) -> Recorded | None:
     """None for a run that has left nothing behind, and where the record came with a copy of another run's directory."""
     try:
-        record = msgspec.json.decode(read_plain(record_of(run), run.path), type=Recorded)
+        record = read_document(record_of(run), run.path, Recorded)
         return record if record.folder in (None, _identity(run)) else None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, Malformed):
         return None
 
 
