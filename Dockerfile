@@ -3,8 +3,9 @@
 # docs/image.md tells what the arguments do. The order is from what changes seldom to what changes often.
 
 ARG BASE=python:3.11-slim
-# An image made earlier from the stage `dependencies` below takes its place: `testbed build` keeps one.
+# Images made earlier from the stages of these names below take their places: `testbed build` keeps them.
 ARG DEPENDENCIES=dependencies
+ARG REQUIREMENTS=requirements
 
 # ---- packages: nothing of this stage is in the image but what the next one copies ------------------------------------
 FROM ${BASE} AS packages
@@ -18,9 +19,6 @@ ARG PIP_EXTRA_INDEX_URL
 COPY image/ /packages/image/
 COPY pyproject.toml constraints.txt /packages/
 RUN sh /packages/image/install-dependencies
-# Packages that your algorithms need, if any: algorithms/requirements.txt
-COPY constraints.txt algorithms/requirements.tx[t] /packages/algorithms/
-RUN sh /packages/image/install-requirements
 
 FROM ${BASE} AS dependencies
 LABEL testbed.stage=dependencies
@@ -31,8 +29,22 @@ RUN python -m compileall -q --invalidation-mode unchecked-hash \
         "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=packages /opt/testbed/ /opt/testbed/
 
+# ---- packages that your algorithms need, if any: algorithms/requirements.txt -----------------------------------------
+FROM ${DEPENDENCIES} AS more
+LABEL testbed.stage=packages
+ARG REQUIREMENTS=requirements
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+COPY image/ /packages/image/
+COPY constraints.txt algorithms/requirements.tx[t] /packages/algorithms/
+RUN sh /packages/image/install-requirements
+
+FROM ${DEPENDENCIES} AS requirements
+LABEL testbed.stage=dependencies
+COPY --from=more /added/ /opt/testbed/
+
 # ---- testbed ---------------------------------------------------------------------------------------------------------
-FROM ${DEPENDENCIES} AS testbed
+FROM ${REQUIREMENTS} AS testbed
 LABEL testbed.stage=testbed \
       org.opencontainers.image.title="testbed learner" \
       org.opencontainers.image.description="One learner of a decentralized learning experiment" \

@@ -39,6 +39,8 @@ class OnlyHere(CodeProblem):
     """It failed when it was loaded or called here; with other files and packages, as in an image, it may not."""
 
 
+VISIBLE = "TESTBED_VISIBLE"
+"""The environment variable with folders that learners see, too, where they are kept from this machine's files."""
 FOLDERS = "TESTBED_CODE"
 """The environment variable with folders of files that are elsewhere than where the plan was made."""
 _HERE = Path(__file__).resolve().parent

@@ -15,5 +15,5 @@ def die_with_parent(parent: int, by: signal.Signals | None = None) -> None:
     The kernel forgets it when a process changes who it is: to be called again then.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL if by is None else by), 0, 0, 0)
-    if os.getppid() != parent:
+    if os.getppid() not in (parent, 0):  # 0: it is outside of this process's own namespace, with which it would end
         os._exit(1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from soaks import chaos, first_run, long_tests, seeds
+from soaks import chaos, first_run, fuzz, hostile, long_tests, seeds
 from soaks.soak import Soak
 
-ALL: dict[str, Soak] = {each.name: each for each in (chaos.SOAK, first_run.SOAK, long_tests.SOAK, seeds.SOAK)}
+_ALL = (chaos.SOAK, first_run.SOAK, fuzz.SOAK, hostile.SOAK, long_tests.SOAK, seeds.SOAK)
+ALL: dict[str, Soak] = {each.name: each for each in _ALL}

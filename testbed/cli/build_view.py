@@ -1,4 +1,4 @@
-"""Shows how far a build is: a moving line on a terminal, a line for every step elsewhere, or nothing.
+"""Shows how far a build is: a moving line on a terminal, a line for every step that takes long elsewhere, or nothing.
 
 Takes `Progress`, writes to stderr.
 """
@@ -42,7 +42,8 @@ def build_view(*, quiet: bool) -> Iterator[View]:
 
 
 def _plain(progress: Progress) -> None:
-    if progress.is_step:
+    """What takes its time: the other steps are over at once, and nobody reads a file of them."""
+    if progress.is_step and progress.text.startswith("RUN "):
         click.echo(_line(progress), err=True)
 
 

@@ -164,9 +164,19 @@ def command(
         plan = planned(
             resolved, chosen, engine, time_scale, name, beside=results, say=say, quiet=quiet, fetch=not dry_run
         )
+    is_fitted = plan_file is None and time_scale is None
+
+    def in_containers(plan: RunPlan) -> RunPlan:
+        from testbed.cli.run_preflight import check_containers
+
+        folder = results / plan.run_id
+        return check_containers(plan, image or DEFAULT_TAG, folder, say, force=force, is_fitted=is_fitted)
+
     if dry_run:
         from testbed.cli.plan_view import print_plan
 
+        if plan.runtime == DOCKER and not _would_build(image, say):
+            plan = in_containers(plan)
         print_plan(plan, output_format)
         return
     with RunSignals(quiet=quiet) as signals, ExitStack() as held:
@@ -175,13 +185,9 @@ def command(
         if plan.runtime == LOCAL:
             from testbed.cli.run_preflight import check_machine
 
-            check_machine(plan, say, force=force, is_fitted=plan_file is None and time_scale is None)
+            check_machine(plan, results, say, force=force, is_fitted=is_fitted)
         elif plan.runtime == DOCKER:
-            from testbed.cli.run_preflight import check_containers
-
-            is_fitted = plan_file is None and time_scale is None
-            folder = results / plan.run_id
-            plan = check_containers(plan, image or DEFAULT_TAG, folder, say, force=force, is_fitted=is_fitted)
+            plan = in_containers(plan)
         directory = held.enter_context(run_place(results, plan, overwrite=overwrite, say=say))
         say(f"run {plan.run_id} in {directory.path}")
         if detach and plan.runtime == LOCAL:
@@ -259,6 +265,7 @@ def _run_local(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how:
             LocalGround(),
             tell=view.tell,
             begun=lambda seconds: say(f"all nodes began after {seconds:.1f}s"),
+            say=say,
         )
         signals.end_with(whole.interrupt)
         return whole.run()
@@ -318,6 +325,21 @@ def _why_not_in_containers(chosen: Chosen, resolved: Resolved, image: str | None
     if found and chosen.how != "default":
         raise InvalidInput(resolved.experiment.topology, found)
     return f"containers would ignore an image or a command of {resolved.topology.name}" if found else None
+
+
+def _would_build(image: str | None, say: Callable[[str], None]) -> bool:
+    """Whether the run itself would make its image first, which a dry run does not."""
+    from testbed.runtimes.docker.engine_client import connected
+    from testbed.runtimes.docker.image_at_hand import request_at_hand
+    from testbed.runtimes.docker.image_facts import id_of
+
+    if image is not None:
+        return False
+    with connected() as engine:
+        would = id_of(engine, DEFAULT_TAG) is None and request_at_hand(engine, DEFAULT_TAG) is not None
+    if would:
+        say(f"the run would make the image {DEFAULT_TAG} first, since all packages for it are here")
+    return would
 
 
 def _have_image(image: str | None, say: Callable[[str], None]) -> None:

@@ -23,6 +23,7 @@ from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.namespace import TcpSettings
 from testbed.engines.steps import Step
 from testbed.experiment.language import NetworkModel
+from testbed.isolation.trial import how_apart
 from testbed.memory import available_bytes
 from testbed.runtimes.local.needs import in_gib
 
@@ -35,6 +36,7 @@ _SLOW_CLOCKS = ("acpi_pm", "hpet", "pit", "jiffies")
 _TUN = "/dev/net/tun"
 _FREE = "end other programs, or take few nodes"
 _USER = Path("/proc/sys/user")
+_TRUSTED = "allow user namespaces (see `emulated network`), or run only code that you trust, or --runtime docker"
 
 
 def checks() -> Iterator[Check]:
@@ -42,6 +44,7 @@ def checks() -> Iterator[Check]:
     yield _network()
     yield _namespaces()
     yield from _how_many_namespaces()
+    yield _apart()
     yield _tun()
     yield from _congestion_controls()
     yield Check("cores", True, f"{usable_cores()}; as many learners train at once")
@@ -88,6 +91,17 @@ def _how_many_namespaces() -> Iterator[Check]:
         enough = most >= _FEW_NAMESPACES
         hint = "" if enough else f"raise it: {raised_limit(f'user.{file}', machine=MachineFacts())}"
         yield Check(f"number of {what} namespaces", enough, f"{most} at most", hint)
+
+
+def _apart() -> Check:
+    """What learners of others could do here, and cannot."""
+    name, how = "learners kept apart", how_apart(os.getcwd(), tempfile.gettempdir())
+    if how.denied is not None:
+        found = f"denied ({how.denied}): they can read and change this user's files, and outlive a run that is killed"
+        return Check(name, False, found, _TRUSTED)
+    if how.still_root is not None:
+        return Check(name, False, f"from files and processes; but they are root ({how.still_root})", _TRUSTED)
+    return Check(name, True, "from this machine's files and processes, and from each other")
 
 
 def _tun() -> Check:

@@ -13,6 +13,7 @@ from testbed.errors import PreflightRefused, UsageProblem
 from testbed.runtimes.reach import UNSEEN
 from testbed.runtimes.real.belonging import MARK
 from testbed.runtimes.real.enter import command_there, has_network
+from testbed.runtimes.real.places import hosts_of_run
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -58,7 +59,7 @@ def command(context: click.Context, run: str, node: str, words: tuple[str, ...],
         if plan.engine == NONE:
             raise PreflightRefused(f"{has_none}: its engine is `none`")
         raise UsageProblem(f"{has_none}: it is only just starting")
-    there = command_there(pid, words)
+    there = command_there(pid, hosts_of_run(directory), words)
     os.execve(there[0], there, os.environ | {MARK: record.mark})  # noqa: S606 - exactly what the user has typed, without a shell
 
 

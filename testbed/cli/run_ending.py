@@ -6,6 +6,7 @@ Takes an `Outcome`, writes words to stderr, and the run's summary to stdout wher
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from testbed.cli.colour import colour
 from testbed.cli.output import Cell, Format, print_csv, print_json, printable
 from testbed.cli.progress_view import in_number, in_time
 from testbed.cli.run_again import run_again
+from testbed.cli.run_choice import LOCAL
 from testbed.cli.verb_group import WORDS
-from testbed.code import place_words
+from testbed.code import VISIBLE, place_words
 from testbed.control.health import FILE, Summary, summary_of, write_summary
 from testbed.journal import CannotWrite
 from testbed.run_files import read_plain
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 _MOST_TOLD = 5
 _LONGEST = 2000
 """Characters of what a node has said of itself."""
+_READ_ONLY = "Read-only file system"
+_DENIED = re.compile(rf"(No such file or directory|{_READ_ONLY}): '([^']+)'")
 _OVERLOADED = "OVERLOADED: these numbers are not those of the run that was asked for"
 _REMEDY = "take fewer nodes, a larger compute.ms_per_step or --time-scale, or a machine with less else to do"
 _WHY = {
@@ -50,6 +54,8 @@ def tell_ending(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, say:
         click.echo(_harmless(f"Error: {line}"), err=True)
     for words in outcome.broken:
         click.echo(_harmless(f"Error: {words}"), err=True)
+    for line in _not_seen(outcome, plan):
+        click.echo(_harmless(line), err=True)
     say(f"{_WHY[outcome.reason]}: {', '.join(_figures(outcome, real_s))}")
     for remark in outcome.remarks:
         say(_harmless(f"note: {remark}"))
@@ -66,6 +72,20 @@ def tell_ending(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, say:
         say(f"next: testbed collect {path}")
     if outcome.exit_code:
         click.get_current_context().exit(outcome.exit_code)
+
+
+def _not_seen(outcome: Outcome, plan: RunPlan) -> Iterator[str]:
+    """What to do for learners that are kept from files of this machine which their code wants."""
+    if plan.runtime != LOCAL:
+        return
+    told = [each.failure.message for each in outcome.failures]
+    denied = {found[1]: found[2] for message in told if (found := _DENIED.search(message)) is not None}
+    for why, name in denied.items():
+        path = Path(name).absolute()
+        if why == _READ_ONLY:
+            yield f"learners write to their own folders only, and to /tmp, which goes with them: not to {path}"
+        elif path.exists():
+            yield f"{path} is there, but learners do not see it; {VISIBLE}={path.parent} shows it to them"
 
 
 def _with_tracebacks(outcome: Outcome, run: RunDirectory) -> list[str]:

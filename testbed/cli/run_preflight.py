@@ -7,6 +7,7 @@ and asks the Engine.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 from testbed.code import CodeProblem
 from testbed.engines.namespace import TcpSettings
 from testbed.errors import PreflightRefused
+from testbed.experiment.attached import own_code
+from testbed.isolation.trial import how_apart
 from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
 from testbed.plan.estimate import estimate
@@ -24,13 +27,10 @@ from testbed.runtimes.local.needs import Need, needs_of, step_need, traffic_need
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
 
-_AS_ROOT = (
-    "warning: as root, the algorithm's and the model's code can change any file of this machine: "
-    "run testbed as an ordinary user, or with --runtime docker"
-)
+_ORDINARY = "run testbed as an ordinary user, or with --runtime docker"
 
 
-def check_machine(plan: RunPlan, say: Callable[[str], None], *, force: bool, is_fitted: bool) -> None:
+def check_machine(plan: RunPlan, results: Path, say: Callable[[str], None], *, force: bool, is_fitted: bool) -> None:
     """Shaping fails closed: what the network needs cannot be forced. `is_fitted`: the time scale is this machine's."""
     if plan.engine != "none":
         from testbed.engines.abilities import what_is_denied
@@ -41,8 +41,21 @@ def check_machine(plan: RunPlan, say: Callable[[str], None], *, force: bool, is_
             raise denied
         refuse_too_late_for_tcp(plan)
     _meet([*needs_of(plan), *_processors(plan, is_fitted=is_fitted)], say, force=force)
-    if os.geteuid() == 0:
-        say(_AS_ROOT)
+    for warning in _trust(plan, results):
+        say(f"warning: {warning}")
+
+
+def _trust(plan: RunPlan, results: Path) -> Iterator[str]:
+    """What the code of others could do on this machine that it should not."""
+    there = next(each for each in (results.absolute(), *results.absolute().parents) if each.is_dir())
+    how = how_apart(str(there), tempfile.gettempdir())
+    if how.denied is not None:
+        who = "of root" if os.geteuid() == 0 else "of yours"
+        yield f"learners can read and change all files {who}: this machine denies what would help ({how.denied})"
+    elif how.still_root is not None:
+        yield f"learners are root, though they see few files, since this machine denies more ({how.still_root})"
+    if os.geteuid() == 0 and any(own_code(plan.experiment)):
+        yield f"as root, deploy itself has loaded the code that the experiment names, to make the plan: {_ORDINARY}"
 
 
 def check_containers(

@@ -189,6 +189,7 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
     if not goes_on:
         return _over(run, OUT_OF_REACH if goes_on is None else LEFT_BEHIND, is_named=is_named)
     from testbed.runtimes.reach import commands_door
+    from testbed.runtimes.real.unheard import words_of
 
     try:
         seen = ask(commands_door(run, record), Look())
@@ -196,10 +197,11 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
         return _over(run, None if _goes_on(run) is False else _silent(run), is_named=is_named)
     assert isinstance(seen, Seen)  # noqa: S101 - the answer to `Look`
     health = "overloaded" if seen.overloaded else "valid"
+    why = [*seen.overloaded, *([words_of(seen.unheard)] if seen.unheard else [])]
     return [
         *(name, seen.phase, seen.rounds, seen.rounds_planned, seen.nodes, seen.done),
         *(_rounded(seen.accuracy), _rounded(seen.loss), seen.bytes_sent),
-        *(round(seen.t, 1), seen.lateness_p99_ms, health, "; ".join(seen.overloaded) or None),
+        *(round(seen.t, 1), seen.lateness_p99_ms, health, "; ".join(why) or None),
     ]
 
 

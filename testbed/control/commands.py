@@ -104,6 +104,8 @@ class Seen(Message, frozen=True):
     packets: int | None = None
     overloaded: tuple[str, ...] = ()
     """Why its numbers so far are not those of what was asked for."""
+    unheard: tuple[str, ...] = ()
+    """Nodes of which nothing has been heard for a while."""
 
 
 Command = Union[  # noqa: UP007 - msgspec reads it at run time

@@ -79,6 +79,8 @@ class _Member:
         self.why: Unable | None = None
         """What it said before it gave up."""
         self.misunderstood = 0
+        self.heard_s = time.monotonic()
+        """When it said something last."""
 
 
 class Control:
@@ -182,6 +184,12 @@ class Control:
     def never_begin(self, ranks: Collection[int], words: str) -> None:
         """Nobody waits for these nodes any more: the run fails."""
         for rank in ranks:
+            self._fail(rank, Failure(words))
+
+    def give_up(self, rank: int, words: str) -> None:
+        """The run fails for this node, which is about to be killed."""
+        if rank in self._members:
+            self._members[rank].is_wanted_dead = True
             self._fail(rank, Failure(words))
 
     def begin(self) -> float:
@@ -369,6 +377,12 @@ class Control:
         member = self._members.get(rank)
         return None if member is None else member.pid
 
+    def unheard(self, after_s: float) -> dict[int, float]:
+        """For how long nothing has been heard of nodes that are at work, by rank, where it is that long."""
+        now_s = time.monotonic()
+        silent = {rank: now_s - member.heard_s for rank, member in sorted(self._members.items()) if member.has_begun}
+        return {rank: for_s for rank, for_s in silent.items() if for_s >= after_s and self._is_working(rank)}
+
     def is_expected(self, rank: int) -> bool:
         """Whether its process is being made."""
         return rank in self._coming
@@ -436,6 +450,7 @@ class Control:
             self._send(member, Halt(member.halted))
 
     def _hear(self, rank: int, member: _Member, packet: bytes) -> None:
+        member.heard_s = time.monotonic()
         try:
             message = FROM_NODE.read(packet)
         except ProtocolError as problem:

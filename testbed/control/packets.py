@@ -34,13 +34,18 @@ class PacketLink:
         on_packet: Callable[[bytes], None],
         on_over: Callable[[], None],
         allowance: Allowance | None = None,
+        receive: Callable[[socket.socket], bytes] | None = None,
     ) -> None:
-        """Whoever says more than is allowed has to wait until more is read; without an allowance everything is."""
+        """Whoever says more than is allowed has to wait until more is read; without an allowance everything is.
+
+        `receive` is for packets that more is to be known of than their bytes.
+        """
         self._allowance = allowance
         self._pause: asyncio.TimerHandle | None = None
         self._socket = connection
         self._on_packet = on_packet
         self._on_over = on_over
+        self._receive = receive or _receive
         self._waiting: deque[bytes] = deque()
         self._loop = asyncio.get_running_loop()
         self._is_over = False
@@ -97,7 +102,7 @@ class PacketLink:
             if self._is_over:
                 return False
             try:
-                packet = self._socket.recv(MAX_MESSAGE_BYTES + 1)
+                packet = self._receive(self._socket)
             except BlockingIOError:
                 return False
             except ConnectionResetError:
@@ -132,6 +137,10 @@ class PacketLink:
                 break
             self._waiting.popleft()
         self._loop.remove_writer(self._socket)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    return connection.recv(MAX_MESSAGE_BYTES + 1)
 
 
 class Entrance:

@@ -18,8 +18,11 @@ def start_apart(
     stderr: IO[bytes],
     pass_fds: Sequence[int] = (),
     more_environment: Mapping[str, str] | None = None,
+    inherited: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Ctrl-C in a terminal does not reach it: it begins with SIGINT blocked, and its parent decides when it is over.
+    """It inherits this process's environment, unless told what else.
+
+    Ctrl-C in a terminal does not reach it: it begins with SIGINT blocked, and its parent decides when it is over.
 
     Linux also shares the processor between sessions first (autogroup).
     """
@@ -32,7 +35,7 @@ def start_apart(
             stdout=stdout,
             stderr=stderr,
             pass_fds=pass_fds,
-            env=os.environ | (more_environment or {}),
+            env={**(os.environ if inherited is None else inherited), **(more_environment or {})},
             start_new_session=True,
         )
     finally:

@@ -7,7 +7,9 @@ import os
 import struct
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
+_OWN = Path("/proc/self")
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
@@ -20,6 +22,8 @@ _PR_CAPBSET_DROP = 24
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
+_PR_CAP_AMBIENT_RAISE = 2
+CAP_NET_ADMIN, CAP_NET_RAW = 12, 13
 _CAPABILITY_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64
 
@@ -29,11 +33,12 @@ _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 
 @cache
-def _libc() -> ctypes.CDLL:
+def libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int, what: str) -> int:
+def checked(result: int, what: str) -> int:
+    """The result; raises OSError where it says that the call has failed."""
     if result == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -42,12 +47,22 @@ def _checked(result: int, what: str) -> int:
 
 def unshare(flags: int) -> None:
     """The calling process leaves some of its namespaces for new ones."""
-    _checked(_libc().unshare(ctypes.c_int(flags)), "unshare")
+    checked(libc().unshare(ctypes.c_int(flags)), "unshare")
+
+
+def enter_user_namespace(more: int) -> None:
+    """A new one, and new ones of more kinds: the process stays who it is, and has all capabilities there until it drops
+    them. It must have one thread."""
+    user, group = os.geteuid(), os.getegid()
+    unshare(CLONE_NEWUSER | more)
+    _OWN.joinpath("setgroups").write_text("deny")
+    _OWN.joinpath("uid_map").write_text(f"{user} {user} 1")
+    _OWN.joinpath("gid_map").write_text(f"{group} {group} 1")
 
 
 def _prctl(option: int, *arguments: int) -> int:
     padded = [ctypes.c_ulong(each) for each in (*arguments, 0, 0, 0, 0)[:4]]
-    return _checked(_libc().prctl(ctypes.c_int(option), *padded), "prctl")
+    return checked(libc().prctl(ctypes.c_int(option), *padded), "prctl")
 
 
 def empty_bounding_set() -> None:
@@ -71,6 +86,11 @@ def keep_to_itself() -> None:
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
+def let_owner_look() -> None:
+    """The process belongs to its user again, with what /proc has of it: changing who it is had taken that away."""
+    _prctl(_PR_SET_DUMPABLE, 1)
+
+
 class _CapabilityHeader(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
@@ -84,7 +104,18 @@ def drop_capabilities() -> None:
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header = _CapabilityHeader(_CAPABILITY_VERSION, 0)
     nothing = (_CapabilityData * 2)()
-    _checked(_libc().capset(ctypes.byref(header), nothing), "capset")
+    checked(libc().capset(ctypes.byref(header), nothing), "capset")
+
+
+def pass_on(*capabilities: int) -> None:
+    """Programs that this process starts have these, which it has itself; it keeps all of its own."""
+    header, data = _CapabilityHeader(_CAPABILITY_VERSION, 0), (_CapabilityData * 2)()
+    checked(libc().capget(ctypes.byref(header), data), "capget")
+    for each in capabilities:
+        data[each // 32].inheritable |= 1 << each % 32
+    checked(libc().capset(ctypes.byref(header), data), "capset")
+    for each in capabilities:
+        _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, each)
 
 
 _SLICE_NS = 100_000
@@ -106,7 +137,7 @@ def be_quick() -> None:
     if number is not None:
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, _SLICE_NS, 0, 0, 0, 0)
-        _libc().syscall(ctypes.c_long(number), 0, attributes, 0)
+        libc().syscall(ctypes.c_long(number), 0, attributes, 0)
 
 
 class _TimeSpec(ctypes.Structure):
@@ -122,17 +153,17 @@ class Timer:
 
     def __init__(self) -> None:
         flags = os.O_NONBLOCK | os.O_CLOEXEC
-        self.descriptor = _checked(_libc().timerfd_create(_CLOCK_MONOTONIC, flags), "timerfd_create")
+        self.descriptor = checked(libc().timerfd_create(_CLOCK_MONOTONIC, flags), "timerfd_create")
         self._spec = _TimerSpec()
         self._pointer = ctypes.byref(self._spec)
-        self._set = _libc().timerfd_settime
+        self._set = libc().timerfd_settime
 
     def arm(self, monotonic_s: float) -> None:
         """The descriptor becomes readable then, once; at once when that is past. An earlier time is forgotten."""
         seconds, nanoseconds = divmod(max(1, int(monotonic_s * _NANOSECONDS)), _NANOSECONDS)
         self._spec.value.seconds = seconds
         self._spec.value.nanoseconds = nanoseconds
-        _checked(self._set(self.descriptor, _TFD_TIMER_ABSTIME, self._pointer, None), "timerfd_settime")
+        checked(self._set(self.descriptor, _TFD_TIMER_ABSTIME, self._pointer, None), "timerfd_settime")
 
     def clear(self) -> None:
         """It is readable no more, until armed."""

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from testbed.engines.denied import NetworkDenied
-from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
+from testbed.engines.kernel import CLONE_NEWNET, enter_user_namespace, unshare
 from testbed.engines.steps import Step, during
 from testbed.engines.tun import bring_up
 from testbed.plan.tcp import TcpSettings as TcpSettings  # it is known by this name here
@@ -34,27 +34,21 @@ def enter_namespace(tcp: TcpSettings) -> None:
 
 
 def _leave_network() -> None:
-    if os.geteuid() != 0:
-        _leave_with_user_namespace()
-        return
     try:
         with during(Step.NAMESPACE):
-            unshare(CLONE_NEWNET)
+            unshare(CLONE_NEWNET)  # root may, and whoever is in a user namespace of its own already
     except NetworkDenied as denied:
         if denied.number != errno.EPERM:
             raise
-        # Root without CAP_SYS_ADMIN, as in a container: perhaps it may do what ordinary users may.
+        # An ordinary user, or root without CAP_SYS_ADMIN, as in a container.
         try:
             _leave_with_user_namespace()
         except NetworkDenied:
-            raise denied from None
+            if os.geteuid() == 0:
+                raise denied from None
+            raise
 
 
 def _leave_with_user_namespace() -> None:
-    user, group = os.geteuid(), os.getegid()
     with during(Step.USER_NAMESPACE):
-        unshare(CLONE_NEWUSER | CLONE_NEWNET)
-        # The process stays who it is: it has all capabilities in the new namespaces until it gives them up.
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+        enter_user_namespace(CLONE_NEWNET)

@@ -34,12 +34,17 @@ def attach(experiment: Experiment, origin: Origin, report: OriginReport) -> tupl
     return experiment, texts
 
 
-def own_files(experiment: Experiment) -> Iterator[str]:
-    """The files that a run reads itself: the experiment's own code, and its own data."""
+def own_code(experiment: Experiment) -> Iterator[str]:
+    """The names of the researcher's own code: of a module, or of a file, and of what is in it."""
     for section, key in _CODE:
         name = getattr(getattr(experiment, section), key)
-        if is_code(name) and (path := file_of(name)):
-            yield str(path)
+        if is_code(name):
+            yield name
+
+
+def own_files(experiment: Experiment) -> Iterator[str]:
+    """The files that a run reads itself: the experiment's own code, and its own data."""
+    yield from (str(path) for name in own_code(experiment) if (path := file_of(name)))
     if (ratings := _ratings(experiment)) is not None:
         yield ratings
 

@@ -15,6 +15,7 @@ from functools import partial
 from testbed import __version__
 from testbed.code import CodeProblem, problem_in
 from testbed.errors import TestbedError
+from testbed.limits import with_limit
 from testbed.node.algorithm import Algorithm
 from testbed.node.choose import ALGORITHMS, choose_algorithm, choose_sharing
 from testbed.node.messages import UnusableModel
@@ -236,7 +237,7 @@ def _is_being_cancelled() -> bool:
 
 def failure_of(problem: Told) -> Failure:
     """As journals tell it."""
-    message = getattr(problem, "message", None) or str(problem)
+    message = with_limit(getattr(problem, "message", None) or str(problem))
     return Failure(message, getattr(problem, "file", None), getattr(problem, "line", None))
 
 

@@ -93,7 +93,7 @@ def test_of_two_runs_with_one_name_one_goes_on(corner: Corner) -> None:
         assert "Traceback" not in said
         corner.reach("training", early)
         namespaces = corner.namespaces()
-        assert len(namespaces) == 3
+        assert len(namespaces) == 4, "three nodes', and that of the process they are forked from"
         early.send_signal(signal.SIGTERM)
         _, said = early.communicate(timeout=PATIENCE_S)
     assert early.returncode == 130, said

@@ -126,6 +126,7 @@ def test_an_image_is_built_where_all_packages_for_it_are_there(tmp_path: Path, m
         monkeypatch.setattr(deploy_command, "DEFAULT_TAG", tag)
         dry = deploy_here(tmp_path, monkeypatch, "--dry-run")
         assert "building" not in dry.output
+        assert f"the run would make the image {tag} first" in dry.output
         result = deploy_here(tmp_path, monkeypatch)
         assert result.exit_code == 0, result.output
         assert result.output.count("building") == 1
@@ -140,20 +141,23 @@ def test_an_image_is_built_where_all_packages_for_it_are_there(tmp_path: Path, m
 def test_too_little_memory(tmp_path: Path, image: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for control and two learners, and one byte less than for three."""
     monkeypatch.setattr(preflight, "models_bytes", lambda *_: 0)
-    monkeypatch.setattr(preflight, "available_bytes", lambda: 4 * 245_000_000 - 1)
+    monkeypatch.setattr(preflight, "available_bytes", lambda: 4 * 185_000_000 - 1)
     result = deploy_here(tmp_path, monkeypatch, "--image", image)
-    words = "3 containers need about 980 MB, 245 MB each and 245 MB for control, and 980 MB are free: 2 fit"
+    words = "3 containers need about 740 MB, 185 MB each and 185 MB for control, and 740 MB are free: 2 fit"
     assert result.exit_code == 4, result.output
     assert f"Error: this machine has too little memory: {words}\n" in result.output
     assert "take fewer nodes, or --runtime local" in result.output
     assert not (tmp_path / "results").exists()
+    dry = deploy_here(tmp_path, monkeypatch, "--image", image, "--dry-run")
+    assert (dry.exit_code, words in dry.output) == (4, True)
     begun: list[str] = []
     monkeypatch.setattr(run_docker, "run_containers", lambda plan, *_, **__: begun.append(plan.run_id))
     forced = deploy_here(tmp_path, monkeypatch, "--image", image, "--force")
     assert (begun, f"warning: {words}" in forced.output) == (["r"], True)
-    monkeypatch.setattr(preflight, "available_bytes", lambda: 4 * 245_000_000)
+    monkeypatch.setattr(preflight, "available_bytes", lambda: 4 * 185_000_000)
+    assert deploy_here(tmp_path, monkeypatch, "--image", image, "--dry-run").exit_code == 0
     enough = deploy_here(tmp_path, monkeypatch, "--image", image, "--results", "other")
-    assert (begun, "memory" in enough.output, "980 MB are free: 3 fit\n" in enough.output) == (["r", "r"], False, True)
+    assert (begun, "memory" in enough.output, "740 MB are free: 3 fit\n" in enough.output) == (["r", "r"], False, True)
 
 
 @only_root

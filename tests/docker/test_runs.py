@@ -65,16 +65,26 @@ def test_one_that_crashes_and_joins_lives_again(tmp_path: Path, image: str) -> N
     assert summary(tmp_path)["failed"] == []
 
 
-def test_a_container_that_is_killed_fails_the_run_with_its_exit_code(tmp_path: Path, image: str) -> None:
+FINDS = ["python", "-c", "import socket; print(socket.gethostbyname('a.0'))"]
+
+
+@pytest.mark.parametrize("how", ["kill", "remove"])
+def test_a_container_that_is_killed_fails_the_run_with_its_exit_code(how: str, tmp_path: Path, image: str) -> None:
     with deploying(tmp_path, image) as running:
         until(lambda: trains(tmp_path))
         (victim,) = (each["Id"] for each in containers(tmp_path) if each["Labels"].get(NODE_LABEL) == "a.2")
         with connected() as engine:
-            engine.api.kill(victim)
+            found = engine.containers.get(victim).exec_run(FINDS)
+            assert found.output == b"198.18.0.1\n", "a node's name is a host's"
+            if how == "kill":
+                engine.api.kill(victim)
+            else:
+                engine.api.remove_container(victim, force=True)
         _, said = running.communicate(timeout=120)
         assert running.returncode == 6, said
         assert "a.2" in said
         assert "its container ended with exit code 137" in said
+        assert ("somebody has removed it, such as by `docker rm`" in said) == (how == "remove")
         assert containers(tmp_path) == []
 
 

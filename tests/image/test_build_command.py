@@ -71,13 +71,21 @@ def test_the_example_s_line_is_in_the_dockerfile_and_its_readme() -> None:
 
 def test_what_changes_often_comes_last() -> None:
     copies = re.findall(r"^COPY (.*)$", DOCKERFILE, re.MULTILINE)
-    order = ["constraints.txt", "--from=packages", "testbed/ ", "algorithms/ "]
+    order = [
+        "constraints.txt",
+        "--from=packages",
+        "requirements.tx[t]",
+        "--from=more",
+        "/lib/testbed/",
+        "algorithms/ /opt",
+    ]
     places = [next(at for at, text in enumerate(copies) if each in text) for each in order]
     assert places == sorted(places)
 
 
 def test_only_the_environment_of_packages_leaves_the_first_stage() -> None:
     assert re.findall(r"--from=packages (\S+)", DOCKERFILE) == ["/opt/testbed/"]
-    last = DOCKERFILE.split("FROM ${DEPENDENCIES}")[1]
+    assert re.findall(r"--from=more (\S+)", DOCKERFILE) == ["/added/"]
+    last = DOCKERFILE.split("FROM ${REQUIREMENTS}")[1]
     for secret in ("image/", "pip.conf", "ca.crt", "ARG"):
         assert secret not in last, secret

@@ -53,7 +53,7 @@ def test_an_engine_in_trouble(engine: FakeEngine, answer: tuple[int, object], ki
 
 
 def test_what_a_name_stands_for(engine: FakeEngine) -> None:
-    label = code_label({"b.py": b"2", "a.py": b"1"})
+    label = code_label({"b.py": "d4735e3a265e16ee", "a.py": "6b86b273ff34fce1"})
     engine.answers["/images/mine:1/json"] = (200, {"Id": "sha256:abc", "Config": {"Labels": {"testbed.code": label}}})
     engine.answers["/images/other/json"] = (200, {"Id": "sha256:d", "Config": {"Labels": None}})
     assert image_id("mine:1") == "sha256:abc"

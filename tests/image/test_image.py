@@ -14,10 +14,10 @@ from docker import DockerClient
 
 from testbed import __version__
 from testbed.cli.main import main
-from testbed.errors import CouldNotStart, PreflightRefused
-from testbed.runtimes.docker import image_leftovers
+from testbed.errors import CouldNotStart, InvalidInput, PreflightRefused
+from testbed.runtimes.docker import image_build, image_leftovers
 from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.docker.image_build import Built, Request, build_image
+from testbed.runtimes.docker.image_build import Built, Request, build_image, context_for
 from testbed.runtimes.docker.image_context import Context
 from testbed.runtimes.docker.image_facts import code_in, id_of, image_id, labels_of
 from testbed.runtimes.docker.image_packages import run_build, versions_in
@@ -215,7 +215,7 @@ def test_a_build_leaves_nothing_without_a_name(image: str, tmp_path: Path) -> No
     remove(tag)
     assert after <= before
     assert not [text for text in told if "install-" in text or "FROM ${BASE}" in text]
-    assert [text for text in told if text.startswith("FROM ${DEPENDENCIES}")]
+    assert [text for text in told if text.startswith("FROM ${REQUIREMENTS}")]
 
 
 def test_the_line_of_the_dockerfile_does_the_same(image: str) -> None:  # noqa: ARG001 - it is built on that
@@ -230,6 +230,35 @@ def test_the_line_of_the_dockerfile_does_the_same(image: str) -> None:  # noqa: 
         with connected() as engine:
             run_build(engine, context, tag, lambda _: None, arguments={}, labels={}, network="none")
             assert python(engine, tag, LOADS) == "FreshGossip 0.5\n"
+    finally:
+        remove(tag)
+
+
+def test_code_that_a_line_of_the_dockerfile_brings_is_listed_and_looked_at(
+    image: str,  # noqa: ARG001 - its packages
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tag, sent = "testbed:test-block", context_for(Request())
+    line = b"RUN printf 'x = 1\\n' > /opt/testbed/algorithms/mine.py\n"
+    file = sent.read("Dockerfile")
+    monkeypatch.setattr(image_build, "context_for", lambda _: sent.with_extra({"Dockerfile": file + line}))
+    try:
+        assert "mine.py" in build(Request(tag=tag)).code
+        with connected() as engine:
+            assert code_in(labels_of(engine, tag))["mine.py"] == hashlib.sha256(b"x = 1\n").hexdigest()
+        before = image_id(tag)
+        wrong = file + line.replace(b"x = 1", b"x = = 1")
+        monkeypatch.setattr(image_build, "context_for", lambda _: sent.with_extra({"Dockerfile": wrong}))
+        with pytest.raises(InvalidInput) as caught:
+            build(Request(tag=tag))
+        assert "/opt/testbed/algorithms/mine.py in the image" in str(caught.value)
+        assert [each.where.line for each in caught.value.findings if each.where] == [1]
+        assert image_id(tag) == before, "the name stays with what can be used"
+        pip = file + b"RUN pip install nothing-at-all\n"
+        monkeypatch.setattr(image_build, "context_for", lambda _: sent.with_extra({"Dockerfile": pip}))
+        with pytest.raises(CouldNotStart) as refused:
+            build(Request(tag=tag))
+        assert "algorithms/requirements.txt" in refused.value.hint
     finally:
         remove(tag)
 
@@ -254,7 +283,7 @@ def test_the_command_prints_what_it_built(image: str) -> None:
     printed = json.loads(result.stdout)
     assert (printed["id"], printed["image"]) == (image, TAG)
     assert "fresh_gossip.py" in printed["code"]
-    assert re.search(r"step \d+/\d+: COPY algorithms/", result.stderr)
+    assert re.search(r"step \d+/\d+: RUN python -m compileall", result.stderr)
 
 
 def healthy(engine: DockerClient, image: str, first: str) -> int:

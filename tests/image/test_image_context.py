@@ -13,7 +13,7 @@ from docker.utils.build import exclude_paths
 from testbed.errors import InvalidInput, UsageProblem
 from testbed.runtimes.docker.image_build import Request, context_for
 from testbed.runtimes.docker.image_context import Context, checkout, context_of, package
-from testbed.runtimes.docker.image_packages import without_packages
+from testbed.runtimes.docker.image_packages import without_all_packages, without_packages
 from testbed.runtimes.docker.image_sources import EVERYTHING, sources_of
 
 ROOT = Path(__file__).parents[2]
@@ -168,8 +168,8 @@ def test_what_comes_on_top_of_the_packages() -> None:
     assert cut.names() == ["Dockerfile", "e"]
     own = Context({}, {"Dockerfile": b"FROM mine\nCOPY c\n"})
     assert without_packages(own).read("Dockerfile") == own.read("Dockerfile"), "a file of the user's is taken whole"
-    real = without_packages(context_of(ROOT)).read("Dockerfile").decode()
-    assert "ARG DEPENDENCIES" in real.split("FROM ", 1)[0]
+    real = without_all_packages(context_of(ROOT)).read("Dockerfile").decode()
+    assert "ARG REQUIREMENTS" in real.split("FROM ", 1)[0]
     assert real.count("\nFROM ") == 1
 
 

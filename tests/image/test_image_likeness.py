@@ -22,14 +22,14 @@ def said(engine: FakeEngine, labels: dict[str, str]) -> str | None:
 
 def test_the_same_code_is_passed_over(engine: FakeEngine) -> None:
     assert said(engine, OURS) is None
-    assert said(engine, {**OURS, "testbed.code": code_label({"mine.py": b"1"})}) is None
+    assert said(engine, {**OURS, "testbed.code": code_label({"mine.py": "1"})}) is None
 
 
 def test_another_testbed(engine: FakeEngine) -> None:
     words = said(engine, {**OURS, "testbed.source": "0" * 64}) or ""
     assert words.startswith("the testbed in the image mine:1 is not this one")
     assert words.endswith("`testbed build --tag mine:1` makes it anew")
-    words = said(engine, {"testbed.source": "0", "testbed.code": code_label({"mine.py": b"1"})}) or ""
+    words = said(engine, {"testbed.source": "0", "testbed.code": code_label({"mine.py": "1"})}) or ""
     assert "`testbed build --tag mine:1 --algorithm mine.py`" in words, "what it has of the user's is not lost"
     assert "is not this one" in (said(engine, {"org.opencontainers.image.version": "0.1.0"}) or "")
 

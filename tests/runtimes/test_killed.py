@@ -124,7 +124,7 @@ def test_a_run_that_goes_on_by_itself_ends_with_its_processes(victim: str, corne
     assert process.returncode == 0, said
     found, namespaces = corner.process(victim), corner.namespaces()
     assert found is not None
-    assert len(namespaces) == 3
+    assert len(namespaces) == 4, "three nodes', and that of the process they are forked from"
     os.kill(found.pid, signal.SIGKILL)
     corner.assert_all_ended(namespaces)
     if victim == "control":
@@ -144,7 +144,7 @@ def test_a_command_that_is_killed_while_its_run_starts_by_itself(corner: Corner)
         process.communicate()
     until(lambda: corner.phase() == "training")
     namespaces = corner.namespaces()
-    assert len(namespaces) == 3
+    assert len(namespaces) == 4, "three nodes', and that of the process they are forked from"
     result = corner.testbed("destroy", "long")
     assert (result.exit_code, "ended control, zygote, fabric, 3 nodes" in result.stderr) == (0, True), result.stderr
     corner.assert_nothing_is_left(namespaces)

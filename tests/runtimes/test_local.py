@@ -27,8 +27,7 @@ from testbed.runtimes.local.needs import Need, needs_of
 from testbed.runtimes.real import run as real
 from testbed.runtimes.real.engine import Engine, start_engine
 from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.loopback import LoopbackBlock
-from testbed.runtimes.real.node_process import on_loopback
+from testbed.runtimes.real.loopback import LoopbackBlock, on_loopback
 from testbed.runtimes.real.places import Places, make_places, process_record, read_record
 from testbed.runtimes.real.proc_stat import stat_of
 from testbed.runtimes.real.run import RealRun

@@ -109,7 +109,8 @@ if "zygote" in sys.argv[0]:
 @local_runs.needs_network
 def test_what_a_life_did_not_tell_does_not_take_room_from_the_next(tmp_path: Path) -> None:
     source = tmp_path / "mine.py"
-    source.write_text(LEAKS.format(mark=tmp_path / "leaked"))
+    mark = tmp_path / "run" / "nodes" / "node.2" / "leaked"  # of all folders the one that it can write to
+    source.write_text(LEAKS.format(mark=mark))
     what = "  - {at: 0.4s, node: node.2, do: crash}\n  - {at: 0.5s, node: node.2, do: join}\n"
     settings = {
         **RING,
@@ -119,7 +120,7 @@ def test_what_a_life_did_not_tell_does_not_take_room_from_the_next(tmp_path: Pat
     }
     directory, outcome = local_runs.run(plan_of(star(3, what), **settings), tmp_path)
     assert (outcome.reason, outcome.failures) == ("finished", ())
-    assert (tmp_path / "leaked").exists()
+    assert mark.exists()
     assert [(each.round, each.nodes) for each in averages(directory)][-3:] == [(25, 3), (27, 3), (29, 3)]
 
 

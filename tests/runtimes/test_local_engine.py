@@ -119,9 +119,9 @@ def test_nobody_waits_long_for_a_node_that_hangs_at_the_end(
     monkeypatch.setattr(real, "_GRACE_S", 1.0)
     source = tmp_path / "hung.py"
     source.write_text(
-        "import os, signal\nfrom testbed.node.algorithms.dpsgd import DPSGD\n\n\n"
+        "import time\nfrom testbed.node.algorithms.dpsgd import DPSGD\n\n\n"
         "class Hung(DPSGD):\n    async def run(self, node):\n        try:\n            await super().run(node)\n"
-        "        finally:\n            if node.rank == 1:\n                os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "        finally:\n            if node.rank == 1:\n                time.sleep(1000)\n"
     )
     begun: list[float] = []
     stop = Control.stop
@@ -153,11 +153,12 @@ def test_nobody_waits_for_ever_for_one_that_should_tell_of_deaths(
     is_warm, begin = Nursery.is_warm, Control.begin
 
     async def and_note(self: Nursery) -> Failure | None:
-        parents.append(self.pid)
+        parents.extend(self.pids)
         return await is_warm(self)
 
     def and_hang(self: Control) -> float:
-        os.kill(parents[0], signal.SIGSTOP)
+        for pid in parents:
+            os.kill(pid, signal.SIGSTOP)
         return begin(self)
 
     monkeypatch.setattr(Nursery, "is_warm", and_note)

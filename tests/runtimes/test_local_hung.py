@@ -62,7 +62,8 @@ def test_while_nothing_but_a_node_that_joins_is_waited_for(tmp_path: Path, monke
 
     def stop_and_fork(self: Nursery, rank: int, rejoin: str | None, first_round: int) -> None:
         if rejoin is not None:
-            os.kill(self.pid, signal.SIGSTOP)
+            for pid in self.pids:
+                os.kill(pid, signal.SIGSTOP)
             monkeypatch.setattr(waited, "IDLE_S", 1.0)
         fork(self, rank, rejoin, first_round)
 

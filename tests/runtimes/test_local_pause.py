@@ -17,12 +17,18 @@ import pytest
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.node.compute_slots import ComputeSlots, holders
+from testbed.plan.files import write_plan
+from testbed.records import Event
+from testbed.rundir import create_run
 from testbed.runtimes.local import local_ground
+from testbed.runtimes.local.local_ground import LocalGround
+from testbed.runtimes.real import unheard
 from testbed.runtimes.real.engine import NoEngine
 from testbed.runtimes.real.node_actions import NodeActions
 from testbed.runtimes.real.proc_stat import stands_still, stat_of
+from testbed.runtimes.real.run import RealRun
 from tests.runtimes.corner import until
-from tests.runtimes.local_runs import needs_network, run
+from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 from tests.runtimes.unforked import Unforked
 
@@ -238,3 +244,18 @@ def test_whoever_is_paused_is_not_late(tmp_path: Path) -> None:
     summary = json.loads((directory.path / "summary.json").read_text())
     assert summary["computing"]["worst_late_s"] < PAUSED_S / 2
     assert summary["computing"]["works"] == 2 * 40
+
+
+@needs_network
+def test_a_node_that_is_silent_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unheard, "AFTER_S", 2.5)  # each node says something every two seconds
+    what = "  - {at: 0.5s, node: node.2, do: pause, for: 4s}\n"
+    plan = locally(plan_of(star(3, what), stop={"time": "6s"}, missing={"after": "500ms", "then": "skip"}))
+    directory = create_run(tmp_path, "run")
+    write_plan(directory, plan)
+    said: list[str] = []
+    RealRun(plan, directory, LocalGround(), say=said.append).run()
+    told = [each for each in records(directory, None) if isinstance(each, Event) and each.what == "unheard"]
+    assert {each.node for each in told} == {"node.2"}
+    assert "(paused)" in told[0].detail
+    assert said == ["nothing heard for 2.5 s of node.2 (paused)"]

@@ -31,6 +31,7 @@ from testbed.plan.containers import (
     TMP_OPTIONS,
 )
 from testbed.plan.files import to_text
+from testbed.plan.hosts import hosts_of
 from testbed.plan.model import RunPlan
 from testbed.plan.tcp import settings_of, tcp_of
 from testbed.topologies.model import Topology
@@ -84,6 +85,7 @@ def render(
         ],
         data_mount=DATA_MOUNT if has_data else None,
         settings=_settings(plan),
+        hosts=[f"{name}:{address}" for name, address in hosts_of(plan).items()],
         tmp=f"/tmp:{TMP_OPTIONS}",  # noqa: S108 - inside, and nobody else is there
         log_size=LOG_SIZE,
         learner_pids=LEARNER_PIDS,

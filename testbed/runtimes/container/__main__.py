@@ -1,8 +1,8 @@
-"""The first process of a container: `python -m testbed.runtimes.container learner|control|fabric|sockets|prepare`.
+"""The first process of a container: `python -m testbed.runtimes.container WORD`.
 
-Takes one word, and for `prepare` those of a command line behind it; gives an exit code. A learner's starts as root,
-which it is only until it has its network; TESTBED_UID and TESTBED_GID say who it is then. `sockets` is root's, too: it
-gives new volumes to that user, and ends. Light: each word loads what it needs.
+WORD is learner, control, fabric, sockets, prepare with the words of a command line, or check with names of code; gives
+an exit code. A learner's starts as root, which it is only until it has its network; TESTBED_UID and TESTBED_GID say who
+it is then. `sockets` is root's, too: it gives new volumes to that user, and ends. Light: each word loads what it needs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from testbed.protocol.zygote import Fork
     from testbed.runtimes.container.inside import Inside
 
-_WORDS = "learner, control, fabric, sockets, prepare"
+_WORDS = "learner, control, fabric, sockets, prepare, check"
 
 
 def main(arguments: list[str]) -> int:
@@ -33,6 +33,10 @@ def main(arguments: list[str]) -> int:
             return fabric([str(Inside().fabric), str(os.getppid())])
         case ["sockets"]:
             return _sockets()
+        case ["check", *names]:
+            from testbed.runtimes.container.check_code import check
+
+            return check(names)
         case ["prepare", *words]:
             # The kernel drops what process 1 has no handler for, unless it is blocked: then it waits for the handler.
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])

@@ -85,6 +85,10 @@ class ContainerNodes:
         self.signal = cradles.signal
         self.busy_s = cradles.busy_s
 
+    def started_by(self, rank: int) -> list[int]:  # noqa: ARG002
+        """Nothing that is to be looked at: the Engine limits what a container has."""
+        return []
+
     async def is_warm(self) -> Failure | None:
         """First the containers come, then what judges is started: it loads torch, and would take the processors."""
         await self._cradles.have_come()

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from testbed.engines.fabric.config import config_of, write_config
 from testbed.errors import CouldNotStart
+from testbed.plan.hosts import hosts_of, hosts_text
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
 from testbed.runtimes.container.inside import Inside, fabric_folder, sockets_of
 from testbed.runtimes.container.socket_folders import make_sockets
 from testbed.runtimes.real.clearing import clear_away
+from testbed.runtimes.real.places import hosts_of_run
 
 
 def lay_out(plan: RunPlan, run: RunDirectory, cores: int, inside: Inside | None = None) -> None:
@@ -32,6 +34,7 @@ def lay_out_files(plan: RunPlan, run: RunDirectory, inside: Inside | None = None
         for folder in (run.path / "engine", fabric_folder(run)):
             folder.mkdir(parents=True, exist_ok=True)
         write_config(fabric_folder(run), config_of(plan, sockets=inside.sockets, engine=inside.run.path / "engine"))
+        hosts_of_run(run).write_text(hosts_text(hosts_of(plan)))  # for programs of this machine in nodes' networks
         _make_other_names(plan, run)
 
 

@@ -6,13 +6,12 @@ container is found here, with its line.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from pathlib import Path
 
-from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
+from testbed.errors import InvalidInput, UsageProblem
+from testbed.runtimes.docker.image_code import MAX_BYTES, problem_of
 
-MAX_BYTES = 4 * 2**20
 REQUIREMENTS = "requirements.txt"
 
 
@@ -27,7 +26,7 @@ def checked(paths: Iterable[Path]) -> dict[str, bytes]:
         data = read(path)
         if found.get(name, data) != data:
             raise UsageProblem(f"{where[name]} and {path} would have the same name in the image", "rename one of them")
-        problem = _problem(data)
+        problem = problem_of(data)
         if problem is not None:
             raise InvalidInput(str(path), [problem])
         found[name], where[name] = data, path
@@ -42,15 +41,3 @@ def read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as problem:
         raise UsageProblem(f"{path}: {problem.strerror or problem}") from None
-
-
-def _problem(data: bytes) -> Finding | None:
-    """Why Python cannot read it."""
-    try:
-        ast.parse(data)
-    except SyntaxError as problem:
-        place = Where(problem.lineno or 1, problem.offset or 1)
-        return error("syntax", f"{problem.msg} (SyntaxError)", "correct it, then build again", place)
-    except (ValueError, RecursionError, MemoryError) as problem:
-        return error("syntax", f"Python cannot read this: {problem or type(problem).__name__}")
-    return None

@@ -81,6 +81,11 @@ def _failed(problem: str, instruction: str, last: list[str], own: str) -> Testbe
     if "no space left on device" in everything.lower():
         return refused("no space left on device")
     hint = own
+    if "pip: not found" in everything or "No module named pip" in everything:
+        hint = (
+            "there is no pip in the image: name packages in algorithms/requirements.txt, or in a file that "
+            "`testbed build --requirements FILE` gets"
+        )
     if "Temporary failure in name resolution" in everything or "CERTIFICATE_VERIFY_FAILED" in everything:
         hint = (
             "packages could not be fetched; docs/image.md tells how to build behind proxies, and offline with --wheels"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from testbed.engines.privileges import User
 from testbed.plan.containers import FABRIC_SHARES, LEARNER_PIDS, LEARNER_SHARES, PART_PIDS, PART_SHARES, limits_of
+from testbed.plan.hosts import hosts_of
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.plan.tcp import settings_of, tcp_of
 from testbed.rundir import RunDirectory
@@ -53,6 +54,8 @@ class Container:
     sysctls: dict[str, str] = field(default_factory=dict)
     memory_bytes: int | None = None
     processors: float | None = None
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Addresses by the names under which it finds others."""
     restarts: int = 0
     """How often it may be started again after a death."""
 
@@ -115,7 +118,7 @@ def containers_of(
         )
         for part, mounts in seen.items()
     ]
-    limits = limits_of(plan, plan.load_topology())
+    limits, hosts = limits_of(plan, plan.load_topology()), hosts_of(plan)
     sysctls = {f"net.ipv4.{name}": value for name, value in settings_of(tcp_of(plan), user.gid).items()}
     learners = [
         Container(
@@ -132,6 +135,7 @@ def containers_of(
             sysctls=sysctls,
             memory_bytes=limit.memory_bytes,
             processors=limit.processors,
+            hosts=hosts,
             restarts=limit.returns,
         )
         for node, limit in zip(plan.nodes, limits, strict=True)

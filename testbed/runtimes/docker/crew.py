@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures.thread import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from testbed.errors import CouldNotStart
 from testbed.plan.containers import LOG_SIZE, TMP_OPTIONS
@@ -25,6 +25,7 @@ WORKERS = 16
 """Questions under way at a time: an Engine makes no more containers at once however many it is asked for."""
 _LAST_LINES = 5
 _GONE, _CONFLICT = 404, 409
+_KILLED, _REMOVED = 137, "somebody has removed it, such as by `docker rm`"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Crew:
         self._image = image
         self._workers = workers
         self._wanted = wanted
+        self._made: dict[str, Container] = {}
+        """By id: what the Engine itself does not know any more of one that somebody has removed."""
 
     def start(self, containers: Sequence[Container], done: Callable[[int], None] = lambda _: None) -> dict[str, str]:
         """All of them, or those whose turn comes while they are wanted; gives their ids by name.
@@ -87,11 +90,21 @@ class Crew:
         return ids
 
     def is_running(self, id_: str) -> bool:
-        return bool(self._api.inspect_container(id_)["State"]["Running"])
+        document = self._inspected(id_)
+        return document is not None and bool(document["State"]["Running"])
 
     def has_failed(self, id_: str) -> bool:
-        state = self._api.inspect_container(id_)["State"]
-        return not state["Running"] and bool(state["ExitCode"])
+        document = self._inspected(id_)
+        return document is None or (not document["State"]["Running"] and bool(document["State"]["ExitCode"]))
+
+    def _inspected(self, id_: str) -> dict[str, Any] | None:
+        """Nothing where somebody has removed it."""
+        from docker.errors import NotFound
+
+        try:
+            return dict(self._api.inspect_container(id_))
+        except NotFound:
+            return None
 
     def pid(self, id_: str) -> int:
         """Of its first process, as the host of the Engine counts."""
@@ -99,7 +112,10 @@ class Crew:
 
     def ended(self, id_: str) -> Ended:
         """How it ended, and what it said last."""
-        document = self._api.inspect_container(id_)
+        document = self._inspected(id_)
+        if document is None:
+            made = self._made[id_]
+            return Ended(made.name, made.part, made.labels.get(NODE_LABEL), _KILLED, False, _REMOVED, "")
         state, labels = document["State"], document["Config"]["Labels"] or {}
         said = self._api.logs(id_, tail=_LAST_LINES).decode(errors="replace").strip()
         return Ended(
@@ -122,6 +138,7 @@ class Crew:
 
         try:
             id_ = self._create(container)
+            self._made[id_] = container
             self._api.start(id_)
         except APIError as problem:
             if problem.status_code == _CONFLICT:
@@ -155,6 +172,7 @@ class Crew:
             cap_add=list(container.capabilities),
             devices=[f"{device}:{device}:rwm" for device in container.devices],
             sysctls=container.sysctls,
+            extra_hosts=container.hosts,
             mem_limit=container.memory_bytes,
             nano_cpus=None if container.processors is None else round(container.processors * 1e9),
             pids_limit=container.pids,

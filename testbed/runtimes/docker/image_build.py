@@ -7,7 +7,8 @@ code on top of it, which takes a second or two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from testbed.runtimes.docker.algorithm_files import REQUIREMENTS, checked, read
 from testbed.runtimes.docker.build_stream import Tell
 from testbed.runtimes.docker.engine_client import connected
 from testbed.runtimes.docker.image_base import choose_base
+from testbed.runtimes.docker.image_code import NOT_CODE, code_of
 from testbed.runtimes.docker.image_context import ALGORITHMS, PACKAGE, Context, checkout, context_of
 from testbed.runtimes.docker.image_facts import (
     BASE_LABEL,
@@ -36,12 +38,11 @@ from testbed.runtimes.docker.image_packages import (
     image_with,
     run_build,
     versions_in,
-    without_packages,
+    without_all_packages,
 )
 from testbed.runtimes.docker.one_build import one_build
 
 TORCH_CPU = "cpu"
-_NOT_CODE = ("README.md", REQUIREMENTS)
 
 
 @dataclass(frozen=True)
@@ -86,23 +87,35 @@ def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Bui
             BASE_LABEL: base,
             PYTHON_LABEL: versions.get("python", ""),
             TORCH_LABEL: versions.get("torch", ""),
-            CODE_LABEL: code_label(code),
             SOURCE_LABEL: context.only(PACKAGE).digest(),
         }
+
+        def built(tag: str | None, code: Mapping[str, str], tell: Tell) -> str:
+            return run_build(
+                engine,
+                without_all_packages(context),
+                tag,
+                tell,
+                arguments={"BASE": base, "REQUIREMENTS": packages},
+                labels={**labels, CODE_LABEL: code_label(code)},
+                network="none" if request.wheels is not None else "host",
+            )
+
         before = id_of(engine, request.tag)
-        run_build(
-            engine,
-            without_packages(context),
-            request.tag,
-            tell,
-            arguments={"BASE": base, "DEPENDENCIES": packages},
-            labels=labels,
-            network="none" if request.wheels is not None else "host",
-        )
+        # What is in the image, however it came there, shows when it is there; it gets its name afterwards.
+        nameless = built(None, code, tell)
+        try:
+            found = code_of(engine, nameless)
+            built(request.tag, found, lambda _: None)
+        except BaseException:
+            remove(engine, replaced(engine, nameless))
+            raise
         now = id_of(engine, request.tag)
         assert now is not None  # noqa: S101 - it has just been built
+        if found != code:
+            remove(engine, replaced(engine, nameless))
         remove(engine, old(engine) | (replaced(engine, before) if before is not None else set()))
-        return Built(request.tag, now, size_of(engine, now), base, versions, tuple(sorted(code)))
+        return Built(request.tag, now, size_of(engine, now), base, versions, tuple(sorted(found)))
 
 
 def context_for(request: Request) -> Context:
@@ -123,7 +136,10 @@ def context_for(request: Request) -> Context:
     return Context(inside, extra)
 
 
-def _code(context: Context) -> dict[str, bytes]:
+def _code(context: Context) -> dict[str, str]:
+    """What will be in the image if no line of the Dockerfile adds to it."""
     below = context.only(ALGORITHMS)
     names = {name.removeprefix(f"{ALGORITHMS}/"): name for name in below.names()}
-    return {short: below.read(name) for short, name in names.items() if short not in _NOT_CODE}
+    return {
+        short: hashlib.sha256(below.read(name)).hexdigest() for short, name in names.items() if short not in NOT_CODE
+    }

@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 STAGE: Final = "dependencies"
+MORE_STAGE: Final = "requirements"
 _PIP_CONF, _CERTIFICATES = f"{SCRIPTS}/pip.conf", f"{SCRIPTS}/ca.crt"
 OF_THE_MACHINE: Final = (_PIP_CONF, _CERTIFICATES, WHEELS)
 """What `docker build .` takes from the checkout, and we from the machine."""
 _AFTER_PACKAGES: Final = re.compile(rf"^(?=FROM \$\{{{STAGE.upper()}\}})", re.MULTILINE)
+_AFTER_MORE: Final = re.compile(rf"^(?=FROM \$\{{{MORE_STAGE.upper()}\}})", re.MULTILINE)
 _STAGES: Final = re.compile(r"^(?=FROM )", re.MULTILINE)
+_MORE_SCRIPT: Final = "install-requirements"
 _VERSIONS: Final = "/opt/testbed/versions.json"
 
 
@@ -59,13 +62,34 @@ class Packages:
 
 
 def image_with(engine: DockerClient, wanted: Packages, tell: Tell, say: Callable[[str], None]) -> str:
-    """The name of an image with these packages, there already or built now."""
-    name = name_of(engine, wanted)
-    if id_of(engine, name) is not None:
-        return name
+    """The name of an image with these packages, there already or built now.
+
+    What a researcher's code needs is a layer on top of all others, so that changing it installs nothing else anew.
+    """
+    name = _own_name(engine, wanted)
+    if id_of(engine, name) is None:
+        context = wanted.context.only(DOCKERFILE, *PROJECT, SCRIPTS)
+        arguments = {"BASE": wanted.base, "TORCH": wanted.torch}
+        _install(engine, wanted, context, name, STAGE, arguments, tell, say)
+    more = name_of(engine, wanted)
+    if more != name and id_of(engine, more) is None:
+        context = without_packages(wanted.context.only(DOCKERFILE, *PROJECT, SCRIPTS, f"{ALGORITHMS}/{REQUIREMENTS}"))
+        _install(engine, wanted, context, more, MORE_STAGE, {"BASE": wanted.base, "DEPENDENCIES": name}, tell, say)
+    return more
+
+
+def _install(
+    engine: DockerClient,
+    wanted: Packages,
+    context: Context,
+    name: str,
+    stage: str,
+    arguments: dict[str, str],
+    tell: Tell,
+    say: Callable[[str], None],
+) -> None:
+    """An image of that name, from that stage of the Dockerfile."""
     python = _python_of(engine, wanted.base)
-    arguments = {"BASE": wanted.base, "TORCH": wanted.torch}
-    context = wanted.context.only(DOCKERFILE, *PROJECT, SCRIPTS, f"{ALGORITHMS}/{REQUIREMENTS}")
     before = dropped(engine)
     with tempfile.TemporaryDirectory(prefix="testbed-wheels-") as folder:
         if wanted.wheels is not None:
@@ -75,21 +99,53 @@ def image_with(engine: DockerClient, wanted: Packages, tell: Tell, say: Callable
             arguments.update(settings.proxies)
             context = _reaching_packages(context, settings, wanted.torch, python, Path(folder), say)
         try:
-            run_build(engine, context, name, tell, arguments=arguments, labels={}, network=wanted.network, target=STAGE)
+            run_build(engine, context, name, tell, arguments=arguments, labels={}, network=wanted.network, target=stage)
         finally:
             remove(engine, dropped(engine) - before)
-    return name
 
 
 def name_of(engine: DockerClient, wanted: Packages) -> str:
     """What an image with these packages is called, whether it is there or not."""
-    return f"testbed-{STAGE}:{_hash(engine, wanted)}"
+    own, asked = _own_name(engine, wanted), _requirements(wanted.context)
+    if not asked.strip():
+        return own
+    text = wanted.context.read(DOCKERFILE).decode(errors="replace")
+    stages = _AFTER_MORE.split(_from_packages_on(text), maxsplit=1)[0]
+    script = wanted.context.read(f"{SCRIPTS}/{_MORE_SCRIPT}").decode(errors="replace")
+    return _named(own, stages, script, asked.decode(errors="replace"))
+
+
+def _own_name(engine: DockerClient, wanted: Packages) -> str:
+    """Of the image with the packages of testbed alone. Where they come from does not count."""
+    context = wanted.context
+    head = _AFTER_PACKAGES.split(context.read(DOCKERFILE).decode(errors="replace"), maxsplit=1)[0]
+    scripts = {name: context.read(name).decode(errors="replace") for name in context.only(SCRIPTS).names()}
+    project = tomllib.loads(context.read("pyproject.toml").decode())
+    return _named(
+        id_of(engine, wanted.base),
+        wanted.torch,
+        head,
+        {name: text for name, text in scripts.items() if not name.endswith((".md", _MORE_SCRIPT))},
+        project["project"]["dependencies"],
+        context.read("constraints.txt").decode(),
+        [(name, path.stat().st_size) for name, path in wheels_in(wanted.wheels).items()] if wanted.wheels else None,
+    )
+
+
+def _named(*parts: object) -> str:
+    return f"testbed-{STAGE}:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
 
 def without_packages(context: Context) -> Context:
     """What is built on top of that image: its Dockerfile begins there, so that nothing else is built once more."""
     text = context.read(DOCKERFILE).decode(errors="replace")
     return context.with_extra({DOCKERFILE: _from_packages_on(text).encode()})
+
+
+def without_all_packages(context: Context) -> Context:
+    """What is built on top of all images of packages."""
+    text = context.read(DOCKERFILE).decode(errors="replace")
+    return context.with_extra({DOCKERFILE: _cut(text, _AFTER_MORE).encode()})
 
 
 def versions_in(engine: DockerClient, image: str) -> dict[str, str]:
@@ -110,7 +166,7 @@ def versions_in(engine: DockerClient, image: str) -> dict[str, str]:
 def run_build(
     engine: DockerClient,
     context: Context,
-    tag: str,
+    tag: str | None,
     tell: Tell,
     *,
     arguments: Mapping[str, str],
@@ -165,33 +221,18 @@ def _wheels(context: Context, torch: str, python: str, folder: Path) -> dict[str
     )
     if done.returncode:
         raise CouldNotStart(f"cannot read pyproject.toml and constraints.txt: {done.stderr.strip()[-300:]}")
-    requirements = (folder / "dependencies.txt").read_bytes() + b"\n" + _requirements(context)
+    requirements = _requirements(context) or (folder / "dependencies.txt").read_bytes()
     return collect(requirements, (folder / "versions.txt").read_bytes(), folder, python)
 
 
-def _hash(engine: DockerClient, wanted: Packages) -> str:
-    """Of all that the image depends on; where packages come from does not count."""
-    context = wanted.context
-    head = _AFTER_PACKAGES.split(context.read(DOCKERFILE).decode(errors="replace"), maxsplit=1)[0]
-    scripts = {name: context.read(name).decode(errors="replace") for name in context.only(SCRIPTS).names()}
-    project = tomllib.loads(context.read("pyproject.toml").decode())
-    parts = [
-        id_of(engine, wanted.base),
-        wanted.torch,
-        head,
-        {name: text for name, text in scripts.items() if not name.endswith(".md")},
-        project["project"]["dependencies"],
-        context.read("constraints.txt").decode(),
-        _requirements(context).decode(errors="replace"),
-        [(name, path.stat().st_size) for name, path in wheels_in(wanted.wheels).items()] if wanted.wheels else None,
-    ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
 def _from_packages_on(dockerfile: str) -> str:
-    """The arguments of all stages, and the stages from that image on; all of it where there is no such line."""
-    before, *after = _AFTER_PACKAGES.split(dockerfile, maxsplit=1)
-    return "".join([_STAGES.split(before, maxsplit=1)[0], *after]) if after else dockerfile
+    return _cut(dockerfile, _AFTER_PACKAGES)
+
+
+def _cut(dockerfile: str, where: re.Pattern[str]) -> str:
+    """The arguments of all stages, and the stages from there on; all of it where there is no such line."""
+    _, *after = where.split(dockerfile, maxsplit=1)
+    return "".join([_STAGES.split(dockerfile, maxsplit=1)[0], *after]) if after else dockerfile
 
 
 def _requirements(context: Context) -> bytes:

@@ -5,9 +5,9 @@ Takes an image that is there, gives a container's id; asks the Engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -15,11 +15,19 @@ if TYPE_CHECKING:
 
 @contextmanager
 def passing_container(
-    engine: DockerClient, image: str, command: Sequence[str] = ("true",), entrypoint: Sequence[str] | None = None
+    engine: DockerClient,
+    image: str,
+    command: Sequence[str] = ("true",),
+    entrypoint: Sequence[str] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
     """Not started, and without a network; its files are the image's."""
     made = engine.api.create_container(
-        image, command=list(command), entrypoint=None if entrypoint is None else list(entrypoint), network_disabled=True
+        image,
+        command=list(command),
+        entrypoint=None if entrypoint is None else list(entrypoint),
+        network_disabled=True,
+        **(more or {}),
     )
     id_ = str(made["Id"])
     try:

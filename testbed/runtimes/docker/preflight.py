@@ -1,6 +1,7 @@
 """Whether an Engine can run a plan, and with which image: known before there is anything of the run.
 
-Takes a plan and an image's name, gives the plan with the image's id; asks the Engine, starts nothing.
+Takes a plan and an image's name, gives the plan with the image's id; asks the Engine, and starts nothing but a
+container in which the plan's own code is loaded, if it has any.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from testbed.memory import available_bytes
 from testbed.plan.containers import limits_of, models_bytes
 from testbed.plan.model import RunPlan
 from testbed.runtimes.docker.baked_code import missing_files
+from testbed.runtimes.docker.code_check import check_code
 from testbed.runtimes.docker.engine_client import connected, engine_address
 from testbed.runtimes.docker.image_facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL, id_of, labels_of
 from testbed.runtimes.docker.image_likeness import doubt
@@ -31,8 +33,8 @@ IMAGE = "image"
 """Among a plan's versions: the image that its containers run, by its id."""
 _QUICK_S = 3.0
 """An Engine that takes longer to say what it has is not chosen by itself."""
-_PROCESS_BYTES = 245_000_000
-"""What a process that imports torch afresh holds; the rest of a container's limit is seldom used."""
+_PROCESS_BYTES = 185_000_000
+"""What the memory that is free falls by for each container, measured; the rest of its limit is seldom used."""
 
 
 def check_engine_and_image(
@@ -50,6 +52,7 @@ def check_engine_and_image(
         if found is None:
             raise PreflightRefused(f"the Docker Engine has no image {image}", f"build it: testbed build --tag {image}")
         _check_files(engine, plan, image)
+        check_code(engine, plan, image, folder.resolve())
         _check_processors(engine, plan)
         versions = _versions(engine, found)
     _check_memory(plan, say, force=force)

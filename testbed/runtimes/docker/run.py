@@ -37,6 +37,7 @@ from testbed.runtimes.docker.start import Start
 from testbed.runtimes.docker.verdict import outcome_of
 from testbed.runtimes.real.belonging import end_marked, held_open, new_mark
 from testbed.runtimes.real.places import Places, commands_socket, process_record
+from testbed.runtimes.real.unheard import words_of
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -73,6 +74,7 @@ class DockerRun:
         self._on_begun = begun
         self._began_s = time.monotonic() if began_s is None else began_s
         self._say = say
+        self._unheard: tuple[str, ...] = ()
         self._patience = Patience(say)
         self._places = Places(self._directory, sockets_of(self._directory), new_mark())
         self._start = Start(
@@ -208,6 +210,9 @@ class DockerRun:
             return False
         if seen.phase != "starting":
             self._tell_begun()
+        if new := tuple(each for each in seen.unheard if each not in self._unheard):
+            self._say(words_of(new))
+        self._unheard = seen.unheard
         if self._tell is not None and self._has_begun:
             self._tell(self._progress(seen))
         return True

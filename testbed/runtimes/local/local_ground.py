@@ -14,18 +14,28 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from testbed.control.control import Control
-from testbed.node.compute_slots import holders
+from testbed.cores import usable_cores
+from testbed.engines.fabric.sockets import node_socket
+from testbed.errors import CouldNotStart
+from testbed.isolation.seclusion import LearnerUser, Seclusion
+from testbed.isolation.trial import how_apart, what_is_denied
+from testbed.node.compute_slots import holders, make_slots
+from testbed.plan.hosts import hosts_of, hosts_text
 from testbed.plan.model import RunPlan
 from testbed.protocol.zygote import Discard, Judge
 from testbed.records import Event, Failure
 from testbed.rundir import RunDirectory
+from testbed.runtimes.local.seen import seclusion_of
 from testbed.runtimes.real.belonging import end_marked, held_open
 from testbed.runtimes.real.engine import Engine, start_engine
 from testbed.runtimes.real.ground import News
+from testbed.runtimes.real.handing_over import hand_over, keep_private
+from testbed.runtimes.real.learner_user import unused_user
 from testbed.runtimes.real.leftovers import end_all, is_alive
+from testbed.runtimes.real.loopback import on_loopback
 from testbed.runtimes.real.nursery import Nursery
 from testbed.runtimes.real.places import Places, ProcessRecord, make_places, process_record
-from testbed.runtimes.real.proc_stat import busy_s, stands_still
+from testbed.runtimes.real.proc_stat import busy_s, descendants_of, stands_still
 
 _ATTEMPT_S, _ATTEMPTS_S = 0.003, 3.0
 """To pause nodes at a moment when they do not compute: one try, and all of them."""
@@ -41,6 +51,8 @@ class LocalGround:
         self._places: Places
         self._held = ExitStack()
         """The run directory, open: by that control is known as the run's."""
+        self._user: LearnerUser | None = None
+        """Who learners are where root has started them."""
 
     def places(self, run: RunDirectory) -> Places:
         with ExitStack() as stack:
@@ -50,13 +62,15 @@ class LocalGround:
         self._processes[_CONTROL] = process_record(_CONTROL, os.getpid())
         return self._places
 
-    def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> LocalNodes:  # noqa: ARG002
+    def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> LocalNodes:
         def forked(rank: int, pid: int) -> None:
             self._remember(_name(rank), pid)
             news.began(rank, pid)
 
+        keep_private(self._places.run)
         control.listen(self._places.control_socket)
-        zygote = Nursery(self._places, loopback, forked, news.died, news.judged, news.gone)
+        seclusion = self._seclusion(plan, loopback)
+        zygote = Nursery(self._places, loopback, forked, news.died, news.judged, news.gone, seclusion=seclusion)
         self._remember("zygote", zygote.pid)
         return LocalNodes(zygote, LocalProcesses(control.pid_of, self._places.slots), self._is_gone)
 
@@ -68,9 +82,34 @@ class LocalGround:
 
     def leave(self) -> None:
         end_all(each for name, each in self._processes.items() if name != _CONTROL)
-        end_marked(self._places.mark, (os.geteuid(),))
-        self._places.remove()
-        self._held.close()
+        end_marked(self._places.mark, (os.geteuid(), *(() if self._user is None else (self._user.uid,))))
+        try:
+            self._places.remove()
+            hand_over(self._places.run)
+        finally:
+            self._held.close()
+
+    def _seclusion(self, plan: RunPlan, loopback: int) -> Seclusion | None:
+        """How learners are kept from this machine and from each other; None where it does not let them be."""
+        hosts = hosts_of(plan)
+        if loopback:
+            hosts = {name: on_loopback(address, loopback) for name, address in hosts.items()}
+        self._places.hosts.write_text(hosts_text(hosts))
+        self._places.hosts.chmod(0o644)
+        how = how_apart()
+        if how.denied is not None:
+            return None  # who starts the run has been told
+        for node in plan.nodes:
+            node_socket(self._places.sockets, node.rank).parent.mkdir(exist_ok=True)
+        make_slots(self._places.slots, usable_cores())
+        users = [unused_user(), None] if how.is_another else [None]
+        denied = None
+        for self._user in users:  # not every file system lets another user than root write
+            seclusion = seclusion_of(plan, self._places, self._user, has_network=bool(loopback))
+            denied = what_is_denied(seclusion)
+            if denied is None:
+                return seclusion
+        raise CouldNotStart(f"learners cannot be kept apart here: {denied}")
 
     def _remember(self, name: str, pid: int) -> None:
         self._processes[name] = process_record(name, pid)
@@ -125,6 +164,10 @@ class LocalProcesses:
         pids = holders(self._slots)
         return [rank for rank in ranks if is_wanted(rank) and self.pid_of(rank) in pids]
 
+    def started_by(self, rank: int) -> list[int]:
+        pid = self.pid_of(rank)
+        return [] if pid is None else [pid, *descendants_of(pid)]
+
     def busy_s(self, rank: int) -> float:
         pid = self.pid_of(rank)
         return 0.0 if pid is None else busy_s(pid)
@@ -142,6 +185,7 @@ class LocalNodes:
         self.signal = processes.signal
         self.pause = processes.pause
         self.busy_s = processes.busy_s
+        self.started_by = processes.started_by
 
     async def is_warm(self) -> Failure | None:
         return await self._zygote.is_warm()

@@ -1,8 +1,8 @@
 """Into the network of a node. Takes its process id, gives nothing; touches the calling process, of one thread.
 
-`python -m testbed.runtimes.real.enter PID COMMAND...` is that command there: a process of its own, since the kernel
-lets only one that has a single thread into another user namespace, and libraries for arithmetic start more of them
-when they are imported.
+`python -m testbed.runtimes.real.enter PID HOSTS COMMAND...` is that command there: a process of its own, since the
+kernel lets only one that has a single thread into another user namespace, and libraries for arithmetic start more of
+them when they are imported.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from testbed.engines.kernel import CAP_NET_ADMIN, CAP_NET_RAW, pass_on
 from testbed.engines.tun import DEVICE
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
+from testbed.runtimes.real.hosts_file import find_nodes_by_name
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _WHO = "only who started the run can; into the networks of containers only root"
@@ -35,10 +37,16 @@ def enter_network(pid: int) -> None:
         user, net = (os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("user", "net"))
     except OSError as problem:
         raise PreflightRefused(f"cannot look into the node's process: {problem.strerror}", _WHO) from None
-    own = os.stat("/proc/self/ns/user")
-    if os.fstat(user).st_ino != own.st_ino:
+    own, whose = os.stat("/proc/self/ns/user"), os.stat(f"/proc/{pid}")
+    is_elsewhere = os.fstat(user).st_ino != own.st_ino
+    is_root = os.geteuid() == 0
+    if is_elsewhere:
         _set_namespace(user, _CLONE_NEWUSER)
     _set_namespace(net, _CLONE_NEWNET)
+    if is_elsewhere and is_root:  # who is nobody there: with what programs for networks want of root
+        os.setresgid(whose.st_gid, whose.st_gid, whose.st_gid)
+        os.setresuid(whose.st_uid, whose.st_uid, whose.st_uid)
+        pass_on(CAP_NET_ADMIN, CAP_NET_RAW)
     os.close(user)
     os.close(net)
 
@@ -49,16 +57,17 @@ def _set_namespace(descriptor: int, kind: int) -> None:
         raise PreflightRefused(f"cannot enter the node's network: {words}", _WHO)
 
 
-def command_there(pid: int, words: Sequence[str]) -> list[str]:
-    """What to run so that a command runs in the node's network."""
-    return [sys.executable, "-m", "testbed.runtimes.real.enter", str(pid), *words]
+def command_there(pid: int, hosts: Path, words: Sequence[str]) -> list[str]:
+    """What to run so that a command runs in the node's network, and finds nodes by their names in `hosts`."""
+    return [sys.executable, "-m", "testbed.runtimes.real.enter", str(pid), str(hosts), *words]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Does not return where the command can be run."""
-    pid, *words = arguments
+    pid, hosts, *words = arguments
     try:
         enter_network(int(pid))
+        find_nodes_by_name(Path(hosts))
         try:
             os.execvp(words[0], words)  # noqa: S606 - exactly what the user has typed, without a shell
         except OSError as problem:

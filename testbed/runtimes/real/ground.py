@@ -63,6 +63,9 @@ class AllNodes(Nodes, Protocol):
     async def is_warm(self) -> Failure | None:
         """Wait until nodes can be started; what is wrong with the plan's code when they never can."""
 
+    def started_by(self, rank: int) -> list[int]:
+        """Its process and all that it has started; none where its container keeps within its limits what it has."""
+
     def is_gone(self, rank: int) -> bool:
         """Whether its process is over, though nobody has told."""
 

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.belonging import end_marked, held, is_of_run, owner_of
+from testbed.runtimes.real.handing_over import hand_over
+from testbed.runtimes.real.learner_user import LEARNERS
 from testbed.runtimes.real.places import CONTENTS, PREFIX, ProcessRecord, read_record, record_of
 from testbed.runtimes.real.proc_stat import stat_of
 
@@ -86,6 +88,8 @@ def destroy(run: RunDirectory) -> Removed:
     if strangers:  # whatever they are, nothing is forgotten of them
         return Removed(tuple(names), strangers=strangers)
     _remove(Path(record.sockets))
+    if os.geteuid() in (0, run.path.stat().st_uid):
+        hand_over(run)
     for unfinished in (record_of(run).with_suffix(".part"), *run.path.glob(".*.tmp"), *run.path.glob("engine/.*.tmp")):
         unfinished.unlink(missing_ok=True)
     record_of(run).unlink(missing_ok=True)
@@ -101,7 +105,8 @@ def is_of(process: ProcessRecord, run: RunDirectory, mark: str) -> bool:
 
 def _owners(run: RunDirectory) -> frozenset[int]:
     """Whose processes may be ended in the run's name."""
-    return frozenset({os.geteuid(), run.path.stat().st_uid})
+    learners = LEARNERS if os.geteuid() == 0 else ()
+    return frozenset({os.geteuid(), run.path.stat().st_uid, *learners})
 
 
 def tell(process: ProcessRecord, number: signal.Signals, run: RunDirectory, mark: str) -> None:

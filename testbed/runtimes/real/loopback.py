@@ -42,3 +42,9 @@ class LoopbackBlock:
     ) -> None:
         if self._name is not None:
             self._name.close()
+
+
+def on_loopback(address: str, block: int) -> str:
+    """Where a node is without an engine: 198.18.x.y is 127.BLOCK.x.y, and 198.19.x.y in the next block."""
+    _, second, *rest = address.split(".")
+    return ".".join(["127", str(block + int(second) - 18), *rest])

@@ -46,6 +46,9 @@ class ModelFiles:
         """What was left there; raises OSError or ValueError for what is no model of this run."""
         return [self._read(rank, slot) for rank, slot in zip(ranks, slots, strict=True)]
 
+    def keep_only(self, rank: int) -> None:
+        """They lie in the nodes' own folders, which others do not see."""
+
     def clear(self, ranks: Iterable[int], slots: Iterable[int]) -> None:
         """They may be filled again."""
         for rank, slot in zip(ranks, slots, strict=True):

@@ -60,6 +60,7 @@ from testbed.protocol.nodes import (
 )
 from testbed.records import AnyRecord, Build, line
 from testbed.rundir import NodeDirectory
+from testbed.runtimes.real.loopback import on_loopback
 from testbed.runtimes.real.places import CONNECTED_S, PORT
 from testbed.runtimes.real.shelf import AnyShelf
 from testbed.socket_paths import connect
@@ -67,6 +68,8 @@ from testbed.socket_paths import connect
 _LAST_WORDS_S = 5.0
 _TELL_EVERY_S = 1.0
 """How it fared: whoever is killed loses no more of that."""
+_SIGN_S = 2.0
+"""Between two signs of life."""
 _ARRIVAL_S = 10.0
 """How long, in emulated time, the last of what was sent may take to arrive."""
 
@@ -139,12 +142,6 @@ def tell_control(home: Home, message: Unable) -> None:
     """The only word of a node that cannot begin."""
     with suppress(OSError), connect(home.control) as control:
         control.send(encode(message))
-
-
-def on_loopback(address: str, block: int) -> str:
-    """Where a node is without an engine: 198.18.x.y is 127.BLOCK.x.y, and 198.19.x.y in the next block."""
-    _, second, *rest = address.split(".")
-    return ".".join(["127", str(block + int(second) - 18), *rest])
 
 
 class _Process:
@@ -285,13 +282,14 @@ class _Process:
             journal.close()
 
     async def _tell_how_it_fares(self, compute: RealCompute) -> None:
-        """As often as is worth it, when there is anything new."""
-        told = None
+        """As often as is worth it; now and then without anything new, so that silence means something."""
+        told, told_s = None, 0.0
         while True:
             await asyncio.sleep(_TELL_EVERY_S)
-            if (now := self._overrun(compute)) != told:
+            now, now_s = self._overrun(compute), time.monotonic()
+            if now != told or now_s - told_s >= _SIGN_S:
                 self._link.send(now)
-                told = now
+                told, told_s = now, now_s
 
     def _overrun(self, compute: RealCompute) -> Overrun:
         over = compute.overruns

@@ -12,23 +12,29 @@ import socket
 import subprocess
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from contextlib import ExitStack
 
 from testbed.control.packets import PacketLink
+from testbed.cores import usable_cores
 from testbed.engines.apart import start_apart
 from testbed.errors import CouldNotStart
+from testbed.isolation.environment import passed_on
+from testbed.isolation.seclusion import Seclusion
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import FROM_ZYGOTE, Died, Discard, Fork, Forked, Judge, Judged, Warm
 from testbed.records import Failure
 from testbed.run_files import read_end
 from testbed.runtimes.real.belonging import MARK
 from testbed.runtimes.real.places import Places
-from testbed.runtimes.real.proc_stat import busy_s
+from testbed.runtimes.real.proc_stat import busy_s, children_of
 from testbed.runtimes.real.shelf import MEMORY
 from testbed.runtimes.real.waited import Waited
+from testbed.runtimes.real.whose import ask_whose, receive_whose
 
 _MOST_SAID = 2000
 _LOOK_S = 1.0
+_BEHIND = 2
+"""Processes between which `isolation/launch` parts what they may do."""
 
 
 class Nursery:
@@ -43,8 +49,12 @@ class Nursery:
         judged: Callable[[Judged], None],
         gone: Callable[[str], None],
         shelf: str = MEMORY,
+        seclusion: Seclusion | None = None,
     ) -> None:
-        """Told of: a node's rank and process id; a node's death; an average; why there will be no more, if unwanted."""
+        """Told of: a node's rank and process id; a node's death; an average; why there will be no more, if unwanted.
+
+        Without a seclusion nodes are not kept apart from each other, nor from this machine.
+        """
         self._forked = forked
         self._died = died
         self._judged = judged
@@ -56,37 +66,64 @@ class Nursery:
         self._is_lost = False
         self._unborn: Counter[int] = Counter()
         """Ranks of the nodes that were asked for, and have not come."""
+        self._is_apart = seclusion is not None
         self._log = places.runtime / "zygote.log"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._process = self._start(places, (str(loopback), shelf), theirs)
+            self._process = self._start(places, (str(loopback), shelf, str(usable_cores())), theirs, seclusion)
         except OSError as problem:
             ours.close()
             words = f"cannot start the process that all nodes are forked from: {problem.strerror or problem}"
             raise CouldNotStart(words) from problem
-        self._link = PacketLink(ours, self._hear, self._hung_up)
+        ask_whose(ours)
+        self._outside: dict[int, int] = {}
+        """Process ids as they are here, by what the zygote calls them in its own namespace."""
+        self._whose = 0
+        self._link = PacketLink(ours, self._hear, self._hung_up, receive=self._receive)
         self._waited = self._wait()
         self._look: asyncio.Handle = asyncio.get_running_loop().call_later(_LOOK_S, self._look_after)
 
-    def _start(self, places: Places, more: tuple[str, ...], theirs: socket.socket) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log, theirs:
-            words = [
-                *(str(places.run.path.resolve()), str(places.sockets), str(theirs.fileno())),
-                *(str(os.getpid()), *more),
-            ]
-            module = "testbed.runtimes.real.zygote"
+    def _start(
+        self, places: Places, more: tuple[str, ...], theirs: socket.socket, seclusion: Seclusion | None
+    ) -> subprocess.Popen[bytes]:
+        module, parent, environment = "testbed.runtimes.real.zygote", str(os.getpid()), {MARK: places.mark}
+        with self._log.open("ab") as log, theirs, ExitStack() as held:
+            where = (str(places.run.path.resolve()), str(places.sockets), str(theirs.fileno()))
+            passed = [theirs.fileno()]
+            if seclusion is None:
+                words = [*where, parent, *more, ""]
+            else:
+                told = seclusion.to_file()
+                held.callback(os.close, told)
+                passed.append(told)
+                words = [str(told), parent, module, *where, "0", *more, str(told)]
+                module = "testbed.isolation.launch"
+                environment |= seclusion.environment
             return start_apart(
                 module,
                 words,
                 stdout=log,
                 stderr=log,
-                pass_fds=(theirs.fileno(),),
-                more_environment={MARK: places.mark},
+                pass_fds=passed,
+                more_environment=environment,
+                inherited=None if seclusion is None else passed_on(os.environ),
             )
+
+    def _receive(self, connection: socket.socket) -> bytes:
+        packet, self._whose = receive_whose(connection)
+        return packet
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the process that was started, and where nodes are kept apart of the two behind it: the last one forks."""
+        found = [self._process.pid]
+        for _ in range(_BEHIND if self._is_apart else 0):
+            found += children_of(found[-1])[:1]
+        return found
 
     async def is_warm(self) -> Failure | None:
         """Wait until nodes can be forked; what is wrong with the plan's code when they never can."""
@@ -131,9 +168,11 @@ class Nursery:
                 self._unborn[rank] -= 1
                 self._unborn += Counter()  # without those that have come
                 self._waited = self._wait()
-                self._forked(rank, pid)
-            case Died() as news:
-                self._died(news)
+                if self._is_apart:
+                    self._outside[pid] = self._whose
+                self._forked(rank, self._outside.get(pid, pid))
+            case Died(rank=rank, pid=pid, status=status):
+                self._died(Died(rank, self._outside.pop(pid, pid), status))
             case Judged() as news:
                 self._judged(news)
             case Unable() as why:
@@ -143,7 +182,11 @@ class Nursery:
                     self._gone(why.reason)
 
     def _wait(self) -> Waited:
-        return Waited(partial(busy_s, self._process.pid))
+        return Waited(self._busy_s)
+
+    def _busy_s(self) -> float:
+        """Of the zygote, and of those that wait for it."""
+        return sum(map(busy_s, self.pids))
 
     def _look_after(self) -> None:
         """Nobody may hang for ever and hold up a run that waits for what it was asked for."""

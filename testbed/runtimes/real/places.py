@@ -84,6 +84,11 @@ class Places:
         return self.sockets / "slots"
 
     @property
+    def hosts(self) -> Path:
+        """The addresses of nodes by name, as /etc/hosts has them."""
+        return hosts_of_run(self.run)
+
+    @property
     def engine(self) -> Path:
         return self.run.path / "engine"
 
@@ -156,6 +161,10 @@ def process_record(name: str, pid: int) -> ProcessRecord:
 def commands_socket(sockets: Path) -> Path:
     """Where other commands reach the run's control."""
     return sockets / "commands.sock"
+
+
+def hosts_of_run(run: RunDirectory) -> Path:
+    return run.path / "runtime" / "hosts"
 
 
 def record_of(run: RunDirectory) -> Path:

@@ -40,6 +40,26 @@ def busy_s(pid: int) -> float:
     return 0.0 if found is None else found.busy_s
 
 
+def children_of(pid: int) -> list[int]:
+    """None where this kernel does not tell."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += map(int, file.read().split())
+    except OSError:  # it is about to end
+        pass
+    return found
+
+
+def descendants_of(pid: int) -> list[int]:
+    """Whatever the process has started, and what that has."""
+    found = children_of(pid)
+    for each in found:  # it grows meanwhile
+        found += children_of(each)
+    return found
+
+
 def stands_still(pid: int) -> bool:
     """Whether no thread of it does anything: a signal that stops a process reaches them one after the other."""
     try:

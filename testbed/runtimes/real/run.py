@@ -42,12 +42,14 @@ from testbed.rundir import RunDirectory
 from testbed.runtimes.real.barrier import BarrierWatch
 from testbed.runtimes.real.device_watch import DeviceWatch
 from testbed.runtimes.real.engine import NONE, UNSHAPED, Engine
+from testbed.runtimes.real.excess import ExcessWatch
 from testbed.runtimes.real.ground import AllNodes, Ground, News
 from testbed.runtimes.real.injections import Injections
 from testbed.runtimes.real.loopback import LoopbackBlock
 from testbed.runtimes.real.node_actions import NodeActions, not_done
 from testbed.runtimes.real.places import Places
 from testbed.runtimes.real.stall import StallWatch
+from testbed.runtimes.real.unheard import UnheardWatch
 from testbed.runtimes.sim.stillborn import stillborn
 from testbed.topologies.event_checks import starting_absent
 
@@ -76,13 +78,17 @@ class RealRun:
         tell: Tell | None = None,
         begun: Callable[[float], None] | None = None,
         began_s: float | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`begun` is told, once, how many seconds it took until the start barrier, counted from `began_s`."""
+        """`begun` is told, once, how many seconds it took until the start barrier, counted from `began_s`; `say`, what
+        people should know while it goes on."""
         self._plan = plan
         self._directory = directory
         self._ground = ground
         self._tell = tell
         self._on_begun = begun
+        self._say = say
+        self._unheard: UnheardWatch | None = None
         self._began_s = time.monotonic() if began_s is None else began_s
         self._ready_s: float | None = None
         self._topology = plan.load_topology()
@@ -175,6 +181,9 @@ class RealRun:
         )
         self._soon(self._end_stragglers(actions, nodes))
         self._soon(DeviceWatch(self._plan, self._control, self._engine, nodes).watch())
+        self._unheard = UnheardWatch(self._plan, self._control, self._log, actions, self._say)
+        self._soon(self._unheard.watch())
+        self._soon(ExcessWatch(self._plan, self._directory, self._control, nodes).watch())
         self._soon(self._watch_directory())
         if not self._control.is_ending:
             for rank in first:
@@ -331,6 +340,7 @@ class RealRun:
             lateness_p99_ms=None if engine is None else emulated(engine.lateness, self._plan.time_scale).p99_ms,
             packets=None if engine is None else engine.packets,
             overloaded=self._why_overloaded(() if engine is None else engine.overloaded, max(look.t, _SOON_S)),
+            unheard=() if self._unheard is None else self._unheard.told(),
         )
 
     # -- the end ---------------------------------------------------------------------------------------------------

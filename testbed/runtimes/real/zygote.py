@@ -1,8 +1,8 @@
 """The zygote: everything loaded and warmed once, then every node is forked from it.
 
-`python -m testbed.runtimes.real.zygote RUN SOCKETS FD PARENT LOOPBACK SHELF`: takes the run's plan, and packets over
-the descriptor; gives node processes, and news of their deaths. A fork costs a few milliseconds and shares all that is
-not written to. It ends, and all nodes with it, when control is gone.
+`python -m testbed.runtimes.real.zygote RUN SOCKETS FD PARENT LOOPBACK SHELF CORES SECLUSION`: takes the run's plan, and
+packets over the descriptor; gives node processes, and news of their deaths. A fork costs a few milliseconds and shares
+all that is not written to. It ends, and all nodes with it, when control is gone.
 """
 
 from __future__ import annotations
@@ -12,40 +12,45 @@ import select
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
 from testbed.code import CodeProblem
-from testbed.cores import usable_cores
 from testbed.engines.fabric.sockets import node_socket
 from testbed.engines.open_files import allow_most_files
 from testbed.errors import CouldNotStart
+from testbed.isolation.seclusion import Seclusion
+from testbed.limits import keep_within, limits_for
 from testbed.node.compute_slots import ComputeSlots
 from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
 from testbed.node.own import Material, material
 from testbed.node.training_process import fork_worker, objects_shared
 from testbed.parent import die_with_parent
+from testbed.plan.containers import limits_of
 from testbed.plan.files import read_plan
 from testbed.plan.model import RunPlan
 from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import TO_ZYGOTE, Died, Discard, Fork, Forked, Judge, ToZygote, Warm
 from testbed.rundir import RunDirectory
+from testbed.runtimes.real.apart import Apart
 from testbed.runtimes.real.judge import Judges
 from testbed.runtimes.real.model_files import ModelFiles
 from testbed.runtimes.real.node_process import Birth, Home, live
 from testbed.runtimes.real.places import Places
 from testbed.runtimes.real.shelf import MEMORY, AnyShelf, Shelf
+from testbed.runtimes.real.whose import send_from
 from testbed.topologies.event_checks import starting_absent
-
-CORES = usable_cores()
 
 
 def main(arguments: list[str]) -> None:
-    """LOOPBACK is the block of a run without an engine, else 0; SHELF is where nodes leave models: memory or files."""
-    run, sockets, descriptor, parent, loopback, kind = arguments
+    """LOOPBACK is the block of a run without an engine, else 0; SHELF is where nodes leave models: memory or files.
+
+    SECLUSION is a descriptor; empty where nodes cannot be kept apart, or need not be.
+    """
+    run, sockets, descriptor, parent, loopback, kind, cores, told = arguments
     die_with_parent(int(parent))
     allow_most_files()  # in a full overlay, a node has some for each of the others
     control = socket.socket(fileno=int(descriptor))
@@ -64,7 +69,8 @@ def main(arguments: list[str]) -> None:
         directories = [places.run.node(node.name) for node in plan.nodes]
         parameters = made.trainer.parameters
         shelf = Shelf(len(directories), parameters) if kind == MEMORY else ModelFiles(directories, parameters)
-        zygote = Zygote(places, plan, made, shelf, control, int(loopback))
+        apart = Apart(Seclusion.in_file(int(told))) if told else None
+        zygote = Zygote(places, plan, made, shelf, control, int(loopback), int(cores), apart)
         try:
             zygote.serve()
         except CouldNotStart as problem:
@@ -82,13 +88,20 @@ class Zygote:
         shelf: AnyShelf,
         control: socket.socket,
         loopback: int,
+        cores: int,
+        apart: Apart | None,
     ) -> None:
-        self._absent = frozenset(starting_absent(plan.load_topology()))
+        topology = plan.load_topology()
+        self._absent = frozenset(starting_absent(topology))
+        model_bytes = 4 * made.trainer.parameters
+        self._limits = [limits_for(each.memory_bytes, model_bytes) for each in limits_of(plan, topology)]
         self._nodes = plan.nodes
         self._places = places
         self._owns = [made.own(node.learner) for node in plan.nodes]
         self._shelf = shelf
-        slots = partial(ComputeSlots, places.slots, CORES, 0)
+        self._cores = cores
+        self._apart = apart
+        slots = partial(ComputeSlots, places.slots, cores, 0)
         self._judges = Judges(self._shelf, made.evaluate_average, slots, control)
         self._control = control
         self._loopback = loopback
@@ -141,7 +154,7 @@ class Zygote:
             control=self._places.control_socket,
             fabric=node_socket(self._places.sockets, rank),
             slots=self._places.slots,
-            cores=CORES,
+            cores=self._cores,
         )
         birth = Birth(
             home=home,
@@ -153,20 +166,29 @@ class Zygote:
             absent=self._absent,
             loopback=self._loopback,
         )
-        parent = os.getpid()
+        parent, apart, limits = os.getpid(), self._apart, self._limits[rank]
 
         def body() -> None:
             self._control.close()
             self._let_go()
+            if apart is not None:
+                apart.keep(home)
+            self._shelf.keep_only(rank)
+            keep_within(limits, has_own_users=apart is not None)
             live(birth, parent)
 
         try:
-            pid = fork_worker(body)
+            with nullcontext() if apart is None else apart.processes():
+                pid = fork_worker(body)
         except OSError as problem:
             raise CouldNotStart(f"cannot start the process of {name}: {problem.strerror}") from None
         self._watch(rank, pid)
-        with suppress(OSError):
-            self._control.send(encode(Forked(order.rank, pid)))
+        with suppress(BrokenPipeError, ConnectionResetError):  # control has gone: the next look at it says so
+            news = encode(Forked(order.rank, pid))
+            if apart is None:
+                self._control.send(news)
+            else:
+                send_from(self._control, news, pid)
 
     def _bury(self, descriptor: int) -> None:
         rank, pid = self._children.pop(descriptor)

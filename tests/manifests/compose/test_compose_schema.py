@@ -54,7 +54,7 @@ needs_old = pytest.mark.skipif(OLD is None, reason="there is no docker-compose h
 SEVERAL = (
     *("labels", "hostname", "cap_add", "cap_drop", "devices", "sysctls", "restart", "user", "tmpfs", "mem_limit"),
     *("cpus", "pids_limit", "read_only", "network_mode", "security_opt", "depends_on", "command", "environment"),
-    *("cpu_shares", "image", "stop_grace_period", "logging"),
+    *("cpu_shares", "image", "stop_grace_period", "logging", "extra_hosts"),
 )
 
 

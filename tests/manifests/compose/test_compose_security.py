@@ -13,7 +13,7 @@ from tests.manifests.compose.test_compose_golden import CASES
 
 OF_A_LEARNER = {
     *("image", "network_mode", "read_only", "tmpfs", "logging", "cap_drop", "security_opt", "stop_grace_period"),
-    *("command", "user", "cap_add", "devices", "environment", "sysctls"),
+    *("command", "user", "cap_add", "devices", "environment", "sysctls", "extra_hosts"),
     *("pids_limit", "cpu_shares", "mem_limit", "cpus"),
     *("restart", "depends_on", "hostname", "labels", "volumes"),
 }

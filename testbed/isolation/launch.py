@@ -1,0 +1,96 @@
+"""Starts the process that nodes are forked from, where it sees nothing of this machine that learners must not.
+
+`python -m testbed.isolation.launch FD PARENT MODULE ARGUMENTS...` is that module, as the first process of a namespace
+of processes; FD is open for a `Seclusion`. This command waits for it, and ends as it does. Light, since only a process
+of one thread can make namespaces of users, and libraries for arithmetic start more of them when they are imported.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import runpy
+import signal
+import sys
+from collections.abc import Sequence
+
+from testbed.engines.kernel import CLONE_NEWNET, enter_user_namespace, let_owner_look, unshare
+from testbed.isolation.mounts import CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWPID, mount_processes
+from testbed.isolation.namespaces import enter_namespaces_as
+from testbed.isolation.seclusion import Seclusion
+from testbed.isolation.view import Kind, Seen, enter_view
+from testbed.parent import die_with_parent
+
+DENIED = 74
+"""Exit code where this machine denies a step after all."""
+_SEEN_BY_ALL = 0o022
+_BY_SIGNAL = 128
+"""And its number: how a process ends that cannot be ended by the signal that its child was ended by."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """How the module has ended."""
+    descriptor, parent, module, *rest = arguments
+    die_with_parent(int(parent))
+    try:
+        seclude(Seclusion.in_file(int(descriptor)))
+        die_with_parent(int(parent))  # the kernel forgets it when a process changes who it is
+        child = os.fork()
+        if child:
+            return _waited_for(child)
+        lock_view()
+        child = os.fork()
+    except OSError as problem:
+        sys.stderr.write(f"this machine does not let learners be kept apart: {problem}\n")
+        return DENIED
+    if child:
+        return _waited_for(child)
+    die_with_parent(0)
+    sys.argv[1:] = rest
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    return 0
+
+
+def seclude(seclusion: Seclusion) -> None:
+    """The calling process sees what it shall, is who it shall be, and its next child is the first of its processes."""
+    outside = (*seclusion.places, Seen("/proc", Kind.WRITE))
+    umask = os.umask(_SEEN_BY_ALL)  # or that user could not go through the folders of its own view
+    if seclusion.user is None:
+        enter_user_namespace(CLONE_NEWNS | CLONE_NEWIPC)
+        enter_view(outside)
+    else:
+        user = seclusion.user.uid, seclusion.user.gid
+        unshare(CLONE_NEWNS)  # as root: that user may not even look into folders on the way to what it shall see
+        enter_view(outside, user)
+        enter_namespaces_as(*user, CLONE_NEWNS | CLONE_NEWIPC)
+    os.umask(umask)
+    unshare(CLONE_NEWPID | (0 if seclusion.has_network else CLONE_NEWNET))
+    let_owner_look()
+
+
+def lock_view() -> None:
+    """In that child: its next child cannot take apart what it sees, though it may mount more there.
+
+    Whoever makes a view could unmount it. So nodes come from a namespace of users within that one, to which these
+    mounts are given as they are; the processes that are seen there are those of both.
+    """
+    die_with_parent(0)
+    mount_processes("/proc")
+    enter_user_namespace(CLONE_NEWNS)
+    unshare(CLONE_NEWPID)
+
+
+def _waited_for(child: int) -> int:
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    number = -code if code < 0 else code - _BY_SIGNAL
+    if number <= 0:
+        return code
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has not crashed itself
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)  # the first process of a namespace is not reached by it
+    return _BY_SIGNAL + number
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""Whether this machine lets learners be kept apart. Takes nothing, gives what it denies.
+
+Touches nothing that stays: a child process tries it all and ends.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cache
+from tempfile import TemporaryDirectory
+
+from testbed.engines.kernel import enter_user_namespace, unshare
+from testbed.isolation.launch import lock_view, seclude
+from testbed.isolation.mounts import CLONE_NEWIPC, CLONE_NEWNS
+from testbed.isolation.namespaces import ProcessNamespaces
+from testbed.isolation.seclusion import LearnerUser, Seclusion
+from testbed.isolation.view import Kind, Seen, enter_view
+
+_MOST = 4096
+_TRIED = (Seen("/usr"), Seen("/dev/null"), Seen("/tmp", Kind.EMPTY))  # noqa: S108 - one of its own
+_ANYBODY = LearnerUser(65534, 65534)
+
+
+@dataclass(frozen=True)
+class HowApart:
+    """How far this machine lets learners be kept from its files and processes, and from each other."""
+
+    denied: str | None = None
+    """Why not at all, in words."""
+    still_root: str | None = None
+    """Why learners of root's cannot be another user."""
+
+    @property
+    def is_another(self) -> bool:
+        """Whether root's learners are another user."""
+        return os.geteuid() == 0 and self.still_root is None and self.denied is None
+
+
+@cache
+def how_apart(*written: str) -> HowApart:
+    """`written` are folders in which learners are to write: not every file system lets another user than root do that.
+
+    Tried once for all runs of this process.
+    """
+    with ExitStack() as made:  # nothing is mounted below these
+        folders = []
+        for each in written:
+            with suppress(OSError):  # nothing can be written there by anybody: others say so
+                folders.append(made.enter_context(TemporaryDirectory(prefix="testbed-", dir=each)))
+        places = (*_TRIED, *(Seen(each, Kind.WRITE, is_own=True) for each in folders))
+        if os.geteuid() != 0:
+            return HowApart(what_is_denied(Seclusion(places, has_network=True)))
+        denied = what_is_denied(Seclusion(places, user=_ANYBODY, has_network=True))
+        if denied is None:
+            return HowApart()
+        return HowApart(what_is_denied(Seclusion(places, has_network=True)), still_root=denied)
+
+
+def what_is_denied(seclusion: Seclusion) -> str | None:
+    """Of this very one."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            os.write(writing, _tried(seclusion).encode()[:_MOST])
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read(_MOST).decode()
+    os.waitpid(child, 0)
+    if told == "ok":
+        return None
+    return told or "the process that tried it ended without a word"
+
+
+def _tried(seclusion: Seclusion) -> str:
+    try:
+        seclude(seclusion)
+        child = os.fork()
+        if child == 0:
+            _be_first()
+        _, status = os.waitpid(child, 0)
+        number = os.waitstatus_to_exitcode(status)
+        return "ok" if number == 0 else f"a namespace within another: {os.strerror(number)}"
+    except OSError as problem:
+        return str(problem.strerror or problem)
+
+
+def _be_first() -> None:
+    """In what stands for the process that keeps the view, for the one that nodes are forked from, and for a node."""
+    number = 1
+    try:
+        lock_view()
+        child = os.fork()
+        if child:
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        with ProcessNamespaces().another():
+            node = os.fork()
+            if node == 0:
+                unshare(CLONE_NEWNS)
+                enter_view((Seen("/usr"), Seen("/proc", Kind.PROCESSES)))
+                enter_user_namespace(CLONE_NEWIPC)
+                os._exit(0)
+        _, status = os.waitpid(node, 0)
+        number = os.waitstatus_to_exitcode(status)
+    except OSError as problem:
+        number = problem.errno or 1
+    finally:
+        os._exit(number)

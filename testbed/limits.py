@@ -1,0 +1,84 @@
+"""What one learner may use of a machine: memory, processes, sizes of files.
+
+Takes limits, gives words for what has gone beyond them; touches the calling process, which cannot raise them again, and
+all that it starts. What asks for more is denied it, at once and where it asks: no other process has to be killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.linux import is_linux
+
+LOG_BYTES = 64 << 20
+"""What a node may print."""
+PROCESSES = 128
+"""Processes and threads of a node, all together."""
+_LEAST_FILE_BYTES = 1 << 30
+_RESERVED_BYTES = 2 << 30
+"""Address space that threads and libraries set aside and never use."""
+_COUNTED_BY_NAMESPACE = (5, 14)
+"""Since when the kernel counts a user's processes in each namespace; before, all of the machine's."""
+_STATUS = Path("/proc/self/status")
+_NO_ROOM = re.compile(r"MemoryError|can't allocate memory|Cannot allocate memory")
+
+
+@dataclass(frozen=True)
+class Limits:
+    memory_bytes: int
+    """Besides what the process has when they begin."""
+    file_bytes: int
+    """Of any single file."""
+
+
+def limits_for(memory_bytes: int, model_bytes: int) -> Limits:
+    """Files with snapshots of the model among them."""
+    return Limits(memory_bytes, max(_LEAST_FILE_BYTES, 8 * model_bytes))
+
+
+def keep_within(limits: Limits, *, has_own_users: bool) -> None:
+    """From now on. The number of processes is limited in a namespace of users of its own only."""
+    import resource  # not there on Windows
+
+    _at_most(resource.RLIMIT_DATA, _now("VmData") + limits.memory_bytes)
+    _at_most(resource.RLIMIT_AS, _now("VmSize") + limits.memory_bytes + _RESERVED_BYTES)
+    _at_most(resource.RLIMIT_FSIZE, limits.file_bytes)
+    if has_own_users and counts_processes_by_namespace():
+        _at_most(resource.RLIMIT_NPROC, PROCESSES)
+
+
+def counts_processes_by_namespace() -> bool:
+    major, minor = os.uname().release.split(".")[:2]
+    return (int(major), int(re.sub(r"\D.*", "", minor))) >= _COUNTED_BY_NAMESPACE
+
+
+def with_limit(message: str) -> str:
+    """What somebody's code has raised; where memory was denied to it, with how much there was."""
+    if not is_linux() or not _NO_ROOM.search(message):
+        return message
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if most == resource.RLIM_INFINITY:
+        return message
+    return f"{message}: a node may take {in_mib(most)} of memory here; `memory` of its service gives it more"
+
+
+def in_mib(size_bytes: int) -> str:
+    return f"{size_bytes >> 20} MiB"
+
+
+def _now(what: str) -> int:
+    found = re.search(rf"^{what}:\s+(\d+) kB", _STATUS.read_text(), re.MULTILINE)
+    return 0 if found is None else int(found[1]) << 10
+
+
+def _at_most(kind: int, wanted: int) -> None:
+    import resource
+
+    _, hard = resource.getrlimit(kind)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(kind, (most, most))
