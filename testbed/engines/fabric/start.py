@@ -130,19 +130,27 @@ def start_fabric(config: FabricConfig, folder: Path, more_environment: Mapping[s
 
     The folder gets its configuration and its log; the folders that the configuration names are made.
     """
-    for each in (folder, Path(config.sockets), Path(config.engine)):
-        each.mkdir(parents=True, exist_ok=True)
-    write_config(folder, config)
     log = folder / LOG
-    with log.open("ab") as errors:
-        words = (str(folder), str(os.getpid()))
-        process = start_apart(
-            "testbed.engines.fabric", words, stdout=subprocess.PIPE, stderr=errors, more_environment=more_environment
-        )
+    try:
+        for each in (folder, Path(config.sockets), Path(config.engine)):
+            each.mkdir(parents=True, exist_ok=True)
+        write_config(folder, config)
+        with log.open("ab") as errors:
+            words = (str(folder), str(os.getpid()))
+            process = start_apart(
+                "testbed.engines.fabric",
+                words,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                more_environment=more_environment,
+            )
+    except OSError as problem:  # such as when the run directory is removed in that moment
+        raise CouldNotStart(f"the fabric cannot be started: {problem.strerror or problem}") from None
     if not _is_ready(process):
         process.kill()
         process.wait()
-        with suppress(OSError):
+        said = ""
+        with suppress(OSError):  # the log may be gone
             said = log.read_text(errors="replace").strip()[-2000:]
         raise CouldNotStart(f"the fabric did not start: {said or 'it said nothing'}", f"see {log}")
     return FabricHandle(process, Path(config.sockets), log)
