@@ -10,7 +10,7 @@ import click
 
 from testbed.cli.output import printable
 from testbed.cli.run_target import find_run, goes_on, is_seen, is_virtual, plan_of, ranks_of, results_option
-from testbed.errors import PreflightRefused, TestbedError
+from testbed.errors import TestbedError
 from testbed.run_files import open_plain
 from testbed.rundir import RunDirectory
 
@@ -28,7 +28,7 @@ _LONGEST_LINE = 1 << 20
 @click.option("--follow", "-f", is_flag=True, help="Go on with what is printed from now on, until the run is over.")
 @results_option
 def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) -> None:
-    """Print what nodes have printed; of several nodes each line with its node's name.
+    """Print what nodes have printed, and how code of theirs came to fail; of several nodes each line with its name.
 
     NODE is a node, a service (all its nodes) or a pattern.
 
@@ -38,11 +38,6 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
       testbed logs wan16-dpsgd-1 ireland.0 tokyo -f
     """
     directory = find_run(run, results)
-    if is_virtual(directory):
-        raise PreflightRefused(
-            f"the run {directory.path.name} is in virtual time: its nodes are no processes, and have no logs",
-            "what they print is said by the command that runs them; --runtime local keeps it",
-        )
     plan = plan_of(directory)
     ranks = ranks_of(plan, nodes) if nodes else tuple(range(len(plan.nodes)))
     several = len(ranks) > 1
@@ -60,7 +55,8 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
             break
         time.sleep(_LOOK_S)
     if not any(log.has_said_anything for log in logs):
-        click.echo("nothing was printed", err=True)
+        why = " (in virtual time, what nodes print is said by the command that runs them)"
+        click.echo(f"nothing was printed{why if is_virtual(directory) else ''}", err=True)
 
 
 class _Life:

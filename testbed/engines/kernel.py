@@ -7,9 +7,7 @@ import os
 import struct
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
-_OWN = Path("/proc/self")
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
@@ -55,9 +53,9 @@ def enter_user_namespace(more: int) -> None:
     them. It must have one thread."""
     user, group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER | more)
-    _OWN.joinpath("setgroups").write_text("deny")
-    _OWN.joinpath("uid_map").write_text(f"{user} {user} 1")
-    _OWN.joinpath("gid_map").write_text(f"{group} {group} 1")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
 
 
 def _prctl(option: int, *arguments: int) -> int:

@@ -351,8 +351,7 @@ class RuntimeContract:
         failure = outcome.failures[0].failure
         assert (failure.file, failure.line) == ("wrong.py", 6)
         assert "on purpose" in failure.message
-        if self.runtime.has_packets:  # a process of its own, with a log: how it came to that line
-            told = directory.node(outcome.failures[0].node).log.read_text()
-            assert "Traceback" in told
-            assert told.rstrip().endswith("ValueError: on purpose")
+        told = directory.node(outcome.failures[0].node).log.read_text()  # how it came to that line
+        assert "Traceback" in told
+        assert told.rstrip().endswith("ValueError: on purpose")
         assert set(ends(directory).values()) <= {"failed", "stopped"}

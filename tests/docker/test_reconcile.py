@@ -208,6 +208,7 @@ def test_the_command_is_told_from_whoever_has_its_number_now(
     (run / "plan.json").write_text('{"runtime": "docker"}')
     words, marked = [sys.executable, "-c", "import time; time.sleep(300)"], os.environ | ({MARK: OURS} if is_it else {})
     with subprocess.Popen(words, env=marked) as somebody:
+        until(Path(f"/proc/{somebody.pid}/environ").read_bytes)  # the kernel has it a moment after the program began
         found = process_record("deploy", somebody.pid)
         recorded = {"name": found.name, "pid": found.pid, "start_ticks": found.start_ticks - (not is_it)}
         (run / "runtime" / "processes.json").write_text(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import traceback
 from contextlib import suppress
 from random import Random
 from time import monotonic
@@ -246,6 +247,7 @@ class SimRun:
             name = self._node_plans[rank].node.name
             self._failures.append(NodeFailure(name, resident.life.failure))
             self._log.write(Event(self._clock.now(), "failed", resident.life.failure.message, node=name))
+            self._write_traceback(name, resident.life.raised)
             self._stop("failed", Reason.STOPPED)
         else:
             if resident.life.reason is not Reason.INTERRUPTED:
@@ -256,6 +258,17 @@ class SimRun:
         if task.result() is Reason.LEFT:
             self._network.leave(rank)
         self._return_or_rest(rank)
+
+    def _write_traceback(self, name: str, raised: BaseException | None) -> None:
+        """Into the node's log, as in every runtime: how its code came to where it failed."""
+        if raised is None:
+            return
+        path = self._directory.node(name).log
+        try:
+            with path.open("a") as log:
+                traceback.print_exception(raised, file=log)
+        except OSError as problem:
+            raise CannotWrite(f"cannot write {path}: {problem.strerror or problem}") from problem
 
     def _return_or_rest(self, rank: int) -> None:
         if rank in self._returning:

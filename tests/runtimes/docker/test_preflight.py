@@ -25,7 +25,7 @@ FOLDER = Path("results/r")
 
 LABELS = {VERSION_LABEL: "9.9", TORCH_LABEL: "2.0+cpu", PYTHON_LABEL: "3.12.1"}
 ARCHIVE = "/containers/c/archive"
-PROCESS_BYTES = 245_000_000
+PROCESS_BYTES = 185_000_000
 
 
 def packed(text: str) -> bytes:
@@ -102,7 +102,7 @@ def test_a_large_model_needs_more_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     (words,) = said(large)
     assert words.endswith(": 4 fit")
     monkeypatch.setattr(preflight, "available_bytes", lambda: 5 * PROCESS_BYTES + 4 * 15 * 40_000_000)
-    with pytest.raises(PreflightRefused, match=r"4 containers need about .* each and 245 MB for control.*: 3 fit"):
+    with pytest.raises(PreflightRefused, match=r"4 containers need about .* each and 185 MB for control.*: 3 fit"):
         said(large)
 
 
