@@ -127,6 +127,13 @@ class Node:
         """Emulated seconds since the start."""
         return self._clock.now()
 
+    @property
+    def folder(self) -> Path:
+        """Among the run's results, for files of the algorithm's own; in every runtime."""
+        if self._snapshots is None:
+            raise RuntimeError("this node is not part of a run, and has no folder")
+        return self._snapshots.parent
+
     def random(self, purpose: str) -> Random:
         """A stream of this node's own: the same in every run with the seed, shared with no other node or purpose."""
         return stream(self.plan.seed, purpose, self.name)

@@ -343,13 +343,16 @@ class RuntimeContract:
         source = tmp_path / "wrong.py"
         source.write_text(
             "from testbed.node.algorithm import Algorithm\n\n\n"
-            "class Wrong(Algorithm):\n    async def run(self, node):\n        raise ValueError('on purpose')\n"
+            "class Wrong(Algorithm):\n    async def run(self, node):\n"
+            "        (node.folder / 'mine.csv').write_text('mine')\n"
+            "        raise ValueError('on purpose')\n"
         )
         plan = plan_of(star(4), algorithm={"name": f"{source}:Wrong"})
         directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
         assert outcome.reason == "failed"
         failure = outcome.failures[0].failure
-        assert (failure.file, failure.line) == ("wrong.py", 6)
+        assert (failure.file, failure.line) == ("wrong.py", 7)
+        assert (directory.node(outcome.failures[0].node).path / "mine.csv").read_text() == "mine"
         assert "on purpose" in failure.message
         told = directory.node(outcome.failures[0].node).log.read_text()  # how it came to that line
         assert "Traceback" in told
