@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.linux import is_linux
-
 LOG_BYTES = 64 << 20
 """What a node may print."""
 PROCESSES = 128
@@ -23,6 +21,7 @@ _RESERVED_BYTES = 2 << 30
 _COUNTED_BY_NAMESPACE = (5, 14)
 """Since when the kernel counts a user's processes in each namespace; before, all of the machine's."""
 _STATUS = Path("/proc/self/status")
+_NO_PROCESS = re.compile(r"Resource temporarily unavailable|can't start new thread")
 _NO_ROOM = re.compile(r"MemoryError|can't allocate memory|Cannot allocate memory")
 
 
@@ -39,10 +38,15 @@ def limits_for(memory_bytes: int, model_bytes: int) -> Limits:
     return Limits(memory_bytes, max(_LEAST_FILE_BYTES, 8 * model_bytes))
 
 
+_granted: list[Limits] = []
+"""What this process has, if anything limits it."""
+
+
 def keep_within(limits: Limits, *, has_own_users: bool) -> None:
     """From now on. The number of processes is limited in a namespace of users of its own only."""
     import resource  # not there on Windows
 
+    _granted[:] = [limits]
     _at_most(resource.RLIMIT_DATA, _now("VmData") + limits.memory_bytes)
     _at_most(resource.RLIMIT_AS, _now("VmSize") + limits.memory_bytes + _RESERVED_BYTES)
     _at_most(resource.RLIMIT_FSIZE, limits.file_bytes)
@@ -56,15 +60,15 @@ def counts_processes_by_namespace() -> bool:
 
 
 def with_limit(message: str) -> str:
-    """What somebody's code has raised; where memory was denied to it, with how much there was."""
-    if not is_linux() or not _NO_ROOM.search(message):
+    """What somebody's code has raised; where memory or a process was denied to it, with how much there was."""
+    if not _granted:
         return message
-    import resource
-
-    most = resource.getrlimit(resource.RLIMIT_DATA)[0]
-    if most == resource.RLIM_INFINITY:
-        return message
-    return f"{message}: a node may take {in_mib(most)} of memory here; `memory` of its service gives it more"
+    if _NO_ROOM.search(message):
+        most = in_mib(_granted[0].memory_bytes)
+        return f"{message}: a process of a node may take {most} of memory here; `memory` of its service gives it more"
+    if _NO_PROCESS.search(message):
+        return f"{message}: a node may have {PROCESSES} processes and threads"
+    return message
 
 
 def in_mib(size_bytes: int) -> str:

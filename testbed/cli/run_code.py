@@ -5,6 +5,7 @@ Takes what is wrong and where the experiment names it, raises InvalidInput; or s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ _HINTS = {
 }
 
 
+_NO_MODULE = f"install its package for the Python that runs testbed: {sys.executable} -m pip install …"
+
+
 def refuse_wrong_code(experiment: Experiment, runtime: str, origin: Origin, say: Callable[[str], None]) -> None:
     """All code that the experiment names is loaded, if it names any."""
     choices = (experiment.algorithm, experiment.sharing, experiment.model, experiment.data)
@@ -43,5 +47,6 @@ def refuse(wrong: WrongCode | None, runtime: str, origin: Origin, say: Callable[
         say(f"warning: here the code fails, and only the image can tell whether it does there: {wrong.problem}")
         return
     report = origin.report()
-    report.complain("code", str(wrong.problem), _HINTS[wrong.key[0]], *wrong.key)
+    hint = _NO_MODULE if "ModuleNotFoundError" in str(wrong.problem) else _HINTS[wrong.key[0]]
+    report.complain("code", str(wrong.problem), hint, *wrong.key)
     report.raise_if_wrong()

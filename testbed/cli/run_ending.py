@@ -83,7 +83,7 @@ def _not_seen(outcome: Outcome, plan: RunPlan) -> Iterator[str]:
     for why, name in denied.items():
         path = Path(name).absolute()
         if why == _READ_ONLY:
-            yield f"learners write to their own folders only, and to /tmp, which goes with them: not to {path}"
+            yield f"learners write to `node.folder` only, and to /tmp, which goes with them: not to {path}"
         elif path.exists():
             yield f"{path} is there, but learners do not see it; {VISIBLE}={path.parent} shows it to them"
 

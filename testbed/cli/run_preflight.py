@@ -23,6 +23,7 @@ from testbed.plan.estimate import estimate
 from testbed.plan.time_scale import refuse_too_late_for_tcp
 from testbed.runtimes.docker.preflight import check_engine_and_image
 from testbed.runtimes.local.needs import Need, needs_of, step_need, traffic_need
+from testbed.runtimes.local.seen import shown_too
 
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
@@ -40,6 +41,7 @@ def check_machine(plan: RunPlan, results: Path, say: Callable[[str], None], *, f
         if denied is not None:
             raise denied
         refuse_too_late_for_tcp(plan)
+    list(shown_too())  # what was asked for is there
     _meet([*needs_of(plan), *_processors(plan, is_fitted=is_fitted)], say, force=force)
     for warning in _trust(plan, results):
         say(f"warning: {warning}")

@@ -81,6 +81,7 @@ class Life:
         except TestbedError:
             raise
         except TOLD as problem:
+            self.raised = problem.__cause__  # of code that raised where it was called, such as its constructor
             self._fail(problem)
         except Exception as problem:
             self.raised = problem

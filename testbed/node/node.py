@@ -489,7 +489,9 @@ class Node:
             self.note(what, detail)
 
     def note(self, what: str, detail: str = "") -> None:
-        """Something worth knowing, for the journal."""
+        """Something worth knowing, for the journal; both are text, or TypeError says so."""
+        if not isinstance(what, str) or not isinstance(detail, str):
+            raise TypeError("node.note(what, detail) takes two texts: json.dumps(...) or str(...) makes one of values")
         if self._unsaid is None:
             self.record(Event(self.now(), what, detail))
         else:

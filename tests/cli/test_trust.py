@@ -77,6 +77,7 @@ def test_what_a_learner_does_not_see_can_be_shown_to_it(tmp_path: Path) -> None:
     result = _deployed(tmp_path, code, TESTBED_VISIBLE=str(wanted.parent))
     assert result.exit_code in (0, 7), result.output
     result = _deployed(tmp_path, READS.format(path=str(wanted), what="write_text('')"), TESTBED_VISIBLE=str(tmp_path))
-    assert (
-        f"learners write to their own folders only, and to /tmp, which goes with them: not to {wanted}" in result.output
-    )
+    assert f"learners write to `node.folder` only, and to /tmp, which goes with them: not to {wanted}" in result.output
+    for wrong, words in (("/not/there", "there is no /not/there"), ("/", "learners cannot be shown everything")):
+        result = _deployed(tmp_path, code, TESTBED_VISIBLE=wrong)
+        assert (result.exit_code, words in result.output) == (2, True), result.output

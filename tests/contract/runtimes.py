@@ -46,7 +46,7 @@ class Runtime(Protocol):
 
 class InVirtualTime:
     name = "sim"
-    refuses = frozenset({"exec", "link", "capture", "fault", "logs"})
+    refuses = frozenset({"exec", "link", "capture", "fault"})
     has_packets = False
     new_life_s = 0.0
 

@@ -25,7 +25,8 @@ from tests.docker.runs import command, containers, deploy_words, environment, un
 
 FIRST, COUNT = (int(each) for each in os.environ.get("TESTBED_TEST_DOCKER_CHAOS", "1,1").split(","))
 LONGEST_S = 200.0
-CODES = {0, 5, 6, 7, 130, -signal.SIGKILL}
+CODES = {0, 5, 6, 7, 130, -signal.SIGKILL, -signal.SIGINT, -signal.SIGTERM}
+"""The last two where the signal comes when all is said and done, and nobody waits for it any more."""
 NODES = ("a.0", "a.1", "a.2")
 Injury = Callable[[Path, Random, "subprocess.Popen[str]"], None]
 

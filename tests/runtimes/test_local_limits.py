@@ -59,7 +59,9 @@ def test_memory_is_denied_where_it_is_asked_for(how: str, tmp_path: Path) -> Non
 def test_a_fork_bomb_ends_with_its_node(tmp_path: Path) -> None:
     assert PROCESSES < 500
     body = "for _ in range(500):\n                os.fork() or time.sleep(1234)"
-    assert "Resource temporarily unavailable" in failure_of(body, tmp_path)
+    said = failure_of(body, tmp_path)
+    assert "Resource temporarily unavailable" in said
+    assert f"a node may have {PROCESSES} processes and threads" in said
     assert not [pid for pid in os.listdir("/proc") if pid.isdecimal() and _is_of(tmp_path, pid)]
 
 

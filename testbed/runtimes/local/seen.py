@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from testbed.code import FOLDERS, VISIBLE
+from testbed.errors import UsageProblem
 from testbed.experiment.attached import own_code, own_files
 from testbed.isolation.seclusion import LearnerUser, Seclusion
 from testbed.isolation.view import Kind, Seen
@@ -54,7 +55,7 @@ def seclusion_of(plan: RunPlan, places: Places, user: LearnerUser | None, *, has
 
 def _seen_by_all(plan: RunPlan, places: Places) -> tuple[Seen, ...]:
     """What every node of the run sees, and the process that they are forked from."""
-    folders = [*_interpreter(), *_packages(), *_code(plan), str(_data()), *_more()]
+    folders = [*_interpreter(), *_packages(), *_code(plan), str(_data()), *shown_too()]
     own = [Seen(path, is_own=not _is_system(path)) for path in map(os.path.abspath, folders) if os.path.exists(path)]
     made = [Seen(path, Kind.EMPTY) for path in (_TMP, _SHARED_MEMORY)]
     devices = [Seen(f"/dev/{name}") for name in _DEVICES]
@@ -120,9 +121,16 @@ def _data() -> Path:
     return cache_folder().absolute()
 
 
-def _more() -> Iterator[str]:
-    """What somebody has named is meant as it is."""
-    yield from (each for each in os.environ.get(VISIBLE, "").split(os.pathsep) if each)
+def shown_too() -> Iterator[str]:
+    """What somebody has named is meant as it is; raises UsageProblem for what cannot be."""
+    for each in os.environ.get(VISIBLE, "").split(os.pathsep):
+        if not each:
+            continue
+        if not os.path.exists(each):
+            raise UsageProblem(f"{VISIBLE}: there is no {each}", "it is a list of folders and files, parted by colons")
+        if os.path.realpath(each) == "/":
+            raise UsageProblem(f"{VISIBLE}: learners cannot be shown everything", "name the folders that they need")
+        yield each
 
 
 def _listed(variable: str) -> Iterator[str]:

@@ -8,7 +8,9 @@ them when they are imported.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +73,10 @@ def main(arguments: Sequence[str]) -> int:
         try:
             os.execvp(words[0], words)  # noqa: S606 - exactly what the user has typed, without a shell
         except OSError as problem:
-            raise UsageProblem(f"cannot run {words[0]}: {problem.strerror}") from None
+            # A folder of PATH that may not be looked into counts as a denial, wherever else the program is missing.
+            is_there = "/" in words[0] or shutil.which(words[0]) is not None
+            why = problem.strerror if is_there else os.strerror(errno.ENOENT)
+            raise UsageProblem(f"cannot run {words[0]}: {why}") from None
     except TestbedError as problem:
         sys.stderr.write(f"Error: {problem.message}\n" + (f"{problem.hint}\n" if problem.hint else ""))
         return problem.exit_code
