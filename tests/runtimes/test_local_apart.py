@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import socket
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -166,7 +167,7 @@ def test_it_sees_the_files_that_it_needs_and_no_others(looked: Looked) -> None:
         assert isinstance(root, list)
         assert not {"run", "var", "home", "root", "mnt", "srv", "boot", "media"} & set(root) - {
             Path(str(looked.directory.path.resolve())).parts[1],
-            *(Path(path).resolve().parts[1] for path in os.environ.get("PATH", "").split(os.pathsep) if path),
+            *(Path(path).resolve().parts[1] for path in (sys.prefix, sys.base_prefix, *sys.path) if path),
         }
         assert each["nodes"] == [f"node.{rank}"]
         assert each["results"] == ["run"]
