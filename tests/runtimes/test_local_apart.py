@@ -260,3 +260,24 @@ def test_started_by_root_it_is_an_unused_user_whose_results_are_roots(looked: Lo
         folder = looked.directory.node(f"node.{rank}").path
         assert {path.lstat().st_uid for path in (folder, *folder.iterdir())} == {0}
         assert (folder / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.skipif(not how_apart().is_another, reason=f"not root, or {how_apart().still_root}")
+def test_code_that_is_somebody_elses_and_closed_to_others_can_be_learned_with(tmp_path: Path) -> None:
+    """As with `sudo testbed deploy`, in a folder of whoever calls it."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    source = folder / "mine.py"
+    source.write_text(
+        "from pathlib import Path\nfrom testbed.node.algorithms.dpsgd import DPSGD\n\n\nclass Mine(DPSGD):\n"
+        "    async def run(self, node):\n        node.note('read', Path(__file__).with_name('data.txt').read_text())\n"
+        "        await super().run(node)\n"
+    )
+    (folder / "data.txt").write_text("theirs")
+    for path, mode in ((folder, 0o700), (source, 0o600), (folder / "data.txt", 0o600)):
+        os.chown(path, 1234, 1234)
+        path.chmod(mode)
+    plan = plan_of(star(2), algorithm={"name": f"{source}:Mine"}, stop={"rounds": 1})
+    directory, outcome = run(plan, tmp_path / "results", "none")
+    assert outcome.finished == 2, outcome
+    assert [each.detail for each in records(directory, "node.0") if isinstance(each, Event) and each.what == "read"]
