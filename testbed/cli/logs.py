@@ -28,7 +28,7 @@ _LONGEST_LINE = 1 << 20
 @click.option("--follow", "-f", is_flag=True, help="Go on with what is printed from now on, until the run is over.")
 @results_option
 def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) -> None:
-    """Print what nodes have printed, and how code of theirs came to fail; of several nodes each line with its name.
+    """Print what nodes have printed, and how their code failed; of several each line with its node's name.
 
     NODE is a node, a service (all its nodes) or a pattern.
 

@@ -24,7 +24,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "build": "Build the image that every learner's container runs.",
         "deploy": "Run an experiment: a YAML file, or a topology and options.",
         "status": "Show how far runs are; of one run also what its links carry, and its nodes send each other.",
-        "logs": "Print what nodes have printed; of several nodes each line with its node's name.",
+        "logs": "Print what nodes have printed, and how their code failed; of several each line with its node's name.",
         "exec": "Run a command where a node is in the network: ping and iperf3 see what it sees.",
         "link": "Look at the links of a run that is going on, and change them.",
         "capture": "Write the packets that NODE of a run sends and receives to a file, in pcap form: "
