@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.node.choose import choose_sharing
 from testbed.node.messages import Message, Received, UnusableModel, from_frames
-from testbed.node.sharing.base import MODEL, Sharing
+from testbed.node.sharing.base import MODEL, Sharing, gradient_in
 from testbed.node.sharing.random_sampling import RandomSampling
 from testbed.node.sharing.topk import TopK, largest
 from testbed.node.world import Vector
@@ -267,3 +267,20 @@ def test_who_sends_what_is_no_number_is_named(kind: str, wrong: float) -> None:
 def test_bad_options_are_refused(kind: str, options: dict[str, object]) -> None:
     with pytest.raises(Exception, match="must be a number from 0 to 1"):
         choose_sharing(kind, options, chance())
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        ((np.ones(3, np.float32),), "a gradient of 3 parameters arrived, 5 are expected"),
+        ((np.full(5, np.nan, np.float32),), "NaN or infinite"),
+        ((np.ones(5, np.float16),), "must carry one vector of float32"),
+        ((), "it carries: nothing"),
+    ],
+)
+def test_who_sends_a_gradient_that_is_none_is_named(payload: tuple[np.ndarray, ...], words: str) -> None:
+    with pytest.raises(UnusableModel, match=words) as caught:
+        gradient_in(Received(7, Message("gradient", 0, payload=payload)), 5)
+    assert caught.value.sender == 7
+    sound = Received(7, Message("gradient", 0, payload=(np.arange(5, dtype=np.float32),)))
+    assert gradient_in(sound, 5).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]

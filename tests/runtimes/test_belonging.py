@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.rundir import create_run
 from testbed.runtimes.real.belonging import MARK, end_marked, is_of_run, new_mark, owner_of
+from testbed.runtimes.real.leftovers import destroy
+from testbed.runtimes.real.places import Places, process_record
 
 pytestmark = pytest.mark.processes
 ME = (os.geteuid(),)
@@ -87,3 +91,18 @@ def test_all_that_a_run_s_programs_have_started_is_ended() -> None:
         assert end_marked(mark, ME) == 0
         assert end_marked("", ME) == 0
         assert bystander.poll() is None
+
+
+def test_a_record_that_a_learner_has_changed_ends_nobody_else(tmp_path: Path) -> None:
+    """It names a process of this user's that is not the run's; what carries the mark in truth is ended."""
+    run = create_run(tmp_path, "run")
+    mark = new_mark()
+    places = Places(run, tmp_path / "testbed-x", mark)
+    places.runtime.mkdir()
+    with started() as stranger, started(mark=mark) as own:
+        planted = [process_record(f"node {number}", each.pid) for number, each in enumerate((stranger, own))]
+        places.write_record([process_record("control", stranger.pid), *planted])
+        removed = destroy(run)
+        assert own.wait(10) == -signal.SIGKILL
+        assert stranger.poll() is None
+        assert set(removed.strangers) == {stranger.pid}
