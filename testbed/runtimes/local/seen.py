@@ -88,7 +88,9 @@ def _interpreter() -> Iterator[str]:
     yield from _listed("LD_LIBRARY_PATH")
     with open("/proc/self/maps") as maps:
         mapped = {line.split(maxsplit=5)[-1].strip() for line in maps if "/" in line}
-    yield from {path for path in mapped if ".so" in os.path.basename(path)}
+    seen = tuple(f"{folder.rstrip('/')}/" for folder in (*_SYSTEM, sys.prefix, sys.base_prefix))
+    # One by one, but for those that are seen anyway: each place costs every node some memory.
+    yield from {path for path in mapped if ".so" in os.path.basename(path) and not path.startswith(seen)}
 
 
 def _packages() -> Iterator[str]:
