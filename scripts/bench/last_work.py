@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How soon nodes are done after the last round: scripts/bench/last_work.py [--nodes 16 64 128 256].
 
-D-PSGD on digits over plain loopback (engine `none`), models tried in the background: seconds of real time from the last
-node's last round to the end of the run's last node, by their journals. Evaluation that is left over is part of it, and
-is told by how many models were tried after the last round. A figure means something on an otherwise idle machine only.
+D-PSGD on digits over plain loopback (engine `none`), models tried in the background: seconds, by the journals, that all
+nodes need for the last round and what is left of evaluation after it (a round is journalled when all that belongs to it
+is done), beside the longest of the rounds before. A figure means something on an otherwise idle machine only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 NODES = (16, 64, 128, 256)
@@ -29,15 +30,15 @@ def measured(nodes: int, folder: Path) -> dict[str, float]:
     words += ["--data", "digits", "--rounds", str(ROUNDS), "--set", "compute.ms_per_step=auto", "--quiet", "--force"]
     words += ["--set", "evaluation.every=5", "--run-id", f"n{nodes}", "--results", str(folder)]
     subprocess.run(words, check=False)
-    last_rounds, ends, after = [], [], 0
     journals = [path.read_text().splitlines() for path in (folder / f"n{nodes}" / "nodes").glob("*/journal.jsonl")]
     told = [[json.loads(line) for line in lines] for lines in journals]
-    last = max(each["t"] for records in told for each in records if each["type"] == "round")
-    for records in told:
-        last_rounds += [each["t"] for each in records if each["type"] == "round"]
-        ends += [each["t"] for each in records if each["type"] == "end"]
-        after += sum(each["type"] == "evaluation" and each["t"] > last for each in records)
-    return {"nodes": nodes, "ended": len(ends), "seconds": max(ends) - last, "tried after": after}
+    ended = [each["t"] for records in told for each in records if each["type"] == "end"]
+    last_of = [
+        max(each["t"] for records in told for each in records if each["type"] == "round" and each["round"] == number)
+        for number in range(ROUNDS)
+    ]
+    longest = max(after - before for before, after in pairwise(last_of[:-1]))
+    return {"nodes": nodes, "ended": len(ended), "longest_round_s": longest, "last_s": max(ended) - last_of[-2]}
 
 
 def main() -> None:
