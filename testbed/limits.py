@@ -11,10 +11,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.memory import told_bytes
+
 LOG_BYTES = 64 << 20
 """What a node may print."""
 PROCESSES = 128
 """Processes and threads of a node, all together."""
+TMP_OPTIONS = "mode=1777,size=64m"
+"""Of a /tmp in memory that is a node's own."""
 _LEAST_FILE_BYTES = 1 << 30
 _RESERVED_BYTES = 2 << 30
 """Address space that threads and libraries set aside and never use."""
@@ -47,8 +51,8 @@ def keep_within(limits: Limits, *, has_own_users: bool) -> None:
     import resource  # not there on Windows
 
     _granted[:] = [limits]
-    _at_most(resource.RLIMIT_DATA, _now("VmData") + limits.memory_bytes)
-    _at_most(resource.RLIMIT_AS, _now("VmSize") + limits.memory_bytes + _RESERVED_BYTES)
+    _at_most(resource.RLIMIT_DATA, told_bytes(_STATUS, "VmData") + limits.memory_bytes)
+    _at_most(resource.RLIMIT_AS, told_bytes(_STATUS, "VmSize") + limits.memory_bytes + _RESERVED_BYTES)
     _at_most(resource.RLIMIT_FSIZE, limits.file_bytes)
     if has_own_users and counts_processes_by_namespace():
         _at_most(resource.RLIMIT_NPROC, PROCESSES)
@@ -73,11 +77,6 @@ def with_limit(message: str) -> str:
 
 def in_mib(size_bytes: int) -> str:
     return f"{size_bytes >> 20} MiB"
-
-
-def _now(what: str) -> int:
-    found = re.search(rf"^{what}:\s+(\d+) kB", _STATUS.read_text(), re.MULTILINE)
-    return 0 if found is None else int(found[1]) << 10
 
 
 def _at_most(kind: int, wanted: int) -> None:

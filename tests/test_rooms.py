@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "errors": set[str](),
     "first_words": set[str](),
     "journal": {"errors", "linux", "records"},
-    "limits": {"linux"},
+    "limits": {"memory"},
     "linux": {"errors"},
     "memory": set[str](),
     "parent": set[str](),

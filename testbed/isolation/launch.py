@@ -12,7 +12,8 @@ import resource
 import runpy
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from testbed.engines.kernel import CLONE_NEWNET, enter_user_namespace, let_owner_look, unshare
 from testbed.isolation.mounts import CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWPID, mount_processes
@@ -24,6 +25,8 @@ from testbed.parent import die_with_parent
 DENIED = 74
 """Exit code where this machine denies a step after all."""
 _SEEN_BY_ALL = 0o022
+_NO_MORE = Path("/proc/sys/user/max_user_namespaces")
+"""Within a node's own: a learner has no use for another, in which it would have rights that it has given up."""
 _BY_SIGNAL = 128
 """And its number: how a process ends that cannot be ended by the signal that its child was ended by."""
 
@@ -78,6 +81,14 @@ def lock_view() -> None:
     mount_processes("/proc")
     enter_user_namespace(CLONE_NEWNS)
     unshare(CLONE_NEWPID)
+
+
+def seclude_node(places: Iterable[Seen]) -> None:
+    """The calling process, the first of its own, sees these places and its processes, and has no rights over them."""
+    unshare(CLONE_NEWNS)
+    enter_view((*places, Seen("/proc", Kind.PROCESSES)))
+    enter_user_namespace(CLONE_NEWIPC)
+    _NO_MORE.write_text("0")
 
 
 def _waited_for(child: int) -> int:

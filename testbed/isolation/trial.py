@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from tempfile import TemporaryDirectory
 
-from testbed.engines.kernel import enter_user_namespace, unshare
-from testbed.isolation.launch import lock_view, seclude
-from testbed.isolation.mounts import CLONE_NEWIPC, CLONE_NEWNS
+from testbed.isolation.launch import lock_view, seclude, seclude_node
 from testbed.isolation.namespaces import ProcessNamespaces
 from testbed.isolation.seclusion import LearnerUser, Seclusion
-from testbed.isolation.view import Kind, Seen, enter_view
+from testbed.isolation.view import Kind, Seen
 
 _MOST = 4096
 _TRIED = (Seen("/usr"), Seen("/dev/null"), Seen("/tmp", Kind.EMPTY))  # noqa: S108 - one of its own
@@ -101,9 +99,7 @@ def _be_first() -> None:
         with ProcessNamespaces().another():
             node = os.fork()
             if node == 0:
-                unshare(CLONE_NEWNS)
-                enter_view((Seen("/usr"), Seen("/proc", Kind.PROCESSES)))
-                enter_user_namespace(CLONE_NEWIPC)
+                seclude_node((Seen("/usr"),))
                 os._exit(0)
         _, status = os.waitpid(node, 0)
         number = os.waitstatus_to_exitcode(status)

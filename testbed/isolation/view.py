@@ -24,11 +24,10 @@ from testbed.isolation.mounts import (
     pivot,
 )
 from testbed.isolation.namespaces import owner_as
+from testbed.limits import TMP_OPTIONS
 
 _STAGE = "/tmp"  # noqa: S108 - a folder that is everywhere; what is mounted there, only this process sees
 _ROOM = "mode=755,size=4m"
-_MEMORY = "mode=1777,size=64m"
-"""As much as a container may write to its /tmp."""
 _MOST_LINKS = 40
 
 
@@ -91,7 +90,7 @@ def enter_view(places: Iterable[Seen], user: tuple[int, int] | None = None) -> N
         elif place.kind is Kind.PROCESSES:
             mount_processes(inside)
         else:
-            mount_memory(inside, _MEMORY if place.kind is Kind.EMPTY else _ROOM)
+            mount_memory(inside, TMP_OPTIONS if place.kind is Kind.EMPTY else _ROOM)
             hidden += [place.path] if place.kind is Kind.HIDDEN else []
     with suppress(OSError):  # below a place that is read-only and has none of that name
         os.makedirs(_STAGE + os.path.realpath(working), exist_ok=True)

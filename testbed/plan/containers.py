@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from testbed import limits
 from testbed.code import is_code
 from testbed.plan.model import RunPlan
 from testbed.protocol.nodes import SLOTS
@@ -28,9 +29,9 @@ MODEL_COPIES = 8 + SLOTS
 peer."""
 _SLACK = 1.5
 """Beyond what is counted: the kernel kills who goes past the limit."""
-LEARNER_PIDS, PART_PIDS = 128, 256
+LEARNER_PIDS, PART_PIDS = limits.PROCESSES, 256
 """Processes and threads of a learner's container, and of one that serves the run."""
-TMP_OPTIONS, LOG_SIZE = "mode=1777,size=64m", "16m"
+TMP_OPTIONS, LOG_SIZE = limits.TMP_OPTIONS, "16m"
 """What any of them may write: to /tmp, which is memory of its own; and of what it says, that the Engine keeps."""
 LEARNER_SHARES, PART_SHARES, FABRIC_SHARES = 64, 256, 8192
 """How much of a processor each gets where it is wanted by several, compared with others; 1024 is usual. That a thread

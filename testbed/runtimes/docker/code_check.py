@@ -16,11 +16,11 @@ from testbed.code import place_words
 from testbed.errors import PreflightRefused
 from testbed.experiment.attached import own_code
 from testbed.node.data.store import cache_folder
-from testbed.plan.containers import PART_PIDS, TMP_OPTIONS, limits_of
+from testbed.plan.containers import PART_PIDS, limits_of
 from testbed.plan.model import RunPlan
 from testbed.runtimes.container.check_code import Wrong
 from testbed.runtimes.container.inside import Inside
-from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL
+from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, closed
 from testbed.runtimes.docker.passing_container import passing_container
 
 if TYPE_CHECKING:
@@ -42,11 +42,7 @@ def check_code(engine: DockerClient, plan: RunPlan, image: str, folder: Path) ->
     if not names:
         return
     host = engine.api.create_host_config(
-        network_mode="none",
-        cap_drop=["ALL"],
-        read_only=True,
-        tmpfs={"/tmp": TMP_OPTIONS},  # noqa: S108 - inside, and nobody else is there
-        security_opt=["no-new-privileges"],
+        **closed(),
         pids_limit=PART_PIDS,
         mem_limit=max(limit.memory_bytes for limit in limits_of(plan, plan.load_topology())),
         mounts=[types.Mount(str(_INSIDE.data), str(data), type="bind", read_only=True)] if data.is_dir() else [],

@@ -10,9 +10,18 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from testbed.engines.privileges import User
-from testbed.plan.containers import FABRIC_SHARES, LEARNER_PIDS, LEARNER_SHARES, PART_PIDS, PART_SHARES, limits_of
+from testbed.plan.containers import (
+    FABRIC_SHARES,
+    LEARNER_PIDS,
+    LEARNER_SHARES,
+    PART_PIDS,
+    PART_SHARES,
+    TMP_OPTIONS,
+    limits_of,
+)
 from testbed.plan.hosts import hosts_of
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.plan.tcp import settings_of, tcp_of
@@ -58,6 +67,17 @@ class Container:
     """Addresses by the names under which it finds others."""
     restarts: int = 0
     """How often it may be started again after a death."""
+
+
+def closed() -> dict[str, Any]:
+    """Of every container in which code of others may run, as the Engine takes its host configuration."""
+    return {
+        "network_mode": "none",
+        "cap_drop": ["ALL"],
+        "read_only": True,
+        "tmpfs": {"/tmp": TMP_OPTIONS},  # noqa: S108 - inside, and nobody else is there
+        "security_opt": ["no-new-privileges"],
+    }
 
 
 def name_of(run: RunDirectory, run_id: str, part: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import CouldNotStart
-from testbed.plan.containers import LOG_SIZE, TMP_OPTIONS
-from testbed.runtimes.docker.containers import FOLDER_LABEL, NODE_LABEL, OF_RUN, PART_LABEL, Container
+from testbed.plan.containers import LOG_SIZE
+from testbed.runtimes.docker.containers import FOLDER_LABEL, NODE_LABEL, OF_RUN, PART_LABEL, Container, closed
 from testbed.runtimes.docker.engine_client import what_helps
 from testbed.runtimes.docker.socket_places import Mount
 
@@ -167,8 +167,7 @@ class Crew:
 
         host = self._api.create_host_config(
             mounts=[_mount(each, container) for each in container.mounts],
-            network_mode="none",
-            cap_drop=["ALL"],
+            **closed(),
             cap_add=list(container.capabilities),
             devices=[f"{device}:{device}:rwm" for device in container.devices],
             sysctls=container.sysctls,
@@ -177,9 +176,6 @@ class Crew:
             nano_cpus=None if container.processors is None else round(container.processors * 1e9),
             pids_limit=container.pids,
             cpu_shares=container.shares,
-            read_only=True,
-            tmpfs={"/tmp": TMP_OPTIONS},  # noqa: S108 - inside, and nobody else is there
-            security_opt=["no-new-privileges"],
             restart_policy={"Name": "on-failure", "MaximumRetryCount": container.restarts}
             if container.restarts
             else None,

@@ -7,18 +7,13 @@ touches the calling process.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from pathlib import Path
 
-from testbed.engines.kernel import enter_user_namespace, unshare
-from testbed.isolation.mounts import CLONE_NEWIPC, CLONE_NEWNS
+from testbed.isolation.launch import seclude_node
 from testbed.isolation.namespaces import ProcessNamespaces
 from testbed.isolation.seclusion import Seclusion
-from testbed.isolation.view import Kind, Seen, enter_view
+from testbed.isolation.view import Kind, Seen
 from testbed.protocol.nodes import Unable
 from testbed.runtimes.real.node_process import Home, tell_control
-
-_NO_MORE = Path("/proc/sys/user/max_user_namespaces")
-"""Within the process's own: a learner has no use for another, in which it would have rights that it has given up."""
 
 
 class Apart:
@@ -47,10 +42,7 @@ class Apart:
             Seen(str(home.slots)),
         )
         try:
-            unshare(CLONE_NEWNS)
-            enter_view((*self._shared, Seen("/proc", Kind.PROCESSES), *own))
-            enter_user_namespace(CLONE_NEWIPC)  # with no rights over what it sees
-            _NO_MORE.write_text("0")
+            seclude_node((*self._shared, *own))
         except OSError as problem:
             words = f"cannot be kept apart from other nodes: {problem.strerror or problem}"
             tell_control(home, Unable(words, refused=True))

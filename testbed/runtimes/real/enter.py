@@ -7,7 +7,6 @@ them when they are imported.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import shutil
@@ -15,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.engines.kernel import CAP_NET_ADMIN, CAP_NET_RAW, pass_on
+from testbed.engines.kernel import CAP_NET_ADMIN, CAP_NET_RAW, CLONE_NEWNET, CLONE_NEWUSER, pass_on
 from testbed.engines.tun import DEVICE
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
+from testbed.isolation.mounts import join
 from testbed.runtimes.real.hosts_file import find_nodes_by_name
 
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _WHO = "only who started the run can; into the networks of containers only root"
 
 
@@ -43,8 +42,8 @@ def enter_network(pid: int) -> None:
     is_elsewhere = os.fstat(user).st_ino != own.st_ino
     is_root = os.geteuid() == 0
     if is_elsewhere:
-        _set_namespace(user, _CLONE_NEWUSER)
-    _set_namespace(net, _CLONE_NEWNET)
+        _set_namespace(user, CLONE_NEWUSER)
+    _set_namespace(net, CLONE_NEWNET)
     if is_elsewhere and is_root:  # who is nobody there: with what programs for networks want of root
         os.setresgid(whose.st_gid, whose.st_gid, whose.st_gid)
         os.setresuid(whose.st_uid, whose.st_uid, whose.st_uid)
@@ -54,9 +53,11 @@ def enter_network(pid: int) -> None:
 
 
 def _set_namespace(descriptor: int, kind: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).setns(descriptor, kind):
-        words = os.strerror(ctypes.get_errno())
-        raise PreflightRefused(f"cannot enter the node's network: {words}", _WHO)
+    try:
+        join(descriptor, kind)
+    except OSError as problem:
+        words = os.strerror(problem.errno or 0)
+        raise PreflightRefused(f"cannot enter the node's network: {words}", _WHO) from None
 
 
 def command_there(pid: int, hosts: Path, words: Sequence[str]) -> list[str]:

@@ -7,13 +7,13 @@ process asks for, the kernel denies it at once (`limits`); nobody but this looks
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import time
 from pathlib import Path
 
 from testbed.control.control import Control
 from testbed.limits import LOG_BYTES, in_mib
+from testbed.memory import told_bytes
 from testbed.plan.containers import limits_of
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
@@ -71,7 +71,6 @@ class ExcessWatch:
 def _bytes(pid: int, file: str, kind: str) -> int:
     """`Pss` is what the process shares with no others, and its part of what it does share."""
     try:
-        found = re.search(rf"^{kind}:\s+(\d+) kB", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
+        return told_bytes(Path(f"/proc/{pid}/{file}"), kind)
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    return 0 if found is None else int(found[1]) << 10
