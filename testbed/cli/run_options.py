@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from testbed.runtimes.registry import RUNTIMES, options
+from testbed.runtimes import registry
 from testbed.runtimes.runtime import RunOption
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -16,7 +16,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def run_options(function: _Function) -> _Function:
     """They are passed on as `runtime` and, by name, those that were given as `given`."""
-    of_runtimes = options()
+    of_runtimes = registry.options()
 
     @wraps(function)
     def collect(*arguments: Any, **values: Any) -> Any:
@@ -26,8 +26,8 @@ def run_options(function: _Function) -> _Function:
     decorated: Callable[..., Any] = collect
     for each in reversed(of_runtimes):
         decorated = _option(each)(decorated)
-    names = "; ".join(f"{each.name}: {each.facts.what}" for each in RUNTIMES)
-    order = ", else ".join(each.name for each in RUNTIMES)
+    names = "; ".join(f"{each.name}: {each.facts.what}" for each in registry.RUNTIMES)
+    order = ", else ".join(each.name for each in registry.RUNTIMES)
     words = f"What starts the nodes ({names}).  [default: {order}: the first that this machine can have]"
     return click.option("--runtime", metavar="NAME", help=words)(decorated)  # type: ignore[return-value]
 

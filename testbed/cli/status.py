@@ -185,10 +185,10 @@ def _row(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[Cel
 
 def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
     name = run.path.name
-    if read_record(run) is None:
-        return _over(run, None, is_named=is_named)
+    if goes_on is None:
+        return _over(run, OUT_OF_REACH, is_named=is_named)
     if not goes_on:
-        return _over(run, OUT_OF_REACH if goes_on is None else LEFT_BEHIND, is_named=is_named)
+        return _over(run, None if read_record(run) is None else LEFT_BEHIND, is_named=is_named)
     from testbed.runtimes.processes.unheard import words_of
 
     try:
