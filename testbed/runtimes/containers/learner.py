@@ -6,15 +6,20 @@ of models. All of it is loaded afresh, which holds some 230 MB: nothing is share
 
 from __future__ import annotations
 
-from testbed.code import CodeProblem
+import sys
+from collections.abc import Iterable
+
+import msgspec
+
+from testbed.code import CodeProblem, load_object
 from testbed.node.compute_slots import ComputeSlots, slots_in
 from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
 from testbed.plan.files import read_node_plan
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import Fork
+from testbed.runtimes.containers import CONTROL_SOCKET, FABRIC_SOCKET
 from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.containers.names import CONTROL_SOCKET, FABRIC_SOCKET
 from testbed.runtimes.processes.model_files import ModelFiles
 from testbed.runtimes.processes.node_process import Birth, Home, lead_life, tell_control
 
@@ -51,3 +56,22 @@ def live(inside: Inside, order: Fork) -> None:
         leaves_on_sigterm=True,
     )
     lead_life(birth, plan)
+
+
+class Wrong(msgspec.Struct, frozen=True):
+    message: str
+    file: str | None = None
+    line: int | None = None
+
+
+def check(names: Iterable[str]) -> int:
+    """0 where all of them can be loaded."""
+    output, sys.stdout = sys.stdout, sys.stderr  # what code prints while it is loaded is no answer
+    try:
+        for name in names:
+            load_object(name)
+    except CodeProblem as problem:
+        output.write(msgspec.json.encode(Wrong(problem.message, problem.file, problem.line)).decode())
+        output.flush()
+        return 1
+    return 0
