@@ -206,7 +206,9 @@ class Packets:
             self._time_route(flow.route)
 
     def _time_route(self, route: Route) -> None:
-        route.latency_s = sum(link.wire.latency_s for link in route.links)
+        route.latency_s = 0.0
+        for link in route.links:  # in this order; Python's `sum` rounds differently from version to version
+            route.latency_s += link.wire.latency_s
         longest_s = max(self._window_s, _LONGEST_WINDOW_S) * self._scale
         route.window_s = min(max(self._window_s * self._scale, self._window_share * route.latency_s), longest_s)
 
