@@ -29,7 +29,7 @@ _BELOW = _BITS - OCTAVES
 _SEGMENT_AT, _SEGMENT = 48, SEGMENTS - 1
 _REST_BITS, _REST_AT, _REST = 24, 24, 2**24 - 1
 """Where the parts of a number lie once its highest bit is bit 52, and their masks."""
-_SHORTEST_BLOCK, _LONGEST_BLOCK = 16, 256
+_SHORTEST_BLOCK, _LONGEST_BLOCK = 16, 512
 
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
