@@ -72,6 +72,7 @@ class Link:
             wire.drain,
             wire.loss,
         )
+        draw_loss = self.draw_loss if loss else None
         departs: list[float] = []
         pieces: list[int] = []
         too_long = lost = sent_bytes = 0
@@ -93,7 +94,7 @@ class Link:
             backlog = wait + size * byte_s
             at_s = time_s
             sent_bytes += size
-            if loss and self.draw_loss() < loss:
+            if draw_loss is not None and draw_loss() < loss:
                 lost += 1
                 continue
             departs.append(time_s + backlog)
