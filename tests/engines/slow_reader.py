@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from testbed.engines.apart import start_apart
-from testbed.engines.fabric import fabric, start
+from testbed.engines.fabric import start
 from testbed.engines.fabric.__main__ import main
-from testbed.engines.fabric.ports import Port, Ports
+from testbed.engines.fabric.python_plane import plane
+from testbed.engines.fabric.python_plane.ports import Port, Ports
 
 LATE_S = 0.003
 _A_MOMENT_S = 0.01
@@ -45,5 +46,5 @@ class SlowPorts(Ports):
 
 
 if __name__ == "__main__":
-    vars(fabric)["Ports"] = SlowPorts
+    vars(plane)["Ports"] = SlowPorts
     sys.exit(main(sys.argv[1:]))

@@ -108,13 +108,14 @@ def test_a_model_sometimes_loses_and_mostly_does_not() -> None:
 
 
 def test_a_lost_last_segment_waits_for_the_timer() -> None:
+    """1000 bytes are 69 % of a segment: 6.9 % of the messages reach one that is lost, give or take 0.8 %."""
     network = lossy("10%")
     times = []
-    for seed in range(300):
+    for seed in range(1000):
         flows = Flows(network, seed=seed, tcp=Tcp(handshake=False))
         times.append(arrival_s(flows, flows.send(0, 1, 1000)))
     lost = [time for time in times if time > 0.1]
-    assert 0.05 < len(lost) / len(times) < 0.16
+    assert 0.041 < len(lost) / len(times) < 0.097
     assert min(lost) == pytest.approx(0.025 + 0.25, abs=1e-3)
     assert max(lost) > 0.4
 
@@ -269,7 +270,7 @@ def test_without_loss_it_takes_as_long_as_the_kernels(row: Row) -> None:
 
 @pytest.mark.parametrize("row", list(rows(lossy=True)))
 def test_with_loss_its_median_is_in_the_measured_range(row: Row) -> None:
-    median_s = statistics.median(modelled(row, draws=41))
+    median_s = statistics.median(modelled(row, draws=81))
     assert 0.85 * row["min_s"] <= median_s <= 1.15 * row["max_s"]
     # Half of the draws are not further off than the few that could be measured are from each other.
     assert row["median_s"] / 1.6 <= median_s <= row["median_s"] * 1.6

@@ -5,6 +5,7 @@ Takes `Connections` and when bytes left, gives `Delivered` and `Acknowledged` at
 
 from __future__ import annotations
 
+import math
 from heapq import heapify, heappop, heappush
 
 from testbed.network.flows.connections import Connection, Connections
@@ -103,7 +104,7 @@ class Arrivals:
 def _waited_s(timeout_s: float, tries: int) -> float:
     """How long so many retransmission timers run, one after the other, each twice as long as the one before."""
     longest_s = max(timeout_s, _LONGEST_BACKOFF_S)
-    return sum(min(timeout_s * 2.0**number, longest_s) for number in range(tries))
+    return math.fsum(min(timeout_s * 2.0**number, longest_s) for number in range(tries))
 
 
 def next_try_s(stalled_s: float, timeout_s: float, now_s: float) -> float:

@@ -320,7 +320,7 @@ class Flows:
             state.is_busy[slot] = True
             state.began_s[slot] = began_s
             state.head[slot] = connection.queue[0].size_bytes
-            state.queued[slot] = sum(part.size_bytes for part in connection.queue)
+            state.queued[slot] = math.fsum(part.size_bytes for part in connection.queue)
         self._starting.clear()
         return begun
 

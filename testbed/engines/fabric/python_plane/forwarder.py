@@ -1,6 +1,6 @@
 """Frames on their way: from what nodes write to what is written to nodes, with the packet model in between.
 
-Takes frames and times, gives what is to be written when; touches nothing. Times are seconds since the fabric began.
+Takes frames and times, gives what is to be written when; touches nothing. Times are seconds since the data plane began.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from testbed.engines.fabric.frames import Frame, Unfit, is_group, part, read_frame, whole
+from testbed.engines.fabric.data_plane import BACKLOG
+from testbed.engines.fabric.python_plane.frames import Frame, Unfit, is_group, part, read_frame, whole
 from testbed.network.graph import Network
 from testbed.network.packets import Packets
-from testbed.network.packets.train import segment_of
 
 MOST_HELD_BYTES = 1 << 30
 """Of frames on their way; a network that would hold more is not carried faithfully, and the run is overloaded."""
@@ -20,10 +20,6 @@ MOST_HELD_OF_ONE_BYTES = MOST_HELD_BYTES // 4
 """So that one node that floods the network leaves room for the others."""
 _TOGETHER = 0.01
 """Of a path's latency: packets of one segment that arrive within that are written to the node at once."""
-BACKLOG = "backlog"
-"""The cause of drops for that."""
-
-
 Wait = tuple[float, float, float]
 """What a frame may have lost by not being read at once: for how long the link that it goes to stood idle, how much
 later the frame is itself, and, to compare, the latency of its path. A plain tuple: there is one for every frame."""
@@ -41,13 +37,6 @@ class Delivery(NamedTuple):
     """Of their path."""
 
 
-class TrackedPackets(Packets):
-    """The packet model, able to say what is still under way."""
-
-    def segments_under_way(self) -> set[int]:
-        return {segment_of(train.key) for train in self._under_way()}
-
-
 class _Held:
     """A frame whose pieces have not all arrived."""
 
@@ -59,7 +48,7 @@ class _Held:
         self.origin = origin
 
 
-class Carrier:
+class Forwarder:
     """All frames between the nodes of one network."""
 
     def __init__(
@@ -72,9 +61,7 @@ class Carrier:
         in_order: bool = True,
         time_scale: float = 1.0,
     ) -> None:
-        self.packets = TrackedPackets(
-            network, seed=seed, in_order=in_order, time_scale=time_scale, window_share=_TOGETHER
-        )
+        self.packets = Packets(network, seed=seed, in_order=in_order, time_scale=time_scale, window_share=_TOGETHER)
         self.unfit: list[Counter[str]] = [Counter() for _ in addresses]
         """By rank of the sender, why frames of its were not carried."""
         self.held_bytes = 0
@@ -115,8 +102,7 @@ class Carrier:
         segment = self.packets.offer(now_s, origin, dest, frame.sizes)
         if segment is None:
             return None
-        self._held[segment] = _Held(frame, len(frame.sizes), origin)
-        self._hold(origin, len(data))
+        self._keep(segment, frame, len(frame.sizes), origin)
         waited_s = 0.0 if since_s is None or since_s > now_s else now_s - since_s
         if route is None or gap_s is None:
             route = self.packets.route_of(origin, dest)
@@ -131,6 +117,24 @@ class Carrier:
             added_s = waited_s
         self._added_s[link] = added_s
         return (gap_s if gap_s < waited_s else waited_s, added_s, route.latency_s)
+
+    def take(self, origin: int, data: bytes, link: int, pieces: Sequence[int], times_s: Sequence[float]) -> bool:
+        """Packets of a frame that another fabric has carried up to a link go on from there, if there is a way."""
+        frame = read_frame(data, self._addresses[origin], self._mtu)
+        if isinstance(frame, Unfit) or not {*pieces} <= {*range(len(frame.sizes))}:
+            self.unfit[origin][Unfit.MALFORMED] += 1
+            return False
+        dest = self._ranks.get(frame.dest)
+        if dest is None:
+            self.unfit[origin][Unfit.UNKNOWN_DESTINATION] += 1
+            return False
+        not_before_s = self.packets.now_s
+        times_s = [max(not_before_s, time_s) for time_s in times_s]
+        segment = self.packets.take(link, origin, dest, frame.sizes, pieces, times_s)
+        if segment is None:
+            return False
+        self._keep(segment, frame, len(pieces), origin)
+        return True
 
     def advance(self, now_s: float) -> Iterator[Delivery]:
         """What has arrived by now."""
@@ -154,10 +158,14 @@ class Carrier:
         """Forgets frames of which some pieces were dropped and all others have arrived."""
         if not self._held:
             return
-        under_way = self.packets.segments_under_way()
+        under_way = self.packets.under_way()
         for segment in [each for each in self._held if each not in under_way]:
             held = self._held.pop(segment)
             self._hold(held.origin, -len(held.frame.data))
+
+    def _keep(self, segment: int, frame: Frame, pieces: int, origin: int) -> None:
+        self._held[segment] = _Held(frame, pieces, origin)
+        self._hold(origin, len(frame.data))
 
     def _hold(self, origin: int, size_bytes: int) -> None:
         self.held_bytes += size_bytes

@@ -19,7 +19,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
-from testbed.engines.fabric.closing import close_aside, close_together
+from testbed.engines.fabric.python_plane.closing import close_aside, close_together
 from testbed.engines.tun import VNET_HEADER_BYTES, NotATun, check_tun, set_offload
 
 UNSURE_S = 0.00025
@@ -54,11 +54,6 @@ class Port:
         self.since_s, self.look_after_s, self.longest_s = at_s, UNSURE_S, math.inf
 
     @property
-    def unwritten(self) -> int:
-        """Packets that the node's device has refused, though there was one."""
-        return sum(count for why, count in self.failed.items() if why.startswith("write "))
-
-    @property
     def is_attached(self) -> bool:
         return self.descriptor >= 0
 
@@ -84,10 +79,6 @@ class Ports:
         self._into = [self._buffer]
         self.calls_say_so = True
         """That they do not wait; False as soon as this kernel has said that it knows no such calls."""
-
-    @property
-    def attached(self) -> int:
-        return sum(port.is_attached for port in self.ports)
 
     def attach(self, rank: int, descriptor: int) -> Port:
         """Takes over a descriptor that was made fit."""

@@ -14,8 +14,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from testbed.engines.fabric.conversations import NoRoom, accept, close_all, listen, receive, send
-from testbed.engines.fabric.waiting import Waiting
+from testbed.engines.fabric.dispatcher import Dispatcher
+from testbed.engines.fabric.unix_sockets import NoRoom, accept, close_all, listen, receive, send
 from testbed.protocol.fabric import FROM_NODE_TO_FABRIC, TO_FABRIC, Attached, FromFabric, Refused, ToFabric, Watch
 from testbed.protocol.message import Message, ProtocolError
 
@@ -23,19 +23,19 @@ _CLOSED_S = 0.5
 """For how long nobody is let in when there was no room."""
 
 
-class _Entrance:
+class _Listener:
     """Lets callers in, one after the other."""
 
-    def __init__(self, waiting: Waiting, path: Path, welcome: Callable[[socket.socket], None]) -> None:
-        self._waiting = waiting
+    def __init__(self, dispatcher: Dispatcher, path: Path, welcome: Callable[[socket.socket], None]) -> None:
+        self._dispatcher = dispatcher
         self._path = path
         self._welcome = welcome
         self._listener = listen(path)
         self._is_full = False
-        waiting.add(self._listener.fileno(), self._open)
+        dispatcher.add(self._listener.fileno(), self._open)
 
     def close(self) -> None:
-        self._waiting.remove(self._listener.fileno())
+        self._dispatcher.remove(self._listener.fileno())
         with suppress(OSError):
             self._path.unlink()  # first: a name where nobody listens tells of a fabric that was killed
         self._listener.close()
@@ -44,7 +44,7 @@ class _Entrance:
         try:
             caller = accept(self._listener)
         except NoRoom as problem:
-            self._waiting.rest(self._listener.fileno(), _CLOSED_S)
+            self._dispatcher.rest(self._listener.fileno(), _CLOSED_S)
             if not self._is_full:
                 self._is_full = True
                 sys.stderr.write(f"whoever calls at {self._path} has to wait: {problem}\n")
@@ -55,31 +55,31 @@ class _Entrance:
             self._welcome(caller)
 
 
-class NodeDoor:
+class NodeListener:
     """The socket that one node has: whoever comes in here is that node."""
 
     def __init__(
         self,
-        waiting: Waiting,
+        dispatcher: Dispatcher,
         path: Path,
         attach: Callable[[int], Attached | Refused],
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`attach` takes over the descriptor that a node gives; `refused` is told why it was not, or nothing was."""
-        self._waiting = waiting
+        self._dispatcher = dispatcher
         self._attach = attach
         self._refused = refused
         self._caller: socket.socket | None = None
-        self._entrance = _Entrance(waiting, path, self._welcome)
+        self._listener = _Listener(dispatcher, path, self._welcome)
 
     def close(self) -> None:
         self._hang_up()
-        self._entrance.close()
+        self._listener.close()
 
     def _welcome(self, caller: socket.socket) -> None:
         self._hang_up()  # one at a time
         self._caller = caller
-        self._waiting.add(caller.fileno(), partial(self._hear, caller))
+        self._dispatcher.add(caller.fileno(), partial(self._hear, caller))
 
     def _hear(self, caller: socket.socket) -> None:
         told = receive(caller)
@@ -107,24 +107,24 @@ class NodeDoor:
 
     def _hang_up(self) -> None:
         if self._caller is not None:
-            self._waiting.remove(self._caller.fileno())
+            self._dispatcher.remove(self._caller.fileno())
             self._caller.close()
             self._caller = None
 
 
-class ControlDoor:
+class ControlListener:
     """The socket of control, which may call more than once."""
 
     def __init__(
         self,
-        waiting: Waiting,
+        dispatcher: Dispatcher,
         path: Path,
         answer: Callable[[ToFabric, int], FromFabric],
         gone: Callable[[int], None],
         lost: Callable[[], None],
     ) -> None:
         """Every caller has a number of its own, which `gone` is told in the end; `lost` when it led the run."""
-        self._waiting = waiting
+        self._dispatcher = dispatcher
         self._answer = answer
         self._gone = gone
         self._lost = lost
@@ -132,7 +132,7 @@ class ControlDoor:
         self._callers: dict[socket.socket, int] = {}
         self._watchers: set[socket.socket] = set()
         self._leaders: set[socket.socket] = set()
-        self._entrance = _Entrance(waiting, path, self._welcome)
+        self._listener = _Listener(dispatcher, path, self._welcome)
 
     def tell(self, message: Message) -> None:
         """Everybody who watches."""
@@ -143,11 +143,11 @@ class ControlDoor:
     def close(self) -> None:
         for caller in list(self._callers):
             self._hang_up(caller)
-        self._entrance.close()
+        self._listener.close()
 
     def _welcome(self, caller: socket.socket) -> None:
         self._callers[caller] = next(self._numbers)
-        self._waiting.add(caller.fileno(), partial(self._hear, caller))
+        self._dispatcher.add(caller.fileno(), partial(self._hear, caller))
 
     def _hear(self, caller: socket.socket) -> None:
         told = receive(caller)
@@ -172,7 +172,7 @@ class ControlDoor:
             self._hang_up(caller)
 
     def _hang_up(self, caller: socket.socket) -> None:
-        self._waiting.remove(caller.fileno())
+        self._dispatcher.remove(caller.fileno())
         caller.close()
         self._gone(self._callers.pop(caller))
         self._watchers.discard(caller)

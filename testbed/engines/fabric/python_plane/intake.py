@@ -17,7 +17,7 @@ import math
 import time
 from collections import deque
 
-from testbed.engines.fabric.ports import Port, Ports
+from testbed.engines.fabric.python_plane.ports import Port, Ports
 from testbed.engines.tun import QUEUE_LENGTH
 
 LOOK_AT_ONCE = 8

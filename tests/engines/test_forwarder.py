@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from testbed.engines.fabric.carrier import Carrier, Wait
+from testbed.engines.fabric.python_plane.forwarder import Forwarder, Wait
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
 from testbed.topologies.load import load_bytes
@@ -16,13 +16,13 @@ from tests.engines.test_frames import super_segment, vnet
 from tests.engines.world import links, pair
 
 
-def carrier(topology: str) -> Carrier:
+def forwarder(topology: str) -> Forwarder:
     loaded = load_bytes(topology.encode(), Form.YAML, "test").require()
     addresses = [socket.inet_aton(address(node.rank)) for node in loaded.nodes]
-    return Carrier(expand(loaded), addresses, seed=1, mtu=1500)
+    return Forwarder(expand(loaded), addresses, seed=1, mtu=1500)
 
 
-def wait_of(made: Carrier, now_s: float, data: bytes, since_s: float) -> Wait:
+def wait_of(made: Forwarder, now_s: float, data: bytes, since_s: float) -> Wait:
     """Of a frame that the first node has written, and that is carried."""
     wait = made.offer(now_s, 0, data, since_s)
     assert wait is not None
@@ -30,7 +30,7 @@ def wait_of(made: Carrier, now_s: float, data: bytes, since_s: float) -> Wait:
 
 
 def test_a_super_segment_arrives_whole_where_nothing_parts_it() -> None:
-    made = carrier(pair("10ms"))
+    made = forwarder(pair("10ms"))
     made.offer(0.0, 0, super_segment(10_000))
     assert not list(made.advance(0.009999))
     (delivery,) = made.advance(0.0101)
@@ -40,7 +40,7 @@ def test_a_super_segment_arrives_whole_where_nothing_parts_it() -> None:
 
 
 def test_a_rate_parts_it_and_every_byte_arrives_once() -> None:
-    made = carrier(pair("10ms", "10Mbps"))
+    made = forwarder(pair("10ms", "10Mbps"))
     made.offer(0.0, 0, super_segment(10_000))
     found = list(made.advance(1.0))
     assert [(each.packets, each.size_bytes) for each in found] == [(1, 1500)] * 6 + [(1, 1312 + 52)]
@@ -51,7 +51,7 @@ def test_a_rate_parts_it_and_every_byte_arrives_once() -> None:
 
 
 def test_what_is_lost_is_lost_by_the_piece_and_not_held_for_ever() -> None:
-    made = carrier(pair("10ms", loss="30%"))
+    made = forwarder(pair("10ms", loss="30%"))
     for number in range(100):
         made.offer(number / 1e3, 0, super_segment(10_000))
     arrived = sum(each.packets for each in made.advance(10.0))
@@ -64,7 +64,7 @@ def test_what_is_lost_is_lost_by_the_piece_and_not_held_for_ever() -> None:
 
 
 def test_a_frame_read_late_matters_only_where_its_link_stood_idle() -> None:
-    made = carrier(pair("10ms", "10Mbps"))
+    made = forwarder(pair("10ms", "10Mbps"))
     frame = super_segment(10_000)
     sending_s = (10_000 + 7 * 52) * 8 / 10e6
     assert wait_of(made, 1.0, frame, 0.5)[0] == 0.0, "nothing is known of a link that was never used"
@@ -79,7 +79,7 @@ def test_a_frame_read_late_matters_only_where_its_link_stood_idle() -> None:
 
 def test_many_short_waits_of_a_link_for_its_node_add_up() -> None:
     """Each frame finds its link idle for 0.1 ms; the hundredth is 10 ms later than had all been read at once."""
-    made = carrier(pair("10ms", "10Gbps"))
+    made = forwarder(pair("10ms", "10Gbps"))
     frame = super_segment(1448)
     sending_s = 1500 * 8 / 10e9
     now_s = 1.0
@@ -97,7 +97,7 @@ def test_many_short_waits_of_a_link_for_its_node_add_up() -> None:
 
 def test_a_wait_adds_nothing_where_the_link_is_honestly_full() -> None:
     """A burst at once to a slow link: each frame would wait for those before it anyway, here or there."""
-    made = carrier(pair("10ms", "10Mbps"))
+    made = forwarder(pair("10ms", "10Mbps"))
     frame = super_segment(1448)
     assert wait_of(made, 1.0, frame, 1.0)[1] == 0.0
     for number in range(1, 50):
@@ -107,7 +107,7 @@ def test_a_wait_adds_nothing_where_the_link_is_honestly_full() -> None:
 
 
 def test_nothing_on_its_way_is_released() -> None:
-    made = carrier(pair("10ms", "10Mbps"))
+    made = forwarder(pair("10ms", "10Mbps"))
     made.offer(0.0, 0, super_segment(10_000))
     assert list(made.advance(0.0125))
     made.release()
@@ -116,7 +116,7 @@ def test_nothing_on_its_way_is_released() -> None:
 
 
 def test_what_cannot_be_carried_is_counted_by_its_sender() -> None:
-    made = carrier(links(3, [("n.0", "n.1", {"latency": "1ms", "rate": "unlimited"})]))
+    made = forwarder(links(3, [("n.0", "n.1", {"latency": "1ms", "rate": "unlimited"})]))
     waits = [made.offer(0.0, 0, b"noise"), made.offer(0.0, 1, vnet() + packet(b"x", 17))]
     for dest in ("224.0.0.1", "198.18.9.9", "198.18.0.1", "198.18.0.3"):
         waits.append(made.offer(0.0, 0, vnet() + packet(b"x", 17, dest=socket.inet_aton(dest))))

@@ -1,6 +1,6 @@
-"""What the fabric waits for: descriptors, and who acts when one is readable.
+"""What the data plane waits for: frames from devices, the time when something is due, and the control plane.
 
-Takes descriptors, gives those that are ready; touches an epoll of its own.
+Takes ports, gives those that are readable; touches an epoll and a timer of its own.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import select
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from testbed.engines.fabric.ports import Port
+from testbed.engines.fabric.python_plane.ports import Port
+from testbed.engines.kernel import Timer
 
 HEARTBEAT_S = 0.01
 """So that a process which does not get the processor finds out, though nothing else is to be done."""
@@ -30,17 +31,22 @@ _NONE: Mapping[int, Port] = MappingProxyType({})
 
 
 class Waiting:
-    """Devices of nodes on the one side, everything else on the other: nodes are many and their turn comes often."""
+    """Waits in turns, and knows since when each port may have had something to read."""
 
-    def __init__(self) -> None:
+    def __init__(self, wakeup: int) -> None:
+        """`wakeup` is a descriptor that is readable when the control plane has something to do."""
         self._epoll = select.epoll()
+        self._timer = Timer()
+        self._armed_s = math.inf
+        self._wakeup = wakeup
+        for descriptor in (self._timer.descriptor, wakeup):
+            self._epoll.register(descriptor, select.EPOLLIN)
         self._ports: dict[int, Port] = {}
-        self._handlers: dict[int, Callable[[], None]] = {}
-        self._resting: dict[int, float] = {}
-        """Until when, by descriptor."""
+        self.is_woken = False
+        """The control plane has something to do, as of this turn."""
         self.turn = 0
         """Number of the turn; a port's is the same when its device is readable in it."""
-        self._polled_s = -math.inf
+        self._polled_s = time.monotonic()
         self._waking_s = 0.0
         """Half of the times that a timer went off in this process' sleep, it took longer until the process ran."""
         self._quickest_s = 0.0
@@ -52,21 +58,6 @@ class Waiting:
         """When, at the latest, what was ready in this turn has come, by the host's clock."""
         self.overslept_s = 0.0
         """By how much the last call has returned later than it was to: nobody looked after anything meanwhile."""
-
-    def add(self, descriptor: int, handler: Callable[[], None]) -> None:
-        self._handlers[descriptor] = handler
-        self._epoll.register(descriptor, select.EPOLLIN)
-
-    def remove(self, descriptor: int) -> None:
-        """To be called before it is closed."""
-        self._epoll.unregister(descriptor)
-        del self._handlers[descriptor]
-        self._resting.pop(descriptor, None)
-
-    def rest(self, descriptor: int, for_s: float) -> None:
-        """Its handler is not called for a while, whatever there is to read."""
-        self._epoll.modify(descriptor, 0)
-        self._resting[descriptor] = time.monotonic() + for_s
 
     def add_port(self, port: Port) -> None:
         self._ports[port.descriptor] = port
@@ -80,17 +71,17 @@ class Waiting:
     def ready_ports(self, due_s: float, holding: Mapping[int, Port] = _NONE) -> Iterator[Port]:
         """The devices that have something to read, all of them, and then others of which something was read before.
 
-        Acts on everything else that is ready.
-
-        Waits for that until a time of the host's clock, though not for long; something must be armed to wake it then.
-        A port then knows since when it may have had something: it had nothing when all were last asked.
+        Waits for that until a time of the host's clock, though not for long, or a moment less where waking up takes so
+        long. A port then knows since when it may have had something: it had nothing when all were last asked.
         """
         asked_s = time.monotonic()
-        if self._resting:
-            self._wake(asked_s)
+        due_s -= self.early_s
+        if due_s > asked_s and due_s != self._armed_s:
+            self._timer.arm(due_s)
+            self._armed_s = due_s
         by_s = asked_s if holding else min(max(due_s, asked_s), asked_s + HEARTBEAT_S)
         timeout_s = HEARTBEAT_S if due_s > asked_s and not holding else 0.0
-        ready = self._epoll.poll(timeout_s, len(self._ports) + len(self._handlers))
+        ready = self._epoll.poll(timeout_s, len(self._ports) + 2)
         empty_s, self._polled_s = self._polled_s, time.monotonic()
         self.overslept_s = max(0.0, self._polled_s - by_s)
         self.arrived_s = self._polled_s
@@ -101,6 +92,7 @@ class Waiting:
         elif self._polled_s > self._early_until_s:
             self.early_s = 0.0
         self.turn += 1
+        self.is_woken = False
         for descriptor, _ in ready:
             port = self._ports.get(descriptor)
             if port is not None:
@@ -108,10 +100,10 @@ class Waiting:
                     port.was_empty(empty_s)
                 port.turn = self.turn
                 yield port
-                continue
-            handler = self._handlers.get(descriptor)
-            if handler is not None:
-                handler()
+            elif descriptor == self._wakeup:
+                self.is_woken = True
+            elif descriptor == self._timer.descriptor:
+                self._timer.clear()
         if holding:
             yield from [port for port in holding.values() if port.turn != self.turn]
 
@@ -127,11 +119,6 @@ class Waiting:
         self.early_s = self._waking_s if self._waking_s <= may_take_s else 0.0
         self._early_until_s = self._polled_s + may_take_s
 
-    def _wake(self, now_s: float) -> None:
-        for descriptor, until_s in list(self._resting.items()):
-            if now_s >= until_s:
-                del self._resting[descriptor]
-                self._epoll.modify(descriptor, select.EPOLLIN)
-
     def close(self) -> None:
+        self._timer.close()
         self._epoll.close()
