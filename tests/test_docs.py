@@ -247,7 +247,6 @@ UNWRAPPED = {
     "runtimes.md",
     "security.md",
     "targets.md",
-    "topology.md",
     "verify.md",
     "writing-a-model.md",
     "writing-an-algorithm.md",
