@@ -234,7 +234,6 @@ UNWRAPPED = {
     "algorithms.md",
     "compose.md",
     "data.md",
-    "experiment.md",
     "faults.md",
     "fidelity.md",
     "image.md",
