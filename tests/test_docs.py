@@ -233,7 +233,6 @@ UNWRAPPED = {
     "CONTRIBUTING.md",
     "algorithms.md",
     "compose.md",
-    "data.md",
     "fidelity.md",
     "image.md",
     "kollaps.md",
