@@ -238,7 +238,6 @@ UNWRAPPED = {
     "kollaps.md",
     "performance.md",
     "reliability.md",
-    "results.md",
     "security.md",
     "targets.md",
     "verify.md",
