@@ -237,10 +237,6 @@ UNWRAPPED = {
     "image.md",
     "kollaps.md",
     "performance.md",
-    "reliability.md",
-    "security.md",
-    "targets.md",
-    "verify.md",
     "writing-a-model.md",
     "writing-an-algorithm.md",
 }
