@@ -236,7 +236,6 @@ UNWRAPPED = {
     "image.md",
     "kollaps.md",
     "performance.md",
-    "writing-an-algorithm.md",
 }
 WRAPPED = [page for page in PAGES if page.name not in UNWRAPPED | {"CHANGELOG.md"}]
 WIDEST = 100
