@@ -232,7 +232,6 @@ UNWRAPPED = {
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "fidelity.md",
-    "performance.md",
 }
 WRAPPED = [page for page in PAGES if page.name not in UNWRAPPED | {"CHANGELOG.md"}]
 WIDEST = 100
