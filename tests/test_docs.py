@@ -200,10 +200,20 @@ def test_every_code_of_a_target_is_told_and_exists() -> None:
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
+def anchors(page: Path) -> set[str]:
+    """What `#` may name of a page: its headings, in lower case, with hyphens for blanks and without marks."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-        assert "://" in target or (page.parent / target).exists(), target
+    for target, heading in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
+        if "://" in target:
+            continue
+        led_to = page.parent / target if target else page
+        assert led_to.exists(), target
+        assert not heading or heading in anchors(led_to), f"{target}#{heading}"
 
 
 def test_the_readme_is_short_and_leads_to_every_page() -> None:
@@ -228,10 +238,7 @@ def test_every_command_and_exit_code_is_listed() -> None:
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == {int(code) for code in ExitCode}
 
 
-UNWRAPPED = {
-    "ARCHITECTURE.md",
-}
-WRAPPED = [page for page in PAGES if page.name not in UNWRAPPED | {"CHANGELOG.md"}]
+WRAPPED = [page for page in PAGES if page.name != "CHANGELOG.md"]
 WIDEST = 100
 
 
@@ -259,3 +266,29 @@ def test_a_page_begins_with_a_sentence(page: Path) -> None:
     assert title.startswith("# ")
     assert not empty
     assert re.match(r"[A-Z`*\w]", first), f"{page.name} begins with {first!r}"
+
+
+def test_the_architecture_is_one_page_and_leads_to_all_internals() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    without_drawings = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    words = [word for word in without_drawings.split() if re.search(r"\w", word)]
+    assert len(words) <= 900, "tables included"
+    described = {page.name for page in (ROOT / "docs" / "internals").glob("*.md")}
+    assert described - set(re.findall(r"\]\(docs/internals/([\w-]+\.md)\)", text)) <= LINKED_BY_OTHERS
+
+
+LINKED_BY_OTHERS = {"random-numbers.md"}
+"""fabric.md leads to it."""
+
+
+COMING = {"runtimes/runtime.py", "runtimes/registry.py", "runtimes/planning.py"}
+"""Described before they are there."""
+INTERNALS = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "internals").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", INTERNALS, ids=lambda path: path.name)
+def test_modules_and_folders_that_are_named_exist(page: Path) -> None:
+    """`folder/`, `folder/module.py` and `module.py`, from the package or from where the checkout is."""
+    for name in set(re.findall(r"`([\w/]+(?:/|\.py))`", page.read_text())) - COMING:
+        found = any((root / name).exists() for root in (ROOT, ROOT / "testbed"))
+        assert found or ("/" not in name and any((ROOT / "testbed").rglob(name))), name
