@@ -223,6 +223,15 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
     assert linked == {page.name for page in (ROOT / "docs").glob("*.md")}
 
 
+def test_the_picture_of_a_topology_is_what_draw_gives(tmp_path: Path) -> None:
+    """By all that is written in it; `scripts/pictures` makes it anew."""
+    result = CliRunner().invoke(main, ["draw", "topologies/wan16.xml", "-o", str(tmp_path / "wan16.svg")])
+    assert result.exit_code == 0
+    drawn, shown = (folder / "wan16.svg" for folder in (tmp_path, ROOT / "docs" / "pictures"))
+    written = re.compile(r"<(?:text|title)[^>]*>([^<]+)<")
+    assert sorted(written.findall(drawn.read_text())) == sorted(written.findall(shown.read_text()))
+
+
 def test_the_glossary_has_at_most_thirty_terms_each_for_one_thing() -> None:
     rows = re.findall(r"^\| ([a-z][a-z ]*) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     assert rows[0] == "term"
