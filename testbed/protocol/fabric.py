@@ -243,10 +243,10 @@ class FabricStatus(Message, frozen=True):
 
 
 class Applied(Message, frozen=True):
-    """A change of the topology's timeline is in force."""
+    """A change of links, bridges or partitions in the topology's timeline is in force; times are emulated seconds."""
 
-    what: str
-    detail: str
+    change: str
+    """In words, such as `link a -> hub: latency 20ms`."""
     planned_s: float
     applied_s: float
 

@@ -31,6 +31,7 @@ from testbed.engines.fabric.waiting import Waiting
 from testbed.engines.kernel import Timer
 from testbed.engines.tun import VNET_HEADER_BYTES, NotATun
 from testbed.errors import UsageProblem
+from testbed.network.change_words import words
 from testbed.network.timeline import NodesChange
 from testbed.protocol.fabric import (
     Applied,
@@ -44,7 +45,7 @@ from testbed.protocol.fabric import (
     ToFabric,
 )
 
-_LONGEST_DETAIL = 1000
+_LONGEST_WORDS = 1000
 _READ_AT_ONCE = 16
 """Frames, before what has become due meanwhile is written; the last look may read a few more."""
 
@@ -189,9 +190,9 @@ class Fabric:
                 self._cut_or_not(now_s, self._presence.after(change))
         applied_s = self._t()
         for change in turn.changes:
-            what = type(change).__name__.removesuffix("Change").lower()
-            detail = str(change)[:_LONGEST_DETAIL]
-            self._control.tell(Applied(what, detail, turn.at_s, turn.at_s if applied_s is None else applied_s))
+            if not isinstance(change, NodesChange):
+                told = words(change)[:_LONGEST_WORDS]
+                self._control.tell(Applied(told, turn.at_s, turn.at_s if applied_s is None else applied_s))
 
     def _t(self) -> float | None:
         """Emulated seconds since the start barrier."""

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from testbed.control.change_words import words
 from testbed.engines.fabric.config import FabricConfig, config_of
 from testbed.engines.fabric.health import Health
 from testbed.engines.fabric.requests import FabricLost, Note
 from testbed.engines.fabric.start import start_fabric
 from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
-from testbed.network.timeline import BridgeChange, LinksChange, NodesChange, PartitionChange, timeline
 from testbed.plan.model import RunPlan
 from testbed.protocol.fabric import (
     Applied,
@@ -159,8 +157,6 @@ class FabricEngine:
         self._is_over = False
         self.bereft: dict[int, str] = {}
         self._names = [node.name for node in plan.nodes]
-        until_s = plan.experiment.stop.time_s
-        self._changes = _network_changes(plan, float("inf") if until_s is None else until_s)
         config = config_of(plan, sockets=places.sockets, engine=places.engine)
         try:
             self._handle = start(config, places.runtime / FABRIC)
@@ -227,10 +223,8 @@ class FabricEngine:
             raise UsageProblem(problem.message, "the run is about to end") from None
 
     def _hear(self, note: Note) -> None:
-        if isinstance(note, Applied) and note.what != "nodes":
-            change = next(self._changes, None)
-            detail = note.detail if change is None else words(change)
-            self._log(Event(note.applied_s, "network-changed", detail, planned_t=note.planned_s))
+        if isinstance(note, Applied):
+            self._log(Event(note.applied_s, "network-changed", note.change, planned_t=note.planned_s))
         elif isinstance(note, NodeDetached) and note.was_lost:
             self.bereft[note.rank] = note.why
         elif isinstance(note, NodeAttached):
@@ -252,13 +246,6 @@ def _ended(status: int | None) -> str:
     if status is not None and status < 0:
         return f"killed by {signal.Signals(-status).name}"
     return f"exit status {status}"
-
-
-def _network_changes(plan: RunPlan, until_s: float) -> Iterator[LinksChange | BridgeChange | PartitionChange]:
-    """Those that the fabric tells of, in its order."""
-    for change in timeline(plan.load_topology(), plan.seed, until_s):
-        if not isinstance(change, NodesChange):
-            yield change
 
 
 def start_engine(plan: RunPlan, places: Places, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from testbed.control.change_words import properties
 from testbed.control.commands import Flap
+from testbed.network.change_words import properties
 from testbed.protocol.fabric import ResetLink, SetLink
 from testbed.units import UNLIMITED, format_latency, format_rate, format_size
 

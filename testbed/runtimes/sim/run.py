@@ -13,11 +13,11 @@ from contextlib import suppress
 from random import Random
 from time import monotonic
 
-from testbed.control.change_words import words
 from testbed.control.log import ControlLog
 from testbed.control.outcome import NodeFailure, Outcome
 from testbed.control.progress import Tell, Watch
 from testbed.journal import CannotWrite, Journal
+from testbed.network.change_words import words
 from testbed.network.graph import expand
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange

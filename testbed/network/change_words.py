@@ -1,4 +1,8 @@
-"""A change of the network in words, for control's log. Pure."""
+"""A change of the network in words, such as `link a -> hub: latency 20ms`.
+
+Takes a change of the timeline, gives one line for the event log; touches nothing. Both the fabric and virtual time use
+these words where they apply the change.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from testbed.units import format_latency, format_loss, format_rate
 
 
 def words(change: LinksChange | BridgeChange | PartitionChange) -> str:
-    """What changes, such as `link a -> hub: latency 20ms`."""
+    """One line that names the link, bridge or partition and its new state."""
     match change:
         case BridgeChange():
             return f"bridge {change.bridge}: {'up' if change.up else 'down'}"
@@ -20,7 +24,7 @@ def words(change: LinksChange | BridgeChange | PartitionChange) -> str:
 
 
 class Properties(Protocol):
-    """Of a link; None is left as it is."""
+    """New properties of a link; None leaves one unchanged."""
 
     @property
     def latency_ms(self) -> float | None: ...
@@ -36,7 +40,7 @@ class Properties(Protocol):
 
 
 def properties(up: bool | None, change: Properties) -> list[str]:
-    """Each that changes, such as `latency 20ms`."""
+    """The properties that change, such as `latency 20ms`."""
     said = []
     if up is not None:
         said.append("up" if up else "down")
