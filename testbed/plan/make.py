@@ -97,7 +97,7 @@ def make_plan(
             else _used_ms_per_step(experiment.compute, nominal_ms_per_step, sustained=0.0),
             congestion=experiment.network.congestion,
         ),
-    )
+    ).with_parsed(topology)
 
 
 def in_virtual_time(plan: RunPlan) -> RunPlan:
