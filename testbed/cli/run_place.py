@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.cli.run_target import is_of_containers
-from testbed.control.log import last_word
-from testbed.control.never_began import never_began
+from testbed.control.log import ended_before_start, last_word
 from testbed.errors import UsageProblem
 from testbed.rundir import OWN, RunDirectory, create_run, is_run
 from testbed.runtimes.reach import is_led
@@ -111,7 +110,7 @@ def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
     if foreign := _foreign(path.iterdir()):
         if overwrite:
             raise _not_the_run_s(run, foreign)
-    elif never_began(run):
+    elif ended_before_start(run):
         return Way.FREED
     if not overwrite:
         raise UsageProblem(taken, f"{_ANOTHER}, replace that run with --overwrite, or remove it")
@@ -156,7 +155,7 @@ def _refuse_what_is_there(run: RunDirectory, taken: str) -> None:
             raise UsageProblem(f"{taken}, with a record of another run's processes", f"{_ANOTHER}, or remove it")
     elif is_led(run, record):
         raise UsageProblem(f"{taken}, and that run goes on", f"{_ANOTHER}; {ends}")
-    elif not never_began(run):
+    elif not ended_before_start(run):
         raise UsageProblem(f"{taken}, and something of that run is left", f"{_ANOTHER}; {removes}")
 
 

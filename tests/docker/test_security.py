@@ -232,7 +232,7 @@ def test_a_run_is_not_disturbed_by_another_that_floods_and_never_ends(hostile_im
         file = write_experiment(tmp_path, ("good", "floods"), 500)
         hostile = finished(tmp_path, words(*deploy_words(file, "hostile", hostile_image)))
         assert hostile.returncode == 6, hostile.stderr
-        assert "node floods.0 failed: it has said what is no message 100 times" in hostile.stderr
+        assert "node floods.0 failed: it sent 100 malformed messages; disconnected" in hostile.stderr
         own = tmp_path / "results" / "hostile"
         assert [each["node"] for each in events(own, "flood")] == ["floods.0"]
         assert [each["node"] for each in events(own, "not-understood")] == ["floods.0"]

@@ -207,7 +207,7 @@ def test_a_round_that_somebody_had_no_room_for_is_over_at_once_for_everybody(tol
 
     asyncio.run(scene())
     assert told.orders[2:] == []
-    assert told.records() == [Event(2.0, "average-lost", "round 3: somebody had no room for it")]
+    assert told.records() == [Event(2.0, "average-lost", "round 3: a learner had no free model slot")]
 
 
 def test_what_is_replaced_or_comes_too_late_does_not_stay_on_the_shelf(told: Told) -> None:

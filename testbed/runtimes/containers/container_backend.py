@@ -49,7 +49,7 @@ class ContainerBackend:
         sockets = self._inside.sockets
         self._directories = [self._inside.run.node(node.name) for node in plan.nodes]
         self._is_wanted = lambda: not control.is_ending
-        control.listen_at([folder_of_node(sockets, node.rank) / CONTROL_SOCKET for node in plan.nodes])
+        control.connections.listen_at([folder_of_node(sockets, node.rank) / CONTROL_SOCKET for node in plan.nodes])
         topology = plan.load_topology()
         absent = tuple(sorted(starting_absent(topology)))
         cradles = SupervisorClients(sockets, [node.name for node in plan.nodes], absent, comebacks(topology), news)

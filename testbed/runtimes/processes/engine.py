@@ -63,7 +63,7 @@ class Engine(Protocol):
     pid: int | None
 
     @property
-    def bereft(self) -> Mapping[int, str]:
+    def lost_devices(self) -> Mapping[int, str]:
         """Nodes whose devices are gone though nobody has asked for it, and why; by rank, until they have another."""
 
     async def begin(self, monotonic_s: float) -> None: ...
@@ -93,7 +93,7 @@ class NoEngine:
     """Packets take the loopback device; nobody can be cut off."""
 
     pid: int | None = None
-    bereft: Mapping[int, str] = MappingProxyType({})
+    lost_devices: Mapping[int, str] = MappingProxyType({})
 
     async def begin(self, monotonic_s: float) -> None:
         pass
@@ -155,7 +155,7 @@ class FabricEngine:
         self._log = log
         self._lost = lost
         self._is_over = False
-        self.bereft: dict[int, str] = {}
+        self.lost_devices: dict[int, str] = {}
         self._names = [node.name for node in plan.nodes]
         config = config_of(plan, sockets=places.sockets, engine=places.engine)
         try:
@@ -185,7 +185,7 @@ class FabricEngine:
     async def detach(self, rank: int) -> None:
         with suppress(FabricLost):
             await self._link.ask(lambda number: Detach(number, (rank,)))
-        self.bereft.pop(rank, None)  # told before the answer was
+        self.lost_devices.pop(rank, None)  # told before the answer was
 
     async def look(self) -> FabricStatus | None:
         with suppress(FabricLost):
@@ -226,9 +226,9 @@ class FabricEngine:
         if isinstance(note, Applied):
             self._log(Event(note.applied_s, "network-changed", note.change, planned_t=note.planned_s))
         elif isinstance(note, NodeDetached) and note.was_lost:
-            self.bereft[note.rank] = note.why
+            self.lost_devices[note.rank] = note.why
         elif isinstance(note, NodeAttached):
-            self.bereft.pop(note.rank, None)
+            self.lost_devices.pop(note.rank, None)
         elif isinstance(note, NodeRefused):
             self._log(Event(note.t, "not-understood", f"by the fabric: {note.why}", node=self._names[note.rank]))
 

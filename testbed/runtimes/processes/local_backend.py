@@ -68,11 +68,11 @@ class LocalBackend:
             news.began(rank, pid)
 
         keep_private(self._places.run)
-        control.listen(self._places.control_socket)
+        control.connections.listen(self._places.control_socket)
         seclusion = self._seclusion(plan, loopback)
         zygote = ZygoteClient(self._places, loopback, forked, news.died, news.judged, news.gone, seclusion=seclusion)
         self._remember("zygote", zygote.pid)
-        return LocalNodes(zygote, LocalProcesses(control.pid_of, self._places.slots), self._is_gone)
+        return LocalNodes(zygote, LocalProcesses(control.nodes.pid_of, self._places.slots), self._is_gone)
 
     async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
         engine = start_engine(plan, self._places, log, lost)

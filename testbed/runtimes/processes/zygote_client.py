@@ -26,7 +26,7 @@ from testbed.records import Failure
 from testbed.run_files import read_end
 from testbed.runtimes.processes.credentials import ask_whose, receive_whose
 from testbed.runtimes.processes.shared_models import MEMORY
-from testbed.runtimes.processes.waited import Waited
+from testbed.runtimes.processes.start_barrier import HangDetector
 from testbed.runtimes.tracking.ownership import MARK
 from testbed.runtimes.tracking.proc_stat import busy_s, children_of
 from testbed.runtimes.tracking.process_records import Places
@@ -181,8 +181,8 @@ class ZygoteClient:
                 if self._can_fork:
                     self._gone(why.reason)
 
-    def _wait(self) -> Waited:
-        return Waited(self._busy_s)
+    def _wait(self) -> HangDetector:
+        return HangDetector(self._busy_s)
 
     def _busy_s(self) -> float:
         """Of the zygote, and of those that wait for it."""

@@ -17,10 +17,9 @@ from testbed.node.evaluation_samples import evaluation_parts
 from testbed.node.training import Trainer
 from testbed.node.training_batch import Indices
 from testbed.node.training_settings import Score
-from testbed.runtimes.sim.arena import Arena
 from testbed.runtimes.sim.pool_processes import WorkerProcesses
 from testbed.runtimes.sim.pool_records import Order, Outcome, Work, WorkerFailed, WorkerLost
-from testbed.runtimes.sim.pool_worker import Desk
+from testbed.runtimes.sim.pool_worker import Arena, Desk
 
 __all__ = ["EvaluationJob", "Job", "TrainingPool", "WorkerFailed", "WorkerLost"]
 
