@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import traceback
-from contextlib import suppress
 from random import Random
 from time import monotonic
 
@@ -23,15 +21,13 @@ from testbed.control.outcome import ACCURACY, FAILED, INTERRUPTED, TIME, Outcome
 from testbed.control.progress import Tell
 from testbed.control.rules import Remaining, RunRules, node_reason, remaining
 from testbed.control.stall import failures_in_vain, some_names
-from testbed.journal import CannotWrite, Journal
+from testbed.journal import CannotWrite
 from testbed.network.change_words import words
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
-from testbed.node.life import TOLD, Life, Reason, build_of_this_process, failure_of
+from testbed.node.life import TOLD, Reason, build_of_this_process, failure_of
 from testbed.node.mailbox import PAST, SENT_AGAIN
-from testbed.node.node import Node
 from testbed.node.sharing.base import MODEL
-from testbed.node.snapshots import newest_snapshot
 from testbed.node.unawaited import unawaited_are_told
 from testbed.node.world import Vector
 from testbed.plan.files import split
@@ -40,9 +36,10 @@ from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, Average, Event, Round
 from testbed.rundir import RunDirectory
 from testbed.runtimes.averaging import judge
-from testbed.runtimes.sim.clock import NodeClock, VirtualClock, run
-from testbed.runtimes.sim.compute import Shared, SimCompute
+from testbed.runtimes.sim.clock import VirtualClock, run
+from testbed.runtimes.sim.compute import Shared
 from testbed.runtimes.sim.network import VirtualNetwork
+from testbed.runtimes.sim.virtual_node import VirtualNode
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import NodeAction
 
@@ -64,23 +61,6 @@ class _Interruption:
     def advance(self, to_s: float) -> None:  # noqa: ARG002
         if self._whole.wants_to_end:
             self._whole.end_interrupted()
-
-
-class _LivingNode:
-    """One life of a node, with what the runtime needs to end or pause it."""
-
-    def __init__(self, life: Life, clock: NodeClock, compute: SimCompute, journal: Journal) -> None:
-        self.life = life
-        self.clock = clock
-        self.compute = compute
-        self.journal = journal
-        self.task: asyncio.Task[Reason] | None = None
-        self.is_over = False
-
-    @property
-    def is_ending(self) -> bool:
-        """It leaves, or has just crashed."""
-        return self.life.is_ending or (self.task is not None and self.task.cancelling() > 0)
 
 
 class SimRun:
@@ -118,7 +98,7 @@ class SimRun:
         until_s = math.inf if stop.time_s is None else stop.time_s
         self._moments = moments(self._topology, graph, plan.seed, until_s, leavers_keep_links=True)
         self._log = ControlLog(directory.events, is_virtual=True)
-        self._nodes: dict[int, _LivingNode] = {}
+        self._nodes: dict[int, VirtualNode] = {}
         self._is_accuracy_due = False
         self._returning: set[int] = set()
         """Nodes that join as soon as they are gone."""
@@ -138,8 +118,8 @@ class SimRun:
                 return run(self._clock, self._whole())
         finally:
             self._log.close()
-            for node_life in self._nodes.values():
-                node_life.journal.close()
+            for node in self._nodes.values():
+                node.close()
 
     def interrupt(self) -> None:
         """End soon, in good order; safe to call from a signal handler."""
@@ -195,39 +175,24 @@ class SimRun:
     def _start(self, rank: int, rejoin: str | None = None, first_round: int = 0) -> None:
         """A node begins, or begins again."""
         plan = self._node_plans[rank]
-        directory = self._directory.node(plan.node.name)
-        clock = NodeClock(self._clock)
-        compute = SimCompute(self._shared, plan, clock)
-        saved = None
-        if rejoin == "last":
-            saved = newest_snapshot(directory.snapshots, self._shared.initial.size)
-        compute.begin_anew()
-        journal = Journal(directory.journal)
-        node = Node(
+        node = self._nodes[rank] = VirtualNode(
             plan,
-            clock=clock,
-            transport=self._network.transport(rank),
-            compute=compute,
-            journal=journal,
-            observer=self,
-            model=None if saved is None else saved.vector,
-            first_round=first_round,
-            snapshots=directory.snapshots,
+            self._directory.node(plan.node.name),
+            self._shared,
+            self._clock,
+            self._network.transport(rank),
+            self,
+            self._build,
+            rejoin,
+            first_round,
         )
-        life = Life(node, self._build, rejoin)
-        node_life = _LivingNode(life, clock, compute, journal)
-        self._nodes[rank] = node_life
-        self._network.attach(rank, node.mailbox.put)
+        self._network.attach(rank, node.life.node.mailbox.put)
         self._log.write(Event(self._clock.now(), "joined", node=plan.node.name))
         self._idle.discard(rank)
-        node_life.task = asyncio.ensure_future(life.live(lambda: self._until_quiet(rank)))
-        node_life.task.add_done_callback(lambda task: self._lived(rank, node_life, task))
+        node.begin(lambda: self._until_quiet(rank), lambda task: self._lived(rank, node, task))
         self._tell_who_has_finished()
 
-    def _lived(self, rank: int, node_life: _LivingNode, task: asyncio.Task[Reason]) -> None:
-        node_life.is_over = True
-        node_life.clock.stop()
-        node_life.compute.abandon()
+    def _lived(self, rank: int, node: VirtualNode, task: asyncio.Task[Reason]) -> None:
         if task.cancelled():  # it crashed, as the topology's events want it
             self._return_or_rest(rank)
             return
@@ -235,11 +200,11 @@ class SimRun:
             self._bug = problem
             self._over.set()
             return
-        if node_life.life.failure is not None:
+        if (failure := node.life.failure) is not None:
             name = self._node_plans[rank].node.name
-            self._rules.failed(rank, node_life.life.failure)
-            self._log.write(Event(self._clock.now(), "failed", node_life.life.failure.message, node=name))
-            self._write_traceback(name, node_life.life.raised)
+            self._rules.failed(rank, failure)
+            self._log.write(Event(self._clock.now(), "failed", failure.message, node=name))
+            node.write_traceback()
             self._stop(FAILED)
         else:
             self._rules.ended(rank, task.result())
@@ -247,17 +212,6 @@ class SimRun:
         if task.result() is Reason.LEFT:
             self._network.leave(rank)
         self._return_or_rest(rank)
-
-    def _write_traceback(self, name: str, raised: BaseException | None) -> None:
-        """Into the node's log, as in every runtime: how its code came to where it failed."""
-        if raised is None:
-            return
-        path = self._directory.node(name).log
-        try:
-            with path.open("a") as log:
-                traceback.print_exception(raised, file=log)
-        except OSError as problem:
-            raise CannotWrite(f"cannot write {path}: {problem.strerror or problem}") from problem
 
     def _return_or_rest(self, rank: int) -> None:
         if rank in self._returning:
@@ -321,31 +275,27 @@ class SimRun:
             self._act(change.action, rank)
 
     def _act(self, action: NodeAction, rank: int) -> None:
-        node_life = self._nodes.get(rank)
-        lives = node_life is not None and node_life.task is not None and not node_life.task.done()
+        node = self._nodes.get(rank)
+        living = node if node is not None and node.lives else None
         match action:
-            case NodeAction.JOIN if lives and node_life is not None:
-                if node_life.is_ending:
+            case NodeAction.JOIN if living is not None:
+                if living.is_ending:
                     self._returning.add(rank)
-            case NodeAction.JOIN if node_life is None or node_life.life.reason is not Reason.FINISHED:
+            case NodeAction.JOIN if node is None or node.life.reason is not Reason.FINISHED:
                 self._join(rank)
-            case NodeAction.LEAVE if lives and node_life is not None:
+            case NodeAction.LEAVE if living is not None:
                 self._returning.discard(rank)
-                node_life.life.end_early(Reason.LEFT)
-            case NodeAction.CRASH if lives and node_life is not None and node_life.task is not None:
+                living.life.end_early(Reason.LEFT)
+            case NodeAction.CRASH if living is not None:
                 self._returning.discard(rank)
                 self._network.detach(rank)
-                node_life.clock.stop()
-                with suppress(*TOLD):
-                    node_life.life.node.settle_evaluations()
-                node_life.task.cancel()
-                node_life.journal.close()
+                living.crash()
                 self._rules.died_as_planned(rank)
-            case NodeAction.PAUSE if lives and node_life is not None:
-                node_life.clock.pause()
+            case NodeAction.PAUSE if living is not None:
+                living.clock.pause()
                 self._network.pause(rank)
-            case NodeAction.RESUME if lives and node_life is not None:
-                node_life.clock.resume()
+            case NodeAction.RESUME if living is not None:
+                living.clock.resume()
                 self._network.resume(rank)
 
     def _join(self, rank: int) -> None:
