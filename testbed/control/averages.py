@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from testbed.control.average_rounds import AverageRounds, Complete, Decision, Lost, Unused
 from testbed.control.log import ControlLog
 from testbed.protocol.nodes import Left
-from testbed.protocol.zygote import Discard, Judge, Judged
+from testbed.protocol.zygote import AverageEvaluated, Discard, EvaluateAverage
 from testbed.records import Average, Event
 
 _MOST_ROUNDS = 1000
@@ -22,7 +22,7 @@ _MOST_ROUNDS = 1000
 class Averages:
     """One run's."""
 
-    def __init__(self, log: ControlLog, order: Callable[[Judge | Discard], None]) -> None:
+    def __init__(self, log: ControlLog, order: Callable[[EvaluateAverage | Discard], None]) -> None:
         self._log = log
         self._order = order
         self._rounds: AverageRounds[int] = AverageRounds(_MOST_ROUNDS)
@@ -42,7 +42,7 @@ class Averages:
         """A process will be made for this node, with no models in its slots but what is being evaluated."""
         self._rounds.forget(rank)
 
-    def judged(self, news: Judged) -> None:
+    def evaluated(self, news: AverageEvaluated) -> None:
         """What came of an average."""
         t, nodes = self._asked.pop(news.round, (0.0, 0))
         if news.problem is not None:
@@ -74,7 +74,7 @@ class Averages:
         match decision:
             case Complete(round=round_, t=t, models=slots):
                 self._asked[round_] = t, len(slots)
-                self._order(Judge(round_, tuple(slots), tuple(slots.values())))
+                self._order(EvaluateAverage(round_, tuple(slots), tuple(slots.values())))
             case Lost(round=round_, t=t, why=why, models=slots):
                 if slots:
                     self._order(Discard(tuple(slots), tuple(slots.values())))

@@ -39,14 +39,14 @@ from testbed.protocol.nodes import (
     Recorded,
     Unable,
 )
-from testbed.protocol.zygote import Discard, Judge
+from testbed.protocol.zygote import Discard, EvaluateAverage
 from testbed.records import AnyRecord, End, Evaluation, Event, Failure, Start
 
 _RECORDS = msgspec.json.Decoder(AnyRecord)
 _TELL_EVERY_S = 0.2
 _LEAD_S = 0.3
 """From telling all nodes to begin until the beginning: all have heard by then."""
-_JUDGING_S = 20.0
+_EVALUATING_S = 20.0
 """How long the run's end may wait for averages of models that are still to be evaluated."""
 _SAME_HAND_S = 10.0
 """A program that ends all processes of a run, such as Compose, ends control at most so much later than the first node:
@@ -62,9 +62,9 @@ class Control:
         log: ControlLog,
         *,
         tell: Tell | None = None,
-        judge: Callable[[Judge | Discard], None] = lambda _: None,
+        evaluate_average: Callable[[EvaluateAverage | Discard], None] = lambda _: None,
     ) -> None:
-        """`judge` has averages of models evaluated; what comes of it goes to `averages.judged`."""
+        """`evaluate_average` is given orders; what comes of them goes to `averages.evaluated`."""
         self._plan = plan
         self._log = log
         self._tell = tell
@@ -74,7 +74,7 @@ class Control:
         self.nodes = NodeTable()
         self.inactivity = Inactivity()
         self.connections = NodeConnections(self.nodes, self)
-        self.averages = Averages(log, judge)
+        self.averages = Averages(log, evaluate_average)
         self._refusal: PreflightRefused | None = None
         self._is_unwritten = False
         """Control's log has no room: what happens from then on is lost."""
@@ -220,7 +220,7 @@ class Control:
         over_t = self.now()
         if self.rules.has_averages_at_the_end:
             try:
-                await self.averages.settle(self.rules.staying([]), _JUDGING_S)
+                await self.averages.settle(self.rules.staying([]), _EVALUATING_S)
             except CannotWrite as problem:
                 self._cannot_write(problem)
         last()

@@ -1,6 +1,6 @@
 """Whether a run in real time was what its plan says: `summary.json`.
 
-Takes what the engine and the nodes counted, gives a `Health`; touches that file. The machine's load average decides
+Takes what the engine and the nodes counted, gives a `Summary`; touches that file. The machine's load average decides
 nothing: only what came too late, or was lost, does.
 """
 
@@ -143,7 +143,7 @@ def why_overloaded(engine: Sequence[str], overruns: Mapping[str, Overrun], t: fl
 
 
 def health_of(outcome: Outcome) -> str:
-    """`broken`: it never began, or what its nodes need was gone before its end; nobody can say more of its numbers."""
+    """`broken`: it never began, or what its nodes need was gone before its end: its numbers mean nothing."""
     if outcome.broken or outcome.last is None:
         return "broken"
     return "overloaded" if outcome.overloaded else "valid"

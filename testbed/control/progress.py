@@ -97,10 +97,10 @@ class ProgressTally:
         known = [score.accuracy for _, score in sorted(self._scores.items()) if score.accuracy is not None]
         return sum(known) / len(known) if known else None
 
-    def has_reached(self, accuracy: float, judged: Collection[int]) -> bool:
+    def has_reached(self, accuracy: float, counted: Collection[int]) -> bool:
         """Whether all of these have been evaluated, and the mean is that good."""
         mean = self.mean_accuracy()
-        return all(rank in self._scores for rank in judged) and mean is not None and mean >= accuracy
+        return all(rank in self._scores for rank in counted) and mean is not None and mean >= accuracy
 
     def round_of_the_slowest(self) -> int:
         """Rounds done by the living learner that has done least."""

@@ -108,7 +108,7 @@ class Timeline:
 
 
 def events_without_effect(topology: Topology) -> list[Event]:
-    """Events that find nothing to do, at least once: a crash of who is gone, a link that is down going down.
+    """Events that find nothing to do, at least once: a crash of a node that is gone, a link that is down going down.
 
     Nothing where that depends on what the seed draws, or where finding out would take long.
     """
@@ -132,7 +132,7 @@ class _Entry:
 
 
 class _Director:
-    """Knows who is in which state, and by which event: an ending undoes only what its own event did."""
+    """Knows which node is in which state, and by which event: an ending undoes only what its own event did."""
 
     def __init__(self, topology: Topology, seed: int) -> None:
         self.topology = topology
@@ -167,7 +167,7 @@ class _Director:
         return lambda: self.partition(event, at_s)
 
     def eligible(self, action: NodeAction, ranks: Iterable[int]) -> list[int]:
-        """Those that the action can happen to: nobody leaves twice."""
+        """Those that the action can happen to: no node leaves twice."""
         present = self.present
         match action:
             case NodeAction.JOIN:

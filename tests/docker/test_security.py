@@ -175,7 +175,7 @@ def test_what_is_left_in_place_of_models_is_not_read(crowd: Crowd) -> None:
     lost = [each["detail"] for each in events(crowd.run, "average-lost") if "round 1000000000" not in each["detail"]]
     assert len(lost) == ROUNDS
     assert all("cannot be read" in each for each in lost), lost
-    assert not (crowd.run / "nodes" / "litters.0" / "shelf").is_symlink()
+    assert not (crowd.run / "nodes" / "litters.0" / "left-models").is_symlink()
     assert json.loads((crowd.run / "summary.json").read_text())["run_id"] == "crowd"
 
 

@@ -148,7 +148,7 @@ def test_nobody_waits_for_ever_for_one_that_should_tell_of_deaths(
     monkeypatch.setattr(watches, "_GRACE_S", 1.0)
     monkeypatch.setattr(watches, "_LAST_WORK_S", 1.0)
     monkeypatch.setattr(watches, "_LAST_WORK_EACH_S", 0.0)
-    monkeypatch.setattr(control_module, "_JUDGING_S", 0.5)
+    monkeypatch.setattr(control_module, "_EVALUATING_S", 0.5)
     parents: list[int] = []
     is_warm, begin = ZygoteClient.is_warm, Control.begin
 

@@ -44,7 +44,7 @@ def live(inside: Inside, order: Fork) -> None:
         home=home,
         rank=plan.node.rank,
         own=own,
-        shelf=ModelFiles([inside.node] * len(plan.ranks), own.trainer.parameters),
+        models=ModelFiles([inside.node] * len(plan.ranks), own.trainer.parameters),
         rejoin=order.rejoin,
         first_round=order.first_round,
         absent=frozenset(order.absent),

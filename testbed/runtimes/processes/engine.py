@@ -1,4 +1,4 @@
-"""What carries the packets of a local run: the fabric, or nothing but the loopback device.
+"""What carries the packets of a run: the fabric, or nothing but the loopback device.
 
 Takes a plan and places, gives an `Engine`; the fabric is a process of its own.
 """
@@ -46,8 +46,8 @@ UNSHAPED = "the network was not shaped: plain loopback, engine `none`"
 _NOTHING_TO_CHANGE = "this run's network is plain loopback (engine `none`): nothing in it can be changed or cut"
 
 
-class Judgement(NamedTuple):
-    """How an engine was, in real time."""
+class EngineHealth(NamedTuple):
+    """How well an engine kept up, in real time."""
 
     overloaded: tuple[str, ...]
     """Why, in words."""
@@ -64,7 +64,7 @@ class Engine(Protocol):
 
     @property
     def lost_devices(self) -> Mapping[int, str]:
-        """Nodes whose devices are gone though nobody has asked for it, and why; by rank, until they have another."""
+        """Nodes whose devices are gone though they were not detached, and why; by rank, until they have another."""
 
     async def begin(self, monotonic_s: float) -> None: ...
 
@@ -80,17 +80,17 @@ class Engine(Protocol):
     async def look(self) -> FabricStatus | None: ...
 
     def end(self) -> None:
-        """Nobody needs it any more. What it had ended of before, by itself, is told to whoever wants to know."""
+        """It is not needed any more. An end that came before this, by itself, is told to `lost`."""
 
     def stop(self) -> None:
         """Its files are complete; may be called again."""
 
-    def judge(self) -> Judgement:
+    def health(self) -> EngineHealth:
         """After the end."""
 
 
 class NoEngine:
-    """Packets take the loopback device; nobody can be cut off."""
+    """Packets take the loopback device; no node can be cut off."""
 
     pid: int | None = None
     lost_devices: Mapping[int, str] = MappingProxyType({})
@@ -116,8 +116,8 @@ class NoEngine:
     def stop(self) -> None:
         pass
 
-    def judge(self) -> Judgement:
-        return Judgement(())
+    def health(self) -> EngineHealth:
+        return EngineHealth(())
 
 
 class Fabric(Protocol):
@@ -170,7 +170,7 @@ class FabricEngine:
             raise
 
     async def begin(self, monotonic_s: float) -> None:
-        with suppress(FabricLost):  # whoever made this has been told
+        with suppress(FabricLost):  # `lost` has been told
             await self._link.ask(lambda number: Begin(number, monotonic_s))
 
     async def change(self, make: Callable[[int], ToFabric]) -> float:
@@ -208,13 +208,13 @@ class FabricEngine:
         self._link.close()
         self._handle.stop()
 
-    def judge(self) -> Judgement:
+    def health(self) -> EngineHealth:
         run = self._places.run.path
         try:
             health = read_document(self._places.engine / "health.json", run, Health)
         except (OSError, Malformed):
-            return Judgement(("the fabric has not said how it was",))
-        return Judgement(health.overloaded, health.lateness, health.device_waits)
+            return EngineHealth(("the fabric has not said how it was",))
+        return EngineHealth(health.overloaded, health.lateness, health.device_waits)
 
     async def _ask(self, make: Callable[[int], ToFabric]) -> Granted:
         try:

@@ -1,8 +1,8 @@
-"""What people let happen to a run that goes on: to its nodes, its links, and between groups of nodes.
+"""What commands let happen to a run that goes on: to its nodes, its links, and between groups of nodes.
 
 Takes commands, gives replies; has them done and undone, each with its planned and applied time in control's log. An
-undoing belongs to the run, not to whoever asked. The last word counts: whoever is paused for ten seconds, and then for
-a minute, is paused for that minute. The topology's events are words, too.
+undoing belongs to the run, not to the command. The last word counts: a node that is paused for ten seconds, and then
+for a minute, is paused for that minute. The topology's events are words, too.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ class Injections:
             task.cancel()
 
     def note(self, action: str, ranks: Collection[int]) -> int:
-        """It happens to these nodes, whoever wants it: what of its kind was begun before is not undone any more."""
+        """An action happens to these nodes: what of its kind was begun before is not undone any more."""
         self._number += 1
         for rank in ranks:
             self._latest[_KIND[action], rank] = self._number
         return self._number
 
     def obey(self, command: Injection) -> AsyncIterator[Reply]:
-        """Whatever people may let happen; gives what is said of it, as it is done and undone."""
+        """Does what a command asks; gives what is said of it, as it is done and undone."""
         match command:
             case SetLink() | ResetLink():
                 return self._change_link(command)
@@ -135,7 +135,7 @@ class Injections:
             if not 0 <= rank < len(self._plan.nodes):
                 raise UsageProblem(f"there is no rank {rank}")
         if self._plan.engine == NONE and (hint := _NEED_ENGINE.get(action)):
-            raise PreflightRefused("this run's network is plain loopback: nobody can be cut off in it", hint)
+            raise PreflightRefused("this run's network is plain loopback: no node can be cut off in it", hint)
 
     def _check_they_can_come_back(self, ranks: tuple[int, ...]) -> None:
         for rank in ranks:
@@ -189,12 +189,12 @@ class Injections:
 
     async def _heal(self, name: str, planned_t: float) -> None:
         if name not in self._partitions:
-            return  # somebody was faster
+            return  # another command was faster
         self._partitions.remove(name)
         try:
             since_s = await self._engine.change(lambda number: Heal(number, name))
         except TestbedError:
-            self._partitions.append(name)  # it is there still: somebody may try again
+            self._partitions.append(name)  # it is there still, and can be healed later
             raise
         self._told("heal", name, since_s, planned_t)
 
@@ -250,13 +250,13 @@ class Injections:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _told(self, what: str, detail: str, since_s: float, planned_t: float) -> float:
-        """It is in control's log; when it was applied."""
+        """Writes into control's log what was applied; gives when."""
         t = self._control.at(since_s)
         self._log.write(Event(t, what, detail, planned_t=planned_t))
         return t
 
     def _later(self, at_t: float | None, do: Callable[[], Awaitable[None]]) -> asyncio.Future[float]:
-        """It will be done, whoever waits; gives when it was."""
+        """It will be done, whether or not that is waited for; gives when it was."""
         told: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
         async def undo() -> None:
@@ -288,8 +288,8 @@ class Injections:
 def _check_groups(groups: tuple[tuple[int, ...], ...]) -> None:
     if len(groups) < 2 or not all(groups):
         raise UsageProblem("a partition is between at least two groups of nodes")
-    everybody = [rank for group in groups for rank in group]
-    if len(set(everybody)) != len(everybody):
+    everyone = [rank for group in groups for rank in group]
+    if len(set(everyone)) != len(everyone):
         raise UsageProblem("a node can be in one group only")
 
 

@@ -1,4 +1,4 @@
-"""What a process does that was forked to be a node.
+"""One node's process.
 
 Takes what it was born with; has a network namespace, a connection to control, sockets to its peers, and a journal.
 """
@@ -61,13 +61,13 @@ from testbed.protocol.nodes import (
 from testbed.records import AnyRecord, Build, line
 from testbed.rundir import NodeDirectory
 from testbed.runtimes.processes.loopback import on_loopback
-from testbed.runtimes.processes.shared_models import AnyShelf
+from testbed.runtimes.processes.shared_models import ModelSlots
 from testbed.runtimes.tracking.process_records import CONNECTED_S, PORT
 from testbed.socket_paths import connect
 
 _LAST_WORDS_S = 5.0
 _TELL_EVERY_S = 1.0
-"""How it fared: whoever is killed loses no more of that."""
+"""Between two reports of how computing fares: a killed node loses no more of that."""
 _SIGN_S = 2.0
 """Between two signs of life."""
 _ARRIVAL_S = 10.0
@@ -93,21 +93,21 @@ class Birth:
     home: Home
     rank: int
     own: Own
-    shelf: AnyShelf
+    models: ModelSlots
     rejoin: str | None
     first_round: int
     absent: frozenset[int]
-    """Ranks of those that join later: nobody waits for them."""
+    """Ranks of those that join later: they are not waited for."""
     loopback: int = 0
     """Without an engine: the second byte of all addresses, which are the loopback device's then; else 0."""
     leaves_on_sigterm: bool = False
-    """Whoever ends its container wants it to leave in good order."""
+    """It leaves in good order when its container is stopped."""
 
 
 def live(birth: Birth, parent: int) -> None:
     """The node's whole life, its network included; whatever it prints goes to its log.
 
-    Without its parent, the zygote, nobody would bury this process.
+    It dies with its parent, the zygote: no other process would reap it.
     """
     directory = birth.home.directory
     log = os.open(directory.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -153,7 +153,7 @@ class _Process:
         self._directory = birth.home.directory
         self._life: Life | None = None
         self._ends_at_once: Reason | None = None
-        """Somebody has ended it between its start and its first word."""
+        """Why it is to end, where it heard so before its life began."""
         self._early: list[tuple[int, Message]] = []
         """Messages that came before the node was there."""
         self._early_room: Room
@@ -162,7 +162,7 @@ class _Process:
         self._go: asyncio.Future[float]
         self._quiet: asyncio.Event
         self._released: asyncio.Event
-        """Nobody waits for what this node has sent."""
+        """Set when no node waits any more for what this one has sent."""
         self._finished: tuple[int, ...] = ()
         """Peers that were done and gone before the node was there."""
         self._link: PacketLink
@@ -230,7 +230,7 @@ class _Process:
         return self._birth.rejoin is not None or self._birth.rank in self._birth.absent
 
     async def _connect(self, transport: ZmqTransport) -> None:
-        """No round begins with everybody's connections; who comes later cannot wait: the others are at work."""
+        """Peers connect before the first round; a node that comes later cannot wait: the others are at work."""
         peers = [rank for rank in first_peers(self._plan) if rank not in self._birth.absent]
         await transport.connect(peers, 0.0 if self._is_late else CONNECTED_S * self._plan.time_scale)
 
@@ -245,9 +245,9 @@ class _Process:
     async def _until_arrived(self, transport: ZmqTransport) -> None:
         """What the kernel has sent may be lost on the way: with this process its network would be gone."""
         arrived = asyncio.ensure_future(transport.all_arrived(_ARRIVAL_S * self._plan.time_scale))
-        nobody_cares = asyncio.ensure_future(self._released.wait())
-        await asyncio.wait((arrived, nobody_cares), return_when=asyncio.FIRST_COMPLETED)
-        for each in (arrived, nobody_cares):
+        released = asyncio.ensure_future(self._released.wait())
+        await asyncio.wait((arrived, released), return_when=asyncio.FIRST_COMPLETED)
+        for each in (arrived, released):
             each.cancel()
 
     async def _live(self, clock: RealClock, compute: RealCompute, transport: ZmqTransport, build: Build) -> Reason:
@@ -270,7 +270,7 @@ class _Process:
         for sender, message in self._early:
             node.mailbox.put(sender, message)
         self._tell_what_was_refused()
-        while (left_s := clock.t0 - time.monotonic()) > 0.0:  # nobody's time is negative, by no rounding either
+        while (left_s := clock.t0 - time.monotonic()) > 0.0:  # no node's time is negative, by no rounding either
             await asyncio.sleep(left_s)
         try:
             reason = await self._life.live(self._until_quiet)
@@ -317,8 +317,8 @@ class _Process:
             self._life.node.mailbox.put(sender, message)
 
     def _refused(self, refusal: Refusal, sender: int | None, count: int) -> None:
-        whose = "an unknown sender" if sender is None else self._plan.ranks[sender]
-        self._refusals.append(f"{refusal}: {count} so far from {whose}")
+        name = "an unknown sender" if sender is None else self._plan.ranks[sender]
+        self._refusals.append(f"{refusal}: {count} so far from {name}")
         if self._life is not None:
             self._tell_what_was_refused()
 
@@ -353,7 +353,7 @@ class _Process:
             self._life.end_early(reason)
 
     def _lost(self) -> None:
-        """Without control nobody would end it."""
+        """Without control nothing would end it."""
         if self._life is None or self._life.reason is None:
             os._exit(1)
 
@@ -363,8 +363,8 @@ class _Process:
         self._link.send(Recorded(line(record)))
 
     def model(self, rank: int, round_: int, vector: Vector) -> None:
-        """A copy goes to the shelf, if there is room; a server's is not averaged."""
+        """A copy is left to be averaged, if a slot is free; a server's is not averaged."""
         if self._plan.node.learner is None or self._life is None:
             return
-        slot = self._birth.shelf.put(rank, vector, is_last=round_ + 1 == self._plan.experiment.stop.rounds)
+        slot = self._birth.models.put(rank, vector, is_last=round_ + 1 == self._plan.experiment.stop.rounds)
         self._link.send(Left(round_, slot, self._life.node.now()))

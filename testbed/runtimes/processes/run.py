@@ -52,7 +52,7 @@ from testbed.journal import CannotWrite
 from testbed.network.timeline import Timeline
 from testbed.plan.model import RunPlan
 from testbed.protocol.fabric import ResetLink, SetLink
-from testbed.protocol.zygote import Died, Discard, Judge
+from testbed.protocol.zygote import Died, Discard, EvaluateAverage
 from testbed.records import Event
 from testbed.rundir import RunDirectory
 from testbed.runtimes.failed_start import failed_start
@@ -157,7 +157,7 @@ class RealRun:
         except BaseException:
             self._backend.leave()
             raise
-        self._control = Control(self._plan, self._log, tell=self._tell, judge=self._judge)
+        self._control = Control(self._plan, self._log, tell=self._tell, evaluate_average=self._evaluate_average)
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(lambda _, context: self._cannot_control(context.get("exception")))
         try:
@@ -169,12 +169,12 @@ class RealRun:
             self._in_good_order = True
         finally:
             await self._clean_up()
-        return self._judged(outcome)
+        return self._with_health(outcome)
 
     async def _between_start_and_end(self, directory: DirectoryWatch) -> Outcome:
         self._door = CommandDoor(self._places.commands_socket, self._obey)
         with LoopbackBlock(wanted=self._plan.engine == NONE) as block:
-            news = News(self._began, self._died, self._control.averages.judged, self._are_gone)
+            news = News(self._began, self._died, self._control.averages.evaluated, self._are_gone)
             self._nodes = self._backend.nodes(self._plan, self._control, block.number, news)
             # While that gets warm, which takes longer.
             self._engine = await self._backend.engine(self._plan, self._log.write, self._control.break_down)
@@ -230,9 +230,9 @@ class RealRun:
             self._soon(self._actions.died(news.rank))
         self._control.died(news.rank, news.pid, _words(news.status))
 
-    def _judge(self, order: Judge | Discard) -> None:
+    def _evaluate_average(self, order: EvaluateAverage | Discard) -> None:
         if self._nodes is not None:
-            self._nodes.judge(order)
+            self._nodes.evaluate_average(order)
 
     def _are_gone(self, words: str) -> None:
         """All nodes die with it."""
@@ -334,10 +334,10 @@ class RealRun:
             return ()
         return why_overloaded(engine, self._control.overruns, t)
 
-    def _judged(self, outcome: Outcome) -> Outcome:
+    def _with_health(self, outcome: Outcome) -> Outcome:
         """The outcome with what makes it overloaded; the same in the run's summary."""
         assert self._engine is not None  # noqa: S101 - or there would be no outcome
-        engine, scale = self._engine.judge(), self._plan.time_scale
+        engine, scale = self._engine.health(), self._plan.time_scale
         overruns = self._control.overruns
         why = () if outcome.broken else self._why_overloaded(engine.overloaded, outcome.t)
         remarks = (UNSHAPED,) if self._plan.engine == NONE else ()

@@ -34,14 +34,14 @@ from testbed.plan.files import read_plan
 from testbed.plan.model import RunPlan
 from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
 from testbed.protocol.nodes import Unable
-from testbed.protocol.zygote import TO_ZYGOTE, Died, Discard, Fork, Forked, Judge, ToZygote, Warm
+from testbed.protocol.zygote import TO_ZYGOTE, Died, Discard, EvaluateAverage, Fork, Forked, ToZygote, Warm
 from testbed.rundir import RunDirectory
 from testbed.runtimes.processes.apart import Apart
-from testbed.runtimes.processes.average_process import Judges
+from testbed.runtimes.processes.average_process import AverageEvaluator
 from testbed.runtimes.processes.credentials import send_from
 from testbed.runtimes.processes.model_files import ModelFiles
 from testbed.runtimes.processes.node_process import Birth, Home, live
-from testbed.runtimes.processes.shared_models import MEMORY, AnyShelf, Shelf
+from testbed.runtimes.processes.shared_models import MEMORY, ModelSlots, SharedModels
 from testbed.runtimes.tracking.process_records import Places
 from testbed.topologies.event_checks import starting_absent
 
@@ -69,9 +69,9 @@ def main(arguments: list[str]) -> None:
         control.send(encode(Warm()))
         directories = [places.run.node(node.name) for node in plan.nodes]
         parameters = made.trainer.parameters
-        shelf = Shelf(len(directories), parameters) if kind == MEMORY else ModelFiles(directories, parameters)
+        models = SharedModels(len(directories), parameters) if kind == MEMORY else ModelFiles(directories, parameters)
         apart = Apart(Seclusion.in_file(int(told))) if told else None
-        zygote = Zygote(places, plan, made, shelf, control, int(loopback), int(cores), apart)
+        zygote = Zygote(places, plan, made, models, control, int(loopback), int(cores), apart)
         try:
             zygote.serve()
         except CouldNotStart as problem:
@@ -86,7 +86,7 @@ class Zygote:
         places: Places,
         plan: RunPlan,
         made: Material,
-        shelf: AnyShelf,
+        models: ModelSlots,
         control: socket.socket,
         loopback: int,
         cores: int,
@@ -99,17 +99,20 @@ class Zygote:
         self._nodes = plan.nodes
         self._places = places
         self._owns = [made.own(node.learner) for node in plan.nodes]
-        self._shelf = shelf
+        self._models = models
         self._cores = cores
         self._apart = apart
         slots = partial(ComputeSlots, places.slots, cores, 0)
-        self._judges = Judges(self._shelf, made.evaluate_average, slots, control)
+        self._averages = AverageEvaluator(self._models, made.evaluate_average, slots, control)
         self._control = control
         self._loopback = loopback
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._children: dict[int, tuple[int | None, int]] = {}
-        """Rank and process id, by the descriptor that becomes readable when the process is over; no rank: a judge."""
+        """Rank and process id, by the descriptor that becomes readable when the process is over.
+
+        Without a rank it is one that evaluates an average.
+        """
 
     def serve(self) -> None:
         """Until control hangs up; then every node is killed. Raises CouldNotStart for a node that cannot be forked."""
@@ -123,21 +126,21 @@ class Zygote:
                     self._obey(TO_ZYGOTE.read(packet))
                 else:
                     self._bury(descriptor)
-            judge = self._judges.begin(self._let_go)
-            if judge is not None:
-                self._watch(None, judge)
+            evaluator = self._averages.begin(self._let_go)
+            if evaluator is not None:
+                self._watch(None, evaluator)
 
     def _obey(self, order: ToZygote) -> None:
         match order:
             case Fork():
                 self._fork(order)
-            case Judge():
-                self._judges.ask(order)
+            case EvaluateAverage():
+                self._averages.ask(order)
             case Discard(ranks=ranks, slots=slots):
-                self._shelf.clear(ranks, slots)
+                self._models.clear(ranks, slots)
 
     def _let_go(self) -> None:
-        """In a child: the others are none of its business."""
+        """In a child, which keeps no descriptors of the others."""
         for sibling in self._children:
             os.close(sibling)
 
@@ -148,7 +151,7 @@ class Zygote:
 
     def _fork(self, order: Fork) -> None:
         rank = order.rank
-        self._judges.clear_before_life(rank)
+        self._averages.clear_before_life(rank)
         name = self._nodes[rank].name
         home = Home(
             directory=self._places.run.node(name),
@@ -161,7 +164,7 @@ class Zygote:
             home=home,
             rank=rank,
             own=self._owns[rank],
-            shelf=self._shelf,
+            models=self._models,
             rejoin=order.rejoin,
             first_round=order.first_round,
             absent=self._absent,
@@ -174,7 +177,7 @@ class Zygote:
             self._let_go()
             if apart is not None:
                 apart.keep(home)
-            self._shelf.keep_only(rank)
+            self._models.keep_only(rank)
             keep_within(limits, has_own_users=apart is not None)
             live(birth, parent)
 
@@ -197,7 +200,7 @@ class Zygote:
         os.close(descriptor)
         _, status = os.waitpid(pid, 0)
         if rank is None:
-            self._judges.over(status)
+            self._averages.over(status)
             return
         with suppress(OSError):  # control has gone: the next look at it says so
             self._control.send(encode(Died(rank, pid, status)))

@@ -1,4 +1,4 @@
-"""Control's side of the zygote: the process that all nodes are forked from.
+"""Control's side of the zygote, the process that all nodes are forked from.
 
 Takes places, gives news of nodes; starts and ends the zygote's process.
 """
@@ -21,10 +21,10 @@ from testbed.errors import CouldNotStart
 from testbed.isolation.environment import passed_on
 from testbed.isolation.seclusion import Seclusion
 from testbed.protocol.nodes import Unable
-from testbed.protocol.zygote import FROM_ZYGOTE, Died, Discard, Fork, Forked, Judge, Judged, Warm
+from testbed.protocol.zygote import FROM_ZYGOTE, AverageEvaluated, Died, Discard, EvaluateAverage, Fork, Forked, Warm
 from testbed.records import Failure
 from testbed.run_files import read_end
-from testbed.runtimes.processes.credentials import ask_whose, receive_whose
+from testbed.runtimes.processes.credentials import ask_for_senders, receive_with_sender
 from testbed.runtimes.processes.shared_models import MEMORY
 from testbed.runtimes.processes.start_barrier import HangDetector
 from testbed.runtimes.tracking.ownership import MARK
@@ -46,9 +46,9 @@ class ZygoteClient:
         loopback: int,
         forked: Callable[[int, int], None],
         died: Callable[[Died], None],
-        judged: Callable[[Judged], None],
+        evaluated: Callable[[AverageEvaluated], None],
         gone: Callable[[str], None],
-        shelf: str = MEMORY,
+        models: str = MEMORY,
         seclusion: Seclusion | None = None,
     ) -> None:
         """Told of: a node's rank and process id; a node's death; an average; why there will be no more, if unwanted.
@@ -57,7 +57,7 @@ class ZygoteClient:
         """
         self._forked = forked
         self._died = died
-        self._judged = judged
+        self._evaluated = evaluated
         self._gone = gone
         self._is_warm = asyncio.Event()
         self._can_fork = False
@@ -70,15 +70,15 @@ class ZygoteClient:
         self._log = places.runtime / "zygote.log"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._process = self._start(places, (str(loopback), shelf, str(usable_cores())), theirs, seclusion)
+            self._process = self._start(places, (str(loopback), models, str(usable_cores())), theirs, seclusion)
         except OSError as problem:
             ours.close()
             words = f"cannot start the process that all nodes are forked from: {problem.strerror or problem}"
             raise CouldNotStart(words) from problem
-        ask_whose(ours)
+        ask_for_senders(ours)
         self._outside: dict[int, int] = {}
         """Process ids as they are here, by what the zygote calls them in its own namespace."""
-        self._whose = 0
+        self._sender_pid = 0
         self._link = PacketLink(ours, self._hear, self._hung_up, receive=self._receive)
         self._waited = self._wait()
         self._look: asyncio.Handle = asyncio.get_running_loop().call_later(_LOOK_S, self._look_after)
@@ -110,7 +110,7 @@ class ZygoteClient:
             )
 
     def _receive(self, connection: socket.socket) -> bytes:
-        packet, self._whose = receive_whose(connection)
+        packet, self._sender_pid = receive_with_sender(connection)
         return packet
 
     @property
@@ -138,12 +138,12 @@ class ZygoteClient:
         self._unborn[rank] += 1
         self._link.send(Fork(rank, rejoin, first_round))
 
-    def judge(self, order: Judge | Discard) -> None:
+    def evaluate_average(self, order: EvaluateAverage | Discard) -> None:
         """Have an average tried, or forget about it."""
         self._link.send(order)
 
     def give_up(self) -> None:
-        """Whoever waits for it to be warm need not any more."""
+        """`is_warm` returns at once."""
         self._is_warm.set()
 
     def close(self, patience_s: float) -> None:
@@ -169,12 +169,12 @@ class ZygoteClient:
                 self._unborn += Counter()  # without those that have come
                 self._waited = self._wait()
                 if self._is_apart:
-                    self._outside[pid] = self._whose
+                    self._outside[pid] = self._sender_pid
                 self._forked(rank, self._outside.get(pid, pid))
             case Died(rank=rank, pid=pid, status=status):
                 self._died(Died(rank, self._outside.pop(pid, pid), status))
-            case Judged() as news:
-                self._judged(news)
+            case AverageEvaluated() as news:
+                self._evaluated(news)
             case Unable() as why:
                 self._unable = why
                 self._is_warm.set()
@@ -189,7 +189,7 @@ class ZygoteClient:
         return sum(map(busy_s, self.pids))
 
     def _look_after(self) -> None:
-        """Nobody may hang for ever and hold up a run that waits for what it was asked for."""
+        """A zygote that hangs is given up: the run would wait for ever for what it was asked for."""
         is_wanted = self._unable is None and (self._unborn or not self._can_fork)
         waited = self._waited.look() if is_wanted else None
         if waited is None:

@@ -22,7 +22,7 @@ from testbed.node.training_settings import Score
 from testbed.runtimes.sim.pool_records import ORDER_BYTES, Order, Outcome, Work, pack_outcome
 
 _TRAININGS_PER_EVALUATION = 4
-"""Nodes wait for their training, nobody waits for an evaluation yet; but copies to evaluate are few, and must go on."""
+"""Nodes wait for their training, and not yet for evaluations; but copies to evaluate are few, and must go on."""
 _LINE = 16
 """Float32 values in a cache line: rows begin at one, so that no two workers write into the same."""
 
@@ -58,7 +58,7 @@ class Desk:
     parts: Sequence[Indices]
     """Per learner: which training samples are its own."""
     tests: Sequence[Indices]
-    """Per learner: which test samples its models are tried on; last, those for models of nobody's."""
+    """Per learner: which test samples its models are tried on; last, those for averages."""
 
     def outcome(self, order: Order) -> Outcome:
         """What comes of an order; failures are outcomes like others."""
@@ -86,7 +86,7 @@ class Desk:
 
 
 def work(desk: Desk, trainings: int, evaluations: int, outcomes: int) -> None:
-    """Carry out orders until nobody can write any more. All three are descriptors of pipes."""
+    """Carry out orders until no process can write any more. All three are descriptors of pipes."""
     for order in Inbox(trainings, evaluations):
         try:
             os.write(outcomes, pack_outcome(order.number, desk.outcome(order)))

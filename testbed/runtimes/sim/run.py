@@ -35,7 +35,7 @@ from testbed.plan.flows_of import flows_of
 from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, Average, Event, Round
 from testbed.rundir import RunDirectory
-from testbed.runtimes.averaging import judge
+from testbed.runtimes.averaging import evaluate_average
 from testbed.runtimes.sim.clock import VirtualClock, run
 from testbed.runtimes.sim.compute import Shared
 from testbed.runtimes.sim.network import VirtualNetwork
@@ -46,7 +46,7 @@ from testbed.topologies.model import NodeAction
 _LOOK_S = 1.0
 """Of real time, between two looks whether the run directory is there."""
 _TELL_EVERY_S = 0.2
-"""Of real time: what people look at must not cost the run its speed."""
+"""Of real time: what is shown must not cost the run its speed."""
 
 
 class _Interruption:
@@ -220,7 +220,7 @@ class SimRun:
         self._look_around()
 
     def _tell_who_has_finished(self) -> None:
-        """Those that came back, and may lack what nobody can send them again; not while the last of it comes."""
+        """Tells nodes that came back, and may lack what cannot be sent again; not while the last of it comes."""
         back = [rank for rank in self._living() if self._nodes[rank].life.node.came_back]
         if not back:
             return
@@ -359,7 +359,7 @@ class SimRun:
         now = self._clock.now()
         if isinstance(decision, Complete):
             models = list(decision.models.values())
-            found = judge(models, lambda vector: self._shared.pool.evaluate(vector, -1).result())
+            found = evaluate_average(models, lambda vector: self._shared.pool.evaluate(vector, -1).result())
             score = found.accuracy, found.loss, found.consensus_distance
             self._log.write(Average(now, decision.round, len(models), *score))
         elif isinstance(decision, Lost):
