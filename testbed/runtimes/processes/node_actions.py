@@ -80,9 +80,9 @@ class NodeActions:
         self._returning.discard(rank)
         if returns:
             self._control.expect(rank)  # or the run might be over meanwhile
-        return self._bury(rank, returns=returns)
+        return self._clean_up_after(rank, returns=returns)
 
-    async def _bury(self, rank: int, *, returns: bool) -> None:
+    async def _clean_up_after(self, rank: int, *, returns: bool) -> None:
         async with self._turn:
             if returns:
                 await self._bring_back(rank)
@@ -132,7 +132,7 @@ class NodeActions:
                 self._returning.difference_update(ranks)
                 for rank in ranks:
                     self._resume(rank)
-                    if self._is_unborn(rank):
+                    if self._is_being_made(rank):
                         self._owed[rank] = NodeAction.LEAVE
                     else:
                         self._leave(rank)
@@ -140,7 +140,7 @@ class NodeActions:
                 return await self._crash(ranks)
             case NodeAction.PAUSE:
                 for rank in ranks:
-                    if self._is_unborn(rank):
+                    if self._is_being_made(rank):
                         self._owed.setdefault(rank, NodeAction.PAUSE)
                 await self._pause([rank for rank in ranks if self._known.pid_of(rank) is not None])
             case NodeAction.RESUME:
@@ -194,7 +194,7 @@ class NodeActions:
 
     def _kill(self, ranks: Collection[int]) -> None:
         for rank in ranks:
-            if self._is_unborn(rank):
+            if self._is_being_made(rank):
                 self._owed[rank] = KILL
             else:
                 self._doom(rank)
@@ -204,7 +204,7 @@ class NodeActions:
         self._doom(rank)
         self._known.halt(rank, LEFT)
 
-    def _is_unborn(self, rank: int) -> bool:
+    def _is_being_made(self, rank: int) -> bool:
         """Its process is being made: it can be done nothing to."""
         return self._known.pid_of(rank) is None and self._known.is_expected(rank)
 

@@ -1,6 +1,6 @@
 """One node's process.
 
-Takes what it was born with; has a network namespace, a connection to control, sockets to its peers, and a journal.
+Takes its setup; has a network namespace, a connection to control, sockets to its peers, and a journal.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ _ARRIVAL_S = 10.0
 
 
 @dataclass(frozen=True)
-class Home:
-    """Where a node's process finds what is its own, and what it shares with others."""
+class NodePaths:
+    """The files and sockets of a node's process: its own, and those that it shares with others."""
 
     directory: NodeDirectory
     control: Path
@@ -87,10 +87,10 @@ class Home:
 
 
 @dataclass(frozen=True)
-class Birth:
-    """What a node is born with."""
+class NodeSetup:
+    """All that a node's process is given."""
 
-    home: Home
+    paths: NodePaths
     rank: int
     own: Own
     models: ModelSlots
@@ -104,53 +104,53 @@ class Birth:
     """It leaves in good order when its container is stopped."""
 
 
-def live(birth: Birth, parent: int) -> None:
+def live(setup: NodeSetup, parent: int) -> None:
     """The node's whole life, its network included; whatever it prints goes to its log.
 
     It dies with its parent, the zygote: no other process would reap it.
     """
-    directory = birth.home.directory
+    directory = setup.paths.directory
     log = os.open(directory.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     plan = read_node_plan(directory.plan)
     try:
-        _get_network(birth, plan)
+        _get_network(setup, plan)
     except NetworkDenied as denied:
-        tell_control(birth.home, Unable(denied.message, denied.hint, refused=True))
+        tell_control(setup.paths, Unable(denied.message, denied.hint, refused=True))
         raise
     die_with_parent(parent)  # the kernel forgets it when a process changes what it may do
-    lead_life(birth, plan)
+    lead_life(setup, plan)
 
 
-def lead_life(birth: Birth, plan: NodePlan) -> None:
+def lead_life(setup: NodeSetup, plan: NodePlan) -> None:
     """The life of a node that has its network."""
     with unawaited_are_told():
-        asyncio.run(_Process(birth, plan).run())
+        asyncio.run(_Process(setup, plan).run())
 
 
-def _get_network(birth: Birth, plan: NodePlan) -> None:
-    if birth.loopback:
+def _get_network(setup: NodeSetup, plan: NodePlan) -> None:
+    if setup.loopback:
         with during(Step.PRIVILEGES):
             drop_privileges()
         return
-    join_network(NodeNetwork(plan.node.address, tcp_of(plan)), birth.home.fabric)
+    join_network(NodeNetwork(plan.node.address, tcp_of(plan)), setup.paths.fabric)
 
 
-def tell_control(home: Home, message: Unable) -> None:
+def tell_control(paths: NodePaths, message: Unable) -> None:
     """The only word of a node that cannot begin."""
-    with suppress(OSError), connect(home.control) as control:
+    with suppress(OSError), connect(paths.control) as control:
         control.send(encode(message))
 
 
 class _Process:
     """One node between its sockets."""
 
-    def __init__(self, birth: Birth, plan: NodePlan) -> None:
-        self._birth = birth
+    def __init__(self, setup: NodeSetup, plan: NodePlan) -> None:
+        self._setup = setup
         self._plan = plan
-        self._directory = birth.home.directory
+        self._directory = setup.paths.directory
         self._life: Life | None = None
         self._ends_at_once: Reason | None = None
         """Why it is to end, where it heard so before its life began."""
@@ -173,10 +173,10 @@ class _Process:
         loop = asyncio.get_running_loop()
         self._go, self._quiet = loop.create_future(), asyncio.Event()
         self._released = asyncio.Event()
-        if self._birth.leaves_on_sigterm:
+        if self._setup.leaves_on_sigterm:
             loop.add_signal_handler(signal.SIGTERM, self._halt, Reason.LEFT)
-        self._link = PacketLink(connect(self._birth.home.control), self._hear, self._lost)
-        self._link.send(Hello(self._birth.rank, os.getpid()))
+        self._link = PacketLink(connect(self._setup.paths.control), self._hear, self._lost)
+        self._link.send(Hello(self._setup.rank, os.getpid()))
         try:
             await self._between_sockets()
         except TestbedError as problem:
@@ -190,12 +190,12 @@ class _Process:
             self._link.finish(_LAST_WORDS_S)
 
     async def _between_sockets(self) -> None:
-        block = self._birth.loopback
+        block = self._setup.loopback
         addresses = [on_loopback(each, block) if block else each for each in self._plan.addresses]
-        parameters = self._birth.own.trainer.parameters
+        parameters = self._setup.own.trainer.parameters
         self._early_room = Room(4 * parameters)
         transport = ZmqTransport(
-            self._birth.rank,
+            self._setup.rank,
             addresses,
             PORT,
             self._receive,
@@ -205,10 +205,10 @@ class _Process:
         )
         try:
             clock = RealClock(time.monotonic(), self._plan.time_scale)
-            home = self._birth.home
-            slots = ComputeSlots(home.slots, home.cores, self._birth.rank)
+            paths = self._setup.paths
+            slots = ComputeSlots(paths.slots, paths.cores, self._setup.rank)
             asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, slots.step_aside)
-            compute = self._compute = RealCompute(self._birth.own, self._plan, clock, slots)
+            compute = self._compute = RealCompute(self._setup.own, self._plan, clock, slots)
             build = await self._warm(compute)
             await self._connect(transport)
             self._link.send(Ready())
@@ -227,11 +227,11 @@ class _Process:
     @property
     def _is_late(self) -> bool:
         """Others are at work already."""
-        return self._birth.rejoin is not None or self._birth.rank in self._birth.absent
+        return self._setup.rejoin is not None or self._setup.rank in self._setup.absent
 
     async def _connect(self, transport: ZmqTransport) -> None:
         """Peers connect before the first round; a node that comes later cannot wait: the others are at work."""
-        peers = [rank for rank in first_peers(self._plan) if rank not in self._birth.absent]
+        peers = [rank for rank in first_peers(self._plan) if rank not in self._setup.absent]
         await transport.connect(peers, 0.0 if self._is_late else CONNECTED_S * self._plan.time_scale)
 
     async def _warm(self, compute: RealCompute) -> Build:
@@ -260,10 +260,10 @@ class _Process:
             journal=journal,
             observer=self,
             model=self._first_model(),
-            first_round=self._birth.first_round,
+            first_round=self._setup.first_round,
             snapshots=self._directory.snapshots,
         )
-        self._life = Life(node, build, self._birth.rejoin)
+        self._life = Life(node, build, self._setup.rejoin)
         if self._ends_at_once is not None:
             self._life.end_early(self._ends_at_once)
         node.others_finished(self._finished)
@@ -293,13 +293,13 @@ class _Process:
 
     def _overrun(self, compute: RealCompute) -> Overrun:
         over = compute.overruns
-        lost = 0 if self._birth.loopback else device_counters().tx_dropped
+        lost = 0 if self._setup.loopback else device_counters().tx_dropped
         return Overrun(over.works, over.late, over.worst_s, lost, over.added_s + compute.behind_s())
 
     def _first_model(self) -> Vector | None:
-        if self._birth.rejoin != "last":
+        if self._setup.rejoin != "last":
             return None
-        saved = newest_snapshot(self._directory.snapshots, self._birth.own.trainer.parameters)
+        saved = newest_snapshot(self._directory.snapshots, self._setup.own.trainer.parameters)
         return None if saved is None else saved.vector
 
     def _until_quiet(self) -> Awaitable[None]:
@@ -366,5 +366,5 @@ class _Process:
         """A copy is left to be averaged, if a slot is free; a server's is not averaged."""
         if self._plan.node.learner is None or self._life is None:
             return
-        slot = self._birth.models.put(rank, vector, is_last=round_ + 1 == self._plan.experiment.stop.rounds)
+        slot = self._setup.models.put(rank, vector, is_last=round_ + 1 == self._plan.experiment.stop.rounds)
         self._link.send(Left(round_, slot, self._life.node.now()))

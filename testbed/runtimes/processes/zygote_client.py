@@ -64,8 +64,8 @@ class ZygoteClient:
         self._unable: Unable | None = None
         self._is_closing = False
         self._is_lost = False
-        self._unborn: Counter[int] = Counter()
-        """Ranks of the nodes that were asked for, and have not come."""
+        self._asked_for: Counter[int] = Counter()
+        """Ranks of the nodes that are still to be forked."""
         self._is_apart = seclusion is not None
         self._log = places.runtime / "zygote.log"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -133,9 +133,9 @@ class ZygoteClient:
         return None
 
     def fork(self, rank: int, rejoin: str | None, first_round: int) -> None:
-        if not self._unborn:
+        if not self._asked_for:
             self._waited = self._wait()
-        self._unborn[rank] += 1
+        self._asked_for[rank] += 1
         self._link.send(Fork(rank, rejoin, first_round))
 
     def evaluate_average(self, order: EvaluateAverage | Discard) -> None:
@@ -165,8 +165,8 @@ class ZygoteClient:
                 self._can_fork = True
                 self._is_warm.set()
             case Forked(rank=rank, pid=pid):
-                self._unborn[rank] -= 1
-                self._unborn += Counter()  # without those that have come
+                self._asked_for[rank] -= 1
+                self._asked_for += Counter()  # without those that have come
                 self._waited = self._wait()
                 if self._is_apart:
                     self._outside[pid] = self._sender_pid
@@ -190,7 +190,7 @@ class ZygoteClient:
 
     def _look_after(self) -> None:
         """A zygote that hangs is given up: the run would wait for ever for what it was asked for."""
-        is_wanted = self._unable is None and (self._unborn or not self._can_fork)
+        is_wanted = self._unable is None and (self._asked_for or not self._can_fork)
         waited = self._waited.look() if is_wanted else None
         if waited is None:
             self._look = asyncio.get_running_loop().call_later(_LOOK_S, self._look_after)
