@@ -25,8 +25,8 @@ from testbed.node.models.build import build_model
 from testbed.node.training import Settings, Trainer
 from testbed.node.training_batch import Indices
 from testbed.node.training_speed import bare_loops
-from testbed.runtimes.sim.arena import Arena
 from testbed.runtimes.sim.pool import TrainingPool
+from testbed.runtimes.sim.pool_worker import Arena
 
 STEPS = 5
 SETTINGS = Settings(lr=0.05, batch=8, steps=STEPS)

@@ -189,7 +189,7 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
         return _over(run, OUT_OF_REACH, is_named=is_named)
     if not goes_on:
         return _over(run, None if read_record(run) is None else LEFT_BEHIND, is_named=is_named)
-    from testbed.runtimes.processes.unheard import words_of
+    from testbed.control.progress import unheard_words
 
     try:
         seen = ask(owner_of(run).attach(run).control, Look())
@@ -197,7 +197,7 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
         return _over(run, None if _goes_on(run) is False else _silent(run), is_named=is_named)
     assert isinstance(seen, Seen)  # noqa: S101 - the answer to `Look`
     health = "overloaded" if seen.overloaded else "valid"
-    why = [*seen.overloaded, *([words_of(seen.unheard)] if seen.unheard else [])]
+    why = [*seen.overloaded, *([unheard_words(seen.unheard)] if seen.unheard else [])]
     return [
         *(name, seen.phase, seen.rounds, seen.rounds_planned, seen.nodes, seen.done),
         *(_rounded(seen.accuracy), _rounded(seen.loss), seen.bytes_sent),

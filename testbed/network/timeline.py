@@ -82,8 +82,33 @@ def timeline(topology: Topology, seed: int, until_s: float = float("inf")) -> It
         yield from heappop(director.agenda).happen()
 
 
+class Timeline:
+    """All changes of one run, each worked out once, however many read them."""
+
+    def __init__(self, topology: Topology, seed: int, until_s: float = float("inf")) -> None:
+        self._coming = timeline(topology, seed, until_s)
+        self._known: list[Change] = []
+
+    def __iter__(self) -> Iterator[Change]:
+        """From the first change on; every iterator has its own place."""
+        place = 0
+        while place < len(self._known) or self._work_one_out():
+            yield self._known[place]
+            place += 1
+
+    def of_nodes(self) -> Iterator[NodesChange]:
+        """Those that happen to nodes; all others happen to the network."""
+        return (change for change in self if isinstance(change, NodesChange))
+
+    def _work_one_out(self) -> bool:
+        change = next(self._coming, None)
+        if change is not None:
+            self._known.append(change)
+        return change is not None
+
+
 def events_without_effect(topology: Topology) -> list[Event]:
-    """Events that find nothing to do, at least once: a crash of who is gone, a link that is down going down.
+    """Events that find nothing to do, at least once: a crash of a node that is gone, a link that is down going down.
 
     Nothing where that depends on what the seed draws, or where finding out would take long.
     """
@@ -107,7 +132,7 @@ class _Entry:
 
 
 class _Director:
-    """Knows who is in which state, and by which event: an ending undoes only what its own event did."""
+    """Knows which node is in which state, and by which event: an ending undoes only what its own event did."""
 
     def __init__(self, topology: Topology, seed: int) -> None:
         self.topology = topology
@@ -142,7 +167,7 @@ class _Director:
         return lambda: self.partition(event, at_s)
 
     def eligible(self, action: NodeAction, ranks: Iterable[int]) -> list[int]:
-        """Those that the action can happen to: nobody leaves twice."""
+        """Those that the action can happen to: no node leaves twice."""
         present = self.present
         match action:
             case NodeAction.JOIN:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from testbed.network.flows import Tcp
 from testbed.network.flows.sharing import TWO_WAYS
-from testbed.network.graph import expand
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
 from testbed.plan.overlay_graph import dynamic_graph
@@ -290,7 +289,7 @@ class _Transfers:
     """How long messages take in the network as it is at the start."""
 
     def __init__(self, plan: RunPlan) -> None:
-        self._network = expand(plan.load_topology())
+        self._network = plan.expanded_network()
         self._paths: Paths = compute_paths(self._network)
 
     def times(self, traffic: _Traffic) -> list[NDArray[np.float64]]:

@@ -6,7 +6,7 @@ Pure. A learner reads only its own `NodePlan`, which stays small however many no
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -16,6 +16,9 @@ from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 from testbed.topologies.write_yaml import to_yaml
+
+if TYPE_CHECKING:
+    from testbed.network.graph import Network
 
 SCHEMA = 1
 """Raised when a reader of the old form would misunderstand the new one."""
@@ -135,9 +138,28 @@ class RunPlan(Versioned):
     runtime_choice: RuntimeChoice | None = Field(None, description="How its runtime was chosen; None where not told.")
 
     def load_topology(self) -> Topology:
-        """The topology, through the one loader."""
+        """The topology, through the one loader; it is parsed once, and copies of the plan share what came of it."""
+        return self._parsed_topology
+
+    def with_parsed(self, topology: Topology) -> Self:
+        """The same plan, which need not parse its own text: it was made from this topology."""
+        self.__dict__["_parsed_topology"] = topology
+        return self
+
+    def expanded_network(self) -> Network:
+        """The topology's links as arrays, before any event; expanded once."""
+        return self._expanded_network
+
+    @cached_property
+    def _parsed_topology(self) -> Topology:
         text = yaml.dump(self.topology, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
         return load_bytes(text.encode(), Form.YAML, self.topology_name).require()
+
+    @cached_property
+    def _expanded_network(self) -> Network:
+        from testbed.network.graph import expand  # numpy, which a plan that is only read does not need
+
+        return expand(self.load_topology())
 
     @cached_property
     def learners(self) -> tuple[int, ...]:

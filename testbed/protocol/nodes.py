@@ -34,9 +34,9 @@ class Idle(Message, frozen=True):
 
 
 class Left(Message, frozen=True):
-    """A copy of its model after a round lies on the shelf that all nodes share, in this slot of its own.
+    """A copy of the node's model after a round lies in this slot of its own, to be averaged.
 
-    Without a slot there was no room for one: nobody's model of this round is needed any more.
+    Without a slot none was free: no model of this round is needed any more.
     """
 
     round: int

@@ -18,8 +18,8 @@ class Fork(Message, frozen=True):
     """Ranks of those that join later: nobody waits for them."""
 
 
-class Judge(Message, frozen=True):
-    """Average the models that these ranks left in these slots, try the average, and clear the slots."""
+class EvaluateAverage(Message, frozen=True):
+    """Average the models that these ranks left in these slots, evaluate the average, and clear the slots."""
 
     round: int
     ranks: tuple[int, ...]
@@ -33,8 +33,8 @@ class Discard(Message, frozen=True):
     slots: tuple[int, ...]
 
 
-class Judged(Message, frozen=True):
-    """How good the average is; or why nobody knows."""
+class AverageEvaluated(Message, frozen=True):
+    """How good the average is; or why that is not known."""
 
     round: int
     accuracy: float | None = None
@@ -60,7 +60,7 @@ class Warm(Message, frozen=True):
     """The zygote is ready to fork."""
 
 
-FromZygote = Union[Warm, Forked, Died, Judged, Unable]  # noqa: UP007 - msgspec reads it at run time
+FromZygote = Union[Warm, Forked, Died, AverageEvaluated, Unable]  # noqa: UP007 - msgspec reads it at run time
 FROM_ZYGOTE: Reader[FromZygote] = Reader(FromZygote)
-ToZygote = Union[Fork, Judge, Discard]  # noqa: UP007 - msgspec reads it at run time
+ToZygote = Union[Fork, EvaluateAverage, Discard]  # noqa: UP007 - msgspec reads it at run time
 TO_ZYGOTE: Reader[ToZygote] = Reader(ToZygote)

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.isolation.trial import how_apart
 from testbed.limits import LOG_BYTES, PROCESSES, counts_processes_by_namespace
-from testbed.runtimes.processes import excess
+from testbed.runtimes.processes import watches
 from tests.runtimes.local_runs import run
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -81,7 +81,7 @@ HOARDS = """def hoard():
 
 
 def test_many_processes_together_may_not_have_more_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(excess, "_EVERY_S", 0.1)
+    monkeypatch.setattr(watches, "_EXCESS_EVERY_S", 0.1)
     said = failure_of(HOARDS, tmp_path)
     assert re.search("its [0-9]+ processes have [0-9]+ MiB of memory; a node may have 512 MiB", said), said
 

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
         case ["sockets"]:
             return _sockets()
         case ["check", *names]:
-            from testbed.runtimes.containers.learner import check
+            from testbed.runtimes.containers.check_code import check
 
             return check(names)
         case ["prepare", *words]:

@@ -1,7 +1,7 @@
 """Containers as the ground of a run: control, the fabric and every learner are in one each, started by others.
 
 Takes the run directory and the folder of sockets as control's container has them, gives nodes and an engine; starts a
-process that judges averages of models, and touches the nodes' sockets.
+process that evaluates averages of models, and touches the nodes' sockets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from testbed.engines.fabric.start import END_PATIENCE_S
 from testbed.errors import CouldNotStart
 from testbed.plan.containers import comebacks
 from testbed.plan.model import RunPlan
-from testbed.protocol.zygote import Discard, Judge
+from testbed.protocol.zygote import Discard, EvaluateAverage
 from testbed.records import Event, Failure
 from testbed.rundir import NodeDirectory, RunDirectory
 from testbed.runtimes.containers import CONTROL_SOCKET
@@ -59,13 +59,15 @@ class ContainerBackend:
         sockets = self._inside.sockets
         self._directories = [self._inside.run.node(node.name) for node in plan.nodes]
         self._is_wanted = lambda: not control.is_ending
-        control.listen_at([folder_of_node(sockets, node.rank) / CONTROL_SOCKET for node in plan.nodes])
+        control.connections.listen_at([folder_of_node(sockets, node.rank) / CONTROL_SOCKET for node in plan.nodes])
         topology = plan.load_topology()
         absent = tuple(sorted(starting_absent(topology)))
         cradles = SupervisorClients(sockets, [node.name for node in plan.nodes], absent, comebacks(topology), news)
         self._cradles = cradles
-        judge = partial(ZygoteClient, self._places, loopback, news.began, news.died, news.judged, news.gone, FILES)
-        return ContainerNodes(cradles, judge)
+        evaluator = partial(
+            ZygoteClient, self._places, loopback, news.began, news.died, news.evaluated, news.gone, FILES
+        )
+        return ContainerNodes(cradles, evaluator)
 
     async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
         met = await meet_fabric(control_socket(self._inside.sockets), self._is_wanted)
@@ -83,12 +85,12 @@ class ContainerBackend:
 
 
 class ContainerNodes:
-    """The learners' containers, and the process that judges averages of their models."""
+    """The learners' containers, and the process that evaluates averages of their models."""
 
-    def __init__(self, cradles: SupervisorClients, start_judge: Callable[[], ZygoteClient]) -> None:
+    def __init__(self, cradles: SupervisorClients, start_evaluator: Callable[[], ZygoteClient]) -> None:
         self._cradles = cradles
-        self._start_judge = start_judge
-        self._judge: ZygoteClient | None = None
+        self._start_evaluator = start_evaluator
+        self._evaluator: ZygoteClient | None = None
         self.start = cradles.fork
         self.why_not_again = cradles.why_not_again
         self.may_come_back = cradles.may_come_back
@@ -100,20 +102,20 @@ class ContainerNodes:
         return []
 
     async def is_warm(self) -> Failure | None:
-        """First the containers come, then what judges is started: it loads torch, and would take the processors."""
+        """First the containers come, then the evaluator is started: it loads torch, and would take the processors."""
         await self._cradles.have_come()
-        self._judge = self._start_judge()
-        return await self._judge.is_warm()
+        self._evaluator = self._start_evaluator()
+        return await self._evaluator.is_warm()
 
-    def judge(self, order: Judge | Discard) -> None:
-        if self._judge is not None:
-            self._judge.judge(order)
+    def evaluate_average(self, order: EvaluateAverage | Discard) -> None:
+        if self._evaluator is not None:
+            self._evaluator.evaluate_average(order)
 
     def give_up(self) -> None:
         """Nobody need be waited for any more."""
         self._cradles.give_up()
-        if self._judge is not None:
-            self._judge.give_up()
+        if self._evaluator is not None:
+            self._evaluator.give_up()
 
     async def pause(self, ranks: Collection[int], is_wanted: Callable[[int], bool]) -> list[int]:  # noqa: ARG002
         """Each by itself: its container's first process knows when it computes."""
@@ -124,8 +126,8 @@ class ContainerNodes:
         return False
 
     def close(self, patience_s: float) -> None:
-        if self._judge is not None:
-            self._judge.close(patience_s)
+        if self._evaluator is not None:
+            self._evaluator.close(patience_s)
         self._cradles.close()
 
 

@@ -6,12 +6,7 @@ of models. All of it is loaded afresh, which holds some 230 MB: nothing is share
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
-
-import msgspec
-
-from testbed.code import CodeProblem, load_object
+from testbed.code import CodeProblem
 from testbed.node.compute_slots import ComputeSlots, slots_in
 from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
@@ -21,7 +16,7 @@ from testbed.protocol.zygote import Fork
 from testbed.runtimes.containers import CONTROL_SOCKET, FABRIC_SOCKET
 from testbed.runtimes.containers.inside import Inside
 from testbed.runtimes.processes.model_files import ModelFiles
-from testbed.runtimes.processes.node_process import Birth, Home, lead_life, tell_control
+from testbed.runtimes.processes.node_process import NodePaths, NodeSetup, lead_life, tell_control
 
 
 def live(inside: Inside, order: Fork) -> None:
@@ -29,49 +24,30 @@ def live(inside: Inside, order: Fork) -> None:
     plan = read_node_plan(inside.node.plan)
     cores = slots_in(inside.slots)
     sockets = inside.sockets
-    home = Home(inside.node, sockets / CONTROL_SOCKET, sockets / FABRIC_SOCKET, inside.slots, cores)
-    slots = ComputeSlots(home.slots, cores, plan.node.rank)
+    paths = NodePaths(inside.node, sockets / CONTROL_SOCKET, sockets / FABRIC_SOCKET, inside.slots, cores)
+    slots = ComputeSlots(paths.slots, cores, plan.node.rank)
     try:
         with slots.one():  # importing and loading is work, too, and all containers start at once
             from testbed.node.own import material
 
             made = material(plan.experiment, len(plan.learners), plan.seed, plan.ms_per_step)
     except CodeProblem as problem:
-        tell_control(home, Unable(problem.message, file=problem.file, line=problem.line))
+        tell_control(paths, Unable(problem.message, file=problem.file, line=problem.line))
         raise
     except (ModelProblem, Impossible) as problem:
-        tell_control(home, Unable(problem.message))
+        tell_control(paths, Unable(problem.message))
         raise
     finally:
         slots.close()
     own = made.own(plan.node.learner)
-    birth = Birth(
-        home=home,
+    setup = NodeSetup(
+        paths=paths,
         rank=plan.node.rank,
         own=own,
-        shelf=ModelFiles([inside.node] * len(plan.ranks), own.trainer.parameters),
+        models=ModelFiles([inside.node] * len(plan.ranks), own.trainer.parameters),
         rejoin=order.rejoin,
         first_round=order.first_round,
         absent=frozenset(order.absent),
         leaves_on_sigterm=True,
     )
-    lead_life(birth, plan)
-
-
-class Wrong(msgspec.Struct, frozen=True):
-    message: str
-    file: str | None = None
-    line: int | None = None
-
-
-def check(names: Iterable[str]) -> int:
-    """0 where all of them can be loaded."""
-    output, sys.stdout = sys.stdout, sys.stderr  # what code prints while it is loaded is no answer
-    try:
-        for name in names:
-            load_object(name)
-    except CodeProblem as problem:
-        output.write(msgspec.json.encode(Wrong(problem.message, problem.file, problem.line)).decode())
-        output.flush()
-        return 1
-    return 0
+    lead_life(setup, plan)

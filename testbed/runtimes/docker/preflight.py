@@ -25,8 +25,8 @@ from testbed.memory import available_bytes
 from testbed.node.data.store import cache_folder
 from testbed.plan.containers import PART_PIDS, limits_of, models_bytes
 from testbed.plan.model import RunPlan
+from testbed.runtimes.containers.check_code import Wrong
 from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.containers.learner import Wrong
 from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, closed
 from testbed.runtimes.docker.leftovers import refuse_if_there
 from testbed.units import size_for_people

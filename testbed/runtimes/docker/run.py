@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from testbed.control.commands import Command, Conversation, Done, EndRun, Look, Seen, conversation
 from testbed.control.log import ControlLog, last_word
 from testbed.control.outcome import Outcome
-from testbed.control.progress import Progress, Tell
+from testbed.control.progress import Progress, Tell, unheard_words
 from testbed.doors import Door
 from testbed.errors import TestbedError
 from testbed.image.engine_client import EngineOutage, EngineSilent, connected
@@ -33,7 +33,6 @@ from testbed.runtimes.docker.relayed import relayed
 from testbed.runtimes.docker.socket_places import Sockets
 from testbed.runtimes.docker.start import Start
 from testbed.runtimes.docker.verdict import outcome_of
-from testbed.runtimes.processes.unheard import words_of
 from testbed.runtimes.tracking.ownership import end_marked, held_open, new_mark
 from testbed.runtimes.tracking.process_records import Places, commands_socket, process_record
 
@@ -209,7 +208,7 @@ class DockerRun:
         if seen.phase != "starting":
             self._tell_begun()
         if new := tuple(each for each in seen.unheard if each not in self._unheard):
-            self._say(words_of(new))
+            self._say(unheard_words(new))
         self._unheard = seen.unheard
         if self._tell is not None and self._has_begun:
             self._tell(self._progress(seen))

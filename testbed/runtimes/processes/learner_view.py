@@ -59,7 +59,7 @@ def _seen_by_all(plan: RunPlan, places: Places) -> tuple[Seen, ...]:
     own = [Seen(path, is_own=not _is_system(path)) for path in map(os.path.abspath, folders) if os.path.exists(path)]
     made = [Seen(path, Kind.EMPTY) for path in (_TMP, _SHARED_MEMORY)]
     devices = [Seen(f"/dev/{name}") for name in _DEVICES]
-    # What comes later counts: nobody sees another run, nor sockets of one, though they lie below what is seen.
+    # What comes later counts: other runs and their sockets are hidden, though they lie below what is seen.
     hidden = [*_other_runs(places.run, folders), *_sockets(places)]
     return (*map(Seen, _SYSTEM), *own, Seen(_HARDWARE), *devices, *made, *hidden)
 
@@ -124,7 +124,7 @@ def _data() -> Path:
 
 
 def shown_too() -> Iterator[str]:
-    """What somebody has named is meant as it is; raises UsageProblem for what cannot be."""
+    """What TESTBED_VISIBLE names, as it is; raises UsageProblem for what cannot be shown."""
     for each in os.environ.get(VISIBLE, "").split(os.pathsep):
         if not each:
             continue
@@ -153,7 +153,7 @@ def _linked_in(folder: str) -> Iterator[str]:
 
 
 def _without_private(folder: Path) -> Iterator[str]:
-    """The folder; of one that holds all of somebody's things only the modules and packages in it."""
+    """The folder; of a home, or of /tmp, only the modules and packages in it."""
     if not _is_everything(folder):
         yield str(folder)
         return

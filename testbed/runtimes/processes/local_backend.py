@@ -1,4 +1,4 @@
-"""This machine as the ground of a run: every node is a process, forked from one that is warm.
+"""This machine as the backend of a run: every node is a process, forked from the zygote.
 
 Takes a plan and its run directory, gives nodes and an engine; keeps the record of processes, by which `destroy` goes.
 """
@@ -22,7 +22,7 @@ from testbed.isolation.trial import how_apart, what_is_denied
 from testbed.node.compute_slots import holders, make_slots
 from testbed.plan.hosts import hosts_of, hosts_text
 from testbed.plan.model import RunPlan
-from testbed.protocol.zygote import Discard, Judge
+from testbed.protocol.zygote import Discard, EvaluateAverage
 from testbed.records import Event, Failure
 from testbed.rundir import RunDirectory
 from testbed.runtimes.processes.backend import News
@@ -68,11 +68,11 @@ class LocalBackend:
             news.began(rank, pid)
 
         keep_private(self._places.run)
-        control.listen(self._places.control_socket)
+        control.connections.listen(self._places.control_socket)
         seclusion = self._seclusion(plan, loopback)
-        zygote = ZygoteClient(self._places, loopback, forked, news.died, news.judged, news.gone, seclusion=seclusion)
+        zygote = ZygoteClient(self._places, loopback, forked, news.died, news.evaluated, news.gone, seclusion=seclusion)
         self._remember("zygote", zygote.pid)
-        return LocalNodes(zygote, LocalProcesses(control.pid_of, self._places.slots), self._is_gone)
+        return LocalNodes(zygote, LocalProcesses(control.nodes.pid_of, self._places.slots), self._is_gone)
 
     async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
         engine = start_engine(plan, self._places, log, lost)
@@ -198,8 +198,8 @@ class LocalNodes:
     def is_gone(self, rank: int) -> bool:
         return self._is_gone(rank, self._processes.pid_of(rank))
 
-    def judge(self, order: Judge | Discard) -> None:
-        self._zygote.judge(order)
+    def evaluate_average(self, order: EvaluateAverage | Discard) -> None:
+        self._zygote.evaluate_average(order)
 
     def give_up(self) -> None:
         self._zygote.give_up()

@@ -154,14 +154,14 @@ class LocalRuntime(Runtime):
         return _LiveProcesses(run, record)
 
     def remains(self, run: RunDirectory) -> Remains:
-        from testbed.control.never_began import never_began
+        from testbed.control.log import ended_before_start
         from testbed.runtimes.tracking.process_records import read_record, record_of
 
         if read_record(run) is None:
             return Remains.COPY if record_of(run).exists() else Remains.NOTHING
         if self.goes_on(run):
             return Remains.GOES_ON
-        return Remains.NOTHING if never_began(run) else Remains.LEFT
+        return Remains.NOTHING if ended_before_start(run) else Remains.LEFT
 
     def destroy(self, run: RunDirectory) -> Removed:
         from testbed.runtimes.tracking.leftovers import destroy

@@ -17,9 +17,9 @@ from testbed.node.data.of_experiment import share_out
 from testbed.node.data.partition import test_parts
 from testbed.node.trainer_of import make_trainer
 from testbed.plan.model import RunPlan
-from testbed.runtimes.sim.arena import Arena
 from testbed.runtimes.sim.compute import Shared
 from testbed.runtimes.sim.pool import TrainingPool
+from testbed.runtimes.sim.pool_worker import Arena
 
 
 def _allow_open_files() -> None:

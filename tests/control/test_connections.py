@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.control import strangers
+from testbed.control import connections
+from testbed.control.connections import UnclaimedConnections
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
-from testbed.control.strangers import Strangers
 from testbed.errors import PreflightRefused
 from testbed.protocol.message import encode
 from testbed.protocol.nodes import Unable
@@ -29,12 +29,12 @@ def is_closed(theirs: socket.socket) -> bool:
 
 
 def test_a_stranger_is_taken_once_or_sent_away_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "_PATIENCE_S", 0.05)
-    monkeypatch.setattr(strangers, "_MOST", 2)
+    monkeypatch.setattr(connections, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(connections, "_MOST", 2)
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(5)]
 
     async def body() -> list[bool]:
-        waiting = Strangers()
+        waiting = UnclaimedConnections()
         waiting.add(1, pairs[0][0])
         waiting.add(1, pairs[1][0])  # the same once more
         waiting.add(2, pairs[2][0])
@@ -61,7 +61,7 @@ def test_who_calls_only_to_say_why_it_ends_is_heard_though_its_death_is_told_fir
     async def body() -> None:
         log = ControlLog(tmp_path / "events.jsonl")
         control = Control(plan_of(star(2)), log)
-        control.listen(tmp_path / "c.sock")
+        control.connections.listen(tmp_path / "c.sock")
         control.started(0, os.getpid())
         with connect(tmp_path / "c.sock") as caller:
             caller.send(encode(Unable("no such device", "load it", refused=True)))
