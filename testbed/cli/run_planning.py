@@ -93,6 +93,7 @@ def planned(
     elif described.problem is not None and runtime != DOCKER:
         refuse(WrongCode(("model", "name"), described.problem), runtime, resolved.origin, say)
     plan = partial(plan, parameters=described.parameters, samples=described.samples, versions=versions())
+    plan = partial(plan, declared=described.declared)
     if described.nominal_ms_per_step is not None:
         plan = partial(plan, nominal_ms_per_step=described.nominal_ms_per_step)
     made = plan() if runtime == SIM else fitted(plan, first, described.parameters, time_scale, beside, say)

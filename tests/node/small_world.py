@@ -22,7 +22,7 @@ from testbed.node.life import Life, Reason
 from testbed.node.messages import Message, from_frames
 from testbed.node.node import Node
 from testbed.node.training_settings import Score
-from testbed.node.world import Vector
+from testbed.node.world import Trained, Vector
 from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, Role
 from testbed.records import AnyRecord, Build, Count, End, Event, Record, Round, Start, line
 from testbed.runtimes.sim.clock import VirtualClock, run
@@ -175,8 +175,8 @@ class Quadratic:
     def loss(self, model: Vector) -> float:
         return float(((model - self._target) ** 2).sum() / 2)
 
-    async def train(self, model: Vector, first_step: int, steps: int) -> float:
-        trained = model.copy()
+    async def train(self, model: Vector, first_step: int, steps: int) -> Trained:
+        before, trained = model.copy(), model.copy()
         losses = []
         for step in range(first_step, first_step + steps):
             losses.append(self.loss(trained))
@@ -184,7 +184,7 @@ class Quadratic:
         change = trained - model
         await self._take(first_step, steps)
         model += change
-        return sum(losses) / len(losses)
+        return Trained(sum(losses) / len(losses), before, trained)
 
     async def gradient(self, model: Vector, step: int) -> tuple[float, Vector]:
         loss, slope = self.loss(model), self.slope(model, step)

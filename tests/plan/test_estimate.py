@@ -11,9 +11,10 @@ from testbed.collect.run import collect_run
 from testbed.collect.summary import summarise
 from testbed.experiment.language import Experiment
 from testbed.network.flows.sharing import TWO_WAYS
-from testbed.plan.estimate import CONTROL_BYTES, HEADER_BYTES, estimate, message_bytes, steps_per_round
+from testbed.plan.estimate import estimate
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
+from testbed.plan.traffic import CONTROL_BYTES, HEADER_BYTES, message_bytes, steps_per_round
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from tests.plan.test_make import nodes

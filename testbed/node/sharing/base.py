@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
+from testbed.node.state import NOTHING, State
 from testbed.node.world import Vector
 
 _Number = TypeVar("_Number", np.float32, np.int32)
@@ -32,6 +33,26 @@ class Sharing:
 
     def begin(self, model: Vector) -> None:
         """Called once before the first round, with the model that the node starts from."""
+
+    def message_bytes(self, parameters: int) -> int | None:  # noqa: ARG002 - for those that know
+        """What a message takes without its header, for a model of so many parameters; None: nothing is said.
+
+        Estimates ask those that do not come with the package (`testbed/catalogue` has the same of those that do).
+        """
+        return None
+
+    def trained(self, change: Vector) -> None:
+        """The node has trained: what that has changed in its model."""
+
+    def state(self) -> State:
+        """What it remembers from round to round besides the model, for the next life of a node with `rejoin: last`.
+
+        `random` goes on by itself.
+        """
+        return NOTHING
+
+    def restore(self, state: State) -> None:
+        """Go on with what `state` gave in an earlier life; called after `begin`."""
 
     def encode(self, model: Vector, round_: int) -> Message:
         """One immutable message, for all recipients of this round."""

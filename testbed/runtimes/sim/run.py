@@ -25,7 +25,7 @@ from testbed.node.life import TOLD, Life, Reason, build_of_this_process, failure
 from testbed.node.mailbox import PAST, SENT_AGAIN
 from testbed.node.node import Node
 from testbed.node.sharing.base import MODEL
-from testbed.node.snapshots import newest_snapshot
+from testbed.node.snapshots import Snapshot, newest_snapshot
 from testbed.node.unawaited import unawaited_are_told
 from testbed.node.world import Vector
 from testbed.plan.files import split
@@ -200,7 +200,7 @@ class SimRun:
         directory = self._directory.node(plan.node.name)
         clock = NodeClock(self._clock)
         compute = SimCompute(self._shared, plan, clock)
-        model, first_round = self._begin_with(plan, rejoin)
+        snapshot, first_round = self._begin_with(plan, rejoin)
         compute.begin_anew()
         journal = Journal(directory.journal)
         node = Node(
@@ -210,7 +210,7 @@ class SimRun:
             compute=compute,
             journal=journal,
             observer=self,
-            model=model,
+            snapshot=snapshot,
             first_round=first_round,
             snapshots=directory.snapshots,
         )
@@ -224,14 +224,14 @@ class SimRun:
         resident.task.add_done_callback(lambda task: self._lived(rank, resident, task))
         self._tell_who_has_finished()
 
-    def _begin_with(self, plan: NodePlan, rejoin: str | None) -> tuple[Vector | None, int]:
+    def _begin_with(self, plan: NodePlan, rejoin: str | None) -> tuple[Snapshot | None, int]:
         """A node that comes later begins with the round of the slowest, so that nobody has to wait for older ones."""
         if rejoin is None:
             return None, 0
         saved = None
         if rejoin == "last":
             saved = newest_snapshot(self._directory.node(plan.node.name).snapshots, self._shared.initial.size)
-        return None if saved is None else saved.vector, self._watch.round_of_the_slowest()
+        return saved, self._watch.round_of_the_slowest()
 
     def _lived(self, rank: int, resident: _Resident, task: asyncio.Task[Reason]) -> None:
         resident.clock.stop()
