@@ -86,7 +86,7 @@ def _places(run: RunDirectory, path: Path) -> tuple[Path, Path]:
     """Where the fabric's file is for us, and where for the fabric: in a container, it writes to its own folder."""
     if not is_of_containers(run):
         return path, path
-    from testbed.runtimes.container.inside import Inside
+    from testbed.runtimes.containers.inside import Inside
 
     engine = Path("engine", f".{path.name}.{os.getpid()}.tmp")
     return run.path / engine, Inside().run.path / engine

@@ -29,9 +29,9 @@ from testbed.cli.run_signals import RunSignals
 from testbed.cli.time_scale_option import AUTO, TimeScaleType, check_time_scale
 from testbed.code import CodeProblem
 from testbed.errors import Finding, InvalidInput, RunBroken, UsageProblem
+from testbed.image.facts import DEFAULT_TAG
 from testbed.linux import is_linux
 from testbed.rundir import RunDirectory
-from testbed.runtimes.docker.image_facts import DEFAULT_TAG
 from testbed.runtimes.docker.socket_places import Sockets
 
 if TYPE_CHECKING:
@@ -254,15 +254,15 @@ class _How:
 
 def _run_local(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how: _How) -> Outcome:
     from testbed.cli.progress_view import progress_view
-    from testbed.runtimes.local.local_ground import LocalGround
-    from testbed.runtimes.real.run import RealRun
+    from testbed.runtimes.processes.local_backend import LocalBackend
+    from testbed.runtimes.processes.run import RealRun
 
     say = _keep_quiet if how.quiet else _say
     with progress_view(quiet=how.quiet) as view:
         whole = RealRun(
             plan,
             directory,
-            LocalGround(),
+            LocalBackend(),
             tell=view.tell,
             begun=lambda seconds: say(f"all nodes began after {seconds:.1f}s"),
             say=say,
@@ -277,9 +277,9 @@ def _run_sim(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how: _
     from testbed.node.data.problems import Impossible
     from testbed.node.models.problems import ModelProblem
     from testbed.records import Failure
+    from testbed.runtimes.failed_start import failed_start
     from testbed.runtimes.sim.prepare import prepared
     from testbed.runtimes.sim.run import SimRun
-    from testbed.runtimes.sim.stillborn import stillborn
 
     if how.workers and not is_linux() and not how.quiet:
         _say(f"--workers {how.workers}: only on Linux are there processes that train; this one does all")
@@ -287,9 +287,9 @@ def _run_sim(plan: RunPlan, directory: RunDirectory, signals: RunSignals, how: _
         try:
             shared = stack.enter_context(prepared(plan, workers=how.workers))
         except CodeProblem as problem:
-            return stillborn(plan, directory, Failure(problem.message, problem.file, problem.line))
+            return failed_start(plan, directory, Failure(problem.message, problem.file, problem.line))
         except (ModelProblem, Impossible) as problem:
-            return stillborn(plan, directory, Failure(problem.message))
+            return failed_start(plan, directory, Failure(problem.message))
         view = stack.enter_context(progress_view(quiet=how.quiet))
         whole = SimRun(plan, directory, shared, tell=view.tell)
         signals.end_with(whole.interrupt, is_bounded=True)
@@ -329,9 +329,9 @@ def _why_not_in_containers(chosen: Chosen, resolved: Resolved, image: str | None
 
 def _would_build(image: str | None, say: Callable[[str], None]) -> bool:
     """Whether the run itself would make its image first, which a dry run does not."""
-    from testbed.runtimes.docker.engine_client import connected
-    from testbed.runtimes.docker.image_at_hand import request_at_hand
-    from testbed.runtimes.docker.image_facts import id_of
+    from testbed.image.at_hand import request_at_hand
+    from testbed.image.engine_client import connected
+    from testbed.image.facts import id_of
 
     if image is not None:
         return False
@@ -344,8 +344,8 @@ def _would_build(image: str | None, say: Callable[[str], None]) -> bool:
 
 def _have_image(image: str | None, say: Callable[[str], None]) -> None:
     """One that somebody has named is there, or is a mistake; the usual one is made where that takes seconds."""
-    from testbed.runtimes.docker.image_at_hand import have_image
-    from testbed.runtimes.docker.image_facts import image_id
+    from testbed.image.at_hand import have_image
+    from testbed.image.facts import image_id
 
     if image is None:
         have_image(DEFAULT_TAG, say)

@@ -11,7 +11,7 @@ from testbed.cli.run_target import all_runs, find_run, is_of_containers, is_virt
 from testbed.cli.status import is_over
 from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.leftovers import Removed, destroy
+from testbed.runtimes.tracking.leftovers import Removed, destroy
 from testbed.verify.places import remove_leftovers
 
 

@@ -25,7 +25,7 @@ from testbed.engines.steps import Step
 from testbed.experiment.language import NetworkModel
 from testbed.isolation.trial import how_apart
 from testbed.memory import available_bytes
-from testbed.runtimes.local.needs import in_gib
+from testbed.runtimes.needs import in_gib
 
 _FEW_FILES = 4096
 _FEW_PROCESSES = 4096

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testbed.cli.doctor_check import Check
-from testbed.runtimes.docker.image_facts import DEFAULT_TAG
+from testbed.image.facts import DEFAULT_TAG
 from testbed.runtimes.docker.preflight import why_no_containers
 
 

@@ -10,10 +10,10 @@ import click
 from testbed.cli.live_nodes import pids_of_nodes
 from testbed.cli.run_target import find_run, is_of_containers, live_record, node_of, plan_of, results_option
 from testbed.errors import PreflightRefused, UsageProblem
+from testbed.runtimes.processes.enter import command_there, has_network
 from testbed.runtimes.reach import UNSEEN
-from testbed.runtimes.real.belonging import MARK
-from testbed.runtimes.real.enter import command_there, has_network
-from testbed.runtimes.real.places import hosts_of_run
+from testbed.runtimes.tracking.ownership import MARK
+from testbed.runtimes.tracking.process_records import hosts_of_run
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -53,7 +53,7 @@ def command(context: click.Context, run: str, node: str, words: tuple[str, ...],
 
             context.exit(run_inside(directory, target.rank, words))
     elif _network_of(pid) == _network_of(os.getpid()):
-        from testbed.runtimes.real.engine import NONE
+        from testbed.runtimes.processes.engine import NONE
 
         has_none = f"{target.name} has no network of its own"
         if plan.engine == NONE:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from testbed.cli.run_target import is_of_containers
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.places import Recorded
+from testbed.runtimes.tracking.leftovers import is_alive
+from testbed.runtimes.tracking.process_records import Recorded
 
 _NODE = "node "
 

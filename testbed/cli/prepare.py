@@ -75,7 +75,7 @@ def command(
 def _make(plan: RunPlan, results: Path) -> None:
     """All of it or nothing: half a run would be in the way of the next attempt."""
     from testbed.plan.files import write_plan
-    from testbed.runtimes.container.layout import lay_out
+    from testbed.runtimes.containers.layout import lay_out
 
     run = create_run(results, plan.run_id)
     try:

@@ -131,7 +131,7 @@ def check_runtime(name: str, where: str = "") -> str:
 
 def check_image(runtime: str, image: str | None) -> None:
     """Raises UsageProblem for one that nothing would run."""
-    from testbed.runtimes.docker.image_facts import may_mean_image
+    from testbed.image.facts import may_mean_image
 
     if image is not None and runtime != DOCKER:
         raise UsageProblem(f"runtime `{runtime}` has no images", f"--image is for --runtime {DOCKER}")

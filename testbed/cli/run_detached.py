@@ -60,7 +60,7 @@ def _start(directory: TakenRun, log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as errors:
         words = [str(directory.path.resolve())]
         return start_apart(
-            "testbed.runtimes.local.daemon", words, stdout=subprocess.PIPE, stderr=errors, pass_fds=directory.holds
+            "testbed.runtimes.processes.daemon", words, stdout=subprocess.PIPE, stderr=errors, pass_fds=directory.holds
         )
 
 

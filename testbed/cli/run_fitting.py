@@ -22,7 +22,7 @@ from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import largest_scale, late_for_tcp, smallest_scale
 
 if TYPE_CHECKING:
-    from testbed.runtimes.local.speed import StepTimes
+    from testbed.runtimes.machine_speed import StepTimes
 
 _SHAPED = "fabric"
 _REMEDY = "take fewer nodes, a smaller --degree, a longer compute.ms_per_step, or --runtime sim"
@@ -108,14 +108,14 @@ def fitted(
 
 
 def _step_times(plan: RunPlan, parameters: int) -> StepTimes:
-    from testbed.runtimes.local.speed import sent_bytes_of, step_times
+    from testbed.runtimes.machine_speed import sent_bytes_of, step_times
 
     return step_times(plan.experiment, len(plan.learners), sent_bytes_of(parameters, plan.overlay.degree))
 
 
 def _carried(at: Callable[[float], RunPlan], say: Callable[[str], None]) -> RunPlan:
     """With the smallest time scale with which this machine carries what the nodes send, if the kernel bears it."""
-    from testbed.runtimes.local.capacity import carried_bytes_s, in_mb_s
+    from testbed.runtimes.capacity import carried_bytes_s, in_mb_s
 
     carried = carried_bytes_s()
     made = at(1.0)

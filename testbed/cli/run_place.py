@@ -23,8 +23,8 @@ from testbed.control.never_began import never_began
 from testbed.errors import UsageProblem
 from testbed.rundir import OWN, RunDirectory, create_run, is_run
 from testbed.runtimes.reach import is_led
-from testbed.runtimes.real.leftovers import destroy, living
-from testbed.runtimes.real.places import read_record, record_of
+from testbed.runtimes.tracking.leftovers import destroy, living
+from testbed.runtimes.tracking.process_records import read_record, record_of
 
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
@@ -162,7 +162,7 @@ def _refuse_what_is_there(run: RunDirectory, taken: str) -> None:
 
 def _may_have_containers(run: RunDirectory) -> bool:
     """Compose's, too, which have the sockets that were made for them long before they begin."""
-    from testbed.runtimes.container.inside import outcome_file, sockets_of
+    from testbed.runtimes.containers.inside import outcome_file, sockets_of
     from testbed.runtimes.docker.leftovers import is_known
 
     return any(each.exists() for each in (record_of(run), sockets_of(run), outcome_file(run))) or is_known(run)

@@ -85,7 +85,7 @@ def planned(
     say(f"preparing {experiment.data.name} and {experiment.model.name} for {learners} learners")
 
     from testbed.node.named_code import WrongCode
-    from testbed.runtimes.sim.describe import describe, versions
+    from testbed.runtimes.described import describe, versions
 
     described = describe(experiment, learners, fetch=fetch, tell=say)
     if described.problem is not None and not fetch:

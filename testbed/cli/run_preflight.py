@@ -22,8 +22,8 @@ from testbed.node.models.problems import ModelProblem
 from testbed.plan.estimate import estimate
 from testbed.plan.time_scale import refuse_too_late_for_tcp
 from testbed.runtimes.docker.preflight import check_engine_and_image
-from testbed.runtimes.local.needs import Need, needs_of, step_need, traffic_need
-from testbed.runtimes.local.seen import shown_too
+from testbed.runtimes.needs import Need, needs_of, step_need, traffic_need
+from testbed.runtimes.processes.learner_view import shown_too
 
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
@@ -99,7 +99,7 @@ def _step(plan: RunPlan) -> Iterator[Need]:
     compute = plan.experiment.compute
     if compute.mode != "paced" or compute.ms_per_step == "auto":
         return
-    from testbed.runtimes.local.speed import sent_bytes_of, step_times
+    from testbed.runtimes.machine_speed import sent_bytes_of, step_times
 
     sent_bytes = sent_bytes_of(plan.parameters, plan.overlay.degree)
     try:

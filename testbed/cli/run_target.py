@@ -17,7 +17,7 @@ from testbed.collect.plan_head import read_plan_head
 from testbed.doors import Door
 from testbed.errors import PreflightRefused, UsageProblem, did_you_mean
 from testbed.rundir import RunDirectory, find_runs
-from testbed.runtimes.real.places import Recorded, read_record
+from testbed.runtimes.tracking.process_records import Recorded, read_record
 from testbed.topologies.model import is_pattern
 from testbed.topologies.unknown_node import unknown_node
 

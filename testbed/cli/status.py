@@ -19,7 +19,7 @@ from testbed.control.commands import Look, Seen, ask
 from testbed.control.log import last_word
 from testbed.errors import TestbedError
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.places import read_record
+from testbed.runtimes.tracking.process_records import read_record
 from testbed.units import format_rate, size_for_people
 
 if TYPE_CHECKING:
@@ -188,8 +188,8 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
         return _over(run, None, is_named=is_named)
     if not goes_on:
         return _over(run, OUT_OF_REACH if goes_on is None else LEFT_BEHIND, is_named=is_named)
+    from testbed.runtimes.processes.unheard import words_of
     from testbed.runtimes.reach import commands_door
-    from testbed.runtimes.real.unheard import words_of
 
     try:
         seen = ask(commands_door(run, record), Look())

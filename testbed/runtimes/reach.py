@@ -12,8 +12,8 @@ from pathlib import Path
 from testbed.doors import Door
 from testbed.engines.fabric.sockets import control_socket
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.places import Recorded, commands_socket
+from testbed.runtimes.tracking.leftovers import is_alive
+from testbed.runtimes.tracking.process_records import Recorded, commands_socket
 
 UNSEEN = 0
 """In place of the id of a process that is on another machine, or that nobody here can look at."""

@@ -31,10 +31,10 @@ from testbed.network.moment import network_at
 from testbed.protocol.fabric import FabricStatus, GetStatus, Links, ShowLink
 from testbed.run_files import open_plain
 from testbed.rundir import RunDirectory
+from testbed.runtimes.processes.engine import FABRIC
+from testbed.runtimes.processes.enter import has_network
 from testbed.runtimes.reach import fabric_door
-from testbed.runtimes.real.engine import FABRIC
-from testbed.runtimes.real.enter import has_network
-from testbed.runtimes.real.places import read_record, record_of
+from testbed.runtimes.tracking.process_records import read_record, record_of
 from testbed.topologies.model import Topology
 from testbed.verify import judge_live
 from testbed.verify.echoes import echo_all

@@ -28,9 +28,9 @@ from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, Count, End, Event, Over
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.container.inside import sockets_of
-from testbed.runtimes.real.belonging import MARK, new_mark
-from testbed.runtimes.real.places import PREFIX, Places, ProcessRecord, process_record
+from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.tracking.ownership import MARK, new_mark
+from testbed.runtimes.tracking.process_records import PREFIX, Places, ProcessRecord, process_record
 from tests.plan.test_make import nodes, plan_of
 
 OURS = new_mark()

@@ -24,8 +24,8 @@ from testbed.experiment.defaults import DEFAULT_ROUNDS
 from testbed.plan.files import read_plan, write_plan
 from testbed.records import Count
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.real.belonging import MARK, new_mark
-from testbed.runtimes.real.places import Places, ProcessRecord, Recorded, process_record, record_of
+from testbed.runtimes.tracking.ownership import MARK, new_mark
+from testbed.runtimes.tracking.process_records import Places, ProcessRecord, Recorded, process_record, record_of
 from tests.collect.runs import end, evaluation, round_, start, text
 from tests.plan.test_make import nodes, plan_of
 

@@ -15,8 +15,8 @@ from testbed.cli.main import main
 from testbed.cli.run_preflight import check_machine
 from testbed.errors import PreflightRefused
 from testbed.plan.model import RunPlan
-from testbed.runtimes.local import capacity
-from testbed.runtimes.local.speed import StepTimes
+from testbed.runtimes import capacity
+from testbed.runtimes.machine_speed import StepTimes
 from tests.runtimes.local_runs import locally, needs_network
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -33,12 +33,12 @@ TIMES = StepTimes(least=160.0, sustained=200.0)
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SMALL)
-    monkeypatch.setattr("testbed.runtimes.local.speed.step_times", lambda *_: TIMES)
+    monkeypatch.setattr("testbed.runtimes.machine_speed.step_times", lambda *_: TIMES)
 
 
 def carries(monkeypatch: pytest.MonkeyPatch, bytes_s: float) -> None:
     for where in ("capacity", "needs"):
-        monkeypatch.setattr(f"testbed.runtimes.local.{where}.carried_bytes_s", lambda: bytes_s)
+        monkeypatch.setattr(f"testbed.runtimes.{where}.carried_bytes_s", lambda: bytes_s)
 
 
 def deploy(*arguments: str, runtime: str = "local") -> Result:
@@ -87,7 +87,7 @@ def test_a_machine_that_trains_fast_enough_takes_the_step_of_the_nominal_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same as in virtual time."""
-    monkeypatch.setattr("testbed.runtimes.local.speed.step_times", lambda *_: StepTimes(least=5.0, sustained=9.0))
+    monkeypatch.setattr("testbed.runtimes.machine_speed.step_times", lambda *_: StepTimes(least=5.0, sustained=9.0))
     result = deploy()
     plan = planned(result)
     assert plan["ms_per_step"] == plan["asked"]["ms_per_step"] == planned(deploy(runtime="sim"))["ms_per_step"] == 10.0

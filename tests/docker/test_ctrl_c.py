@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 from testbed.cli.main import main
 from testbed.cli.progress_view import progress_view, words_of_start
-from testbed.runtimes.docker.crew import WORKERS
+from testbed.runtimes.docker.container_set import WORKERS
 from tests.docker.runs import containers, deploy_words, environment, summary
 
 NODES = 2 * WORKERS

@@ -12,7 +12,7 @@ import pytest
 
 from testbed.rundir import RunDirectory
 from testbed.runtimes.docker.live import pids_of_nodes
-from testbed.runtimes.real.enter import has_network
+from testbed.runtimes.processes.enter import has_network
 from testbed.verify.judge import Verdict
 from testbed.verify.live import find_live, measure_live
 from tests.docker.runs import QUICK, command, containers, until

@@ -9,10 +9,10 @@ from concurrent.futures.thread import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
+from testbed.runtimes.docker.container_set import WORKERS
 from testbed.runtimes.docker.containers import CONTROL, FOLDER_LABEL, PART_LABEL, RANK_LABEL
-from testbed.runtimes.docker.crew import WORKERS
-from testbed.runtimes.docker.engine_client import connected
 from testbed.runtimes.reach import UNSEEN
 
 if TYPE_CHECKING:

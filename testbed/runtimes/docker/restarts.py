@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from concurrent.futures.thread import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
-from testbed.runtimes.docker.crew import WORKERS
-from testbed.runtimes.docker.engine_client import connected
+from testbed.runtimes.docker.container_set import WORKERS
 from testbed.runtimes.docker.live import container_of_node
 
 if TYPE_CHECKING:

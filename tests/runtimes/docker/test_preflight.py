@@ -12,12 +12,12 @@ import pytest
 
 from testbed.cli.run_preflight import check_containers
 from testbed.errors import PreflightRefused
+from testbed.image.facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL
 from testbed.plan.model import RunPlan
+from testbed.runtimes import machine_speed
 from testbed.runtimes.docker import preflight
-from testbed.runtimes.docker.image_facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL
 from testbed.runtimes.docker.preflight import IMAGE, check_engine_and_image
-from testbed.runtimes.local import speed
-from testbed.runtimes.local.speed import StepTimes
+from testbed.runtimes.machine_speed import StepTimes
 from tests.image.fake_engine import FakeEngine, fake_engine
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -125,7 +125,7 @@ class TestAsOnThisMachine:
         assert engine.asked == []
 
     def test_steps_that_are_too_fast(self, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(speed, "step_times", lambda *_: StepTimes(160.0, 200.0))
+        monkeypatch.setattr(machine_speed, "step_times", lambda *_: StepTimes(160.0, 200.0))
         fast = plan_of(star(4), compute={"ms_per_step": 50}).model_copy(
             update={"runtime": "docker", "engine": "fabric"}
         )

@@ -16,14 +16,14 @@ from testbed.control.commands import Look, ask
 from testbed.engines.fabric.requests import FabricLost
 from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import UsageProblem
+from testbed.image.engine_client import EngineSilent
 from testbed.protocol.message import MAX_MESSAGE_BYTES
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.relay import Packets, framed
+from testbed.runtimes.containers.relay import Packets, framed
 from testbed.runtimes.docker import relayed as module
-from testbed.runtimes.docker.engine_client import EngineSilent
 from testbed.runtimes.docker.exec_stream import ExecStream
 from testbed.runtimes.reach import commands_door, fabric_door, is_led
-from testbed.runtimes.real.places import Recorded, commands_socket
+from testbed.runtimes.tracking.process_records import Recorded, commands_socket
 from tests.image.fake_engine import fake_engine
 
 PATIENCE_S = 20.0
