@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,15 @@ from testbed.catalogue.algorithms import ALGORITHMS
 from testbed.catalogue.data_sets import DATA_SETS
 from testbed.catalogue.models import MODELS
 from testbed.catalogue.sharings import SHARINGS
+from testbed.catalogue.tables import Entry
 
 PACKAGE = Path(testbed.__file__).parent
-TABLES = {"algorithm": ALGORITHMS, "sharing": SHARINGS, "model": MODELS, "data": DATA_SETS}
+TABLES: dict[str, Mapping[str, Entry]] = {
+    "algorithm": ALGORITHMS,
+    "sharing": SHARINGS,
+    "model": MODELS,
+    "data": DATA_SETS,
+}
 NAMES = {name: entry.code for table in TABLES.values() for name, entry in table.items()}
 TABLE_ROOM = PACKAGE / "catalogue"
 DATA_ITSELF = PACKAGE / "node" / "data" / "catalogue.py"
