@@ -14,7 +14,7 @@ import numpy as np
 from testbed.node.algorithm import Algorithm
 from testbed.node.messages import Message, Received, UnusableModel, snapshot
 from testbed.node.node import Node, PeerMissing
-from testbed.node.sharing.base import MODEL, Sharing, gradient_in, whole
+from testbed.node.sharing.base import MODEL, Sharing, whole, whole_in
 from testbed.node.world import Vector
 
 GRADIENT = "gradient"
@@ -131,4 +131,4 @@ class _Workers:
 
 def _step(model: Vector, received: Received, scale: float) -> None:
     """One step of gradient descent."""
-    model -= np.float32(scale) * gradient_in(received, model.size)
+    model -= np.float32(scale) * whole_in(received, model.size, GRADIENT)

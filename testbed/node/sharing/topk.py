@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.node.messages import MalformedModel, Message
-from testbed.node.sharing.base import MODEL, frozen, values_of
+from testbed.node.sharing.base import MODEL, Decoded, frozen, values_of
 from testbed.node.sharing.sparse import Sparse
 from testbed.node.state import NOTHING, State, vector_in
 from testbed.node.world import Vector
@@ -45,7 +45,7 @@ class TopK(Sparse):
         self._change[places] = 0.0
         return Message(MODEL, round_, payload=(frozen(model[places]),), metadata=(frozen(places.astype(np.int32)),))
 
-    def decode(self, message: Message, parameters: int) -> tuple[NDArray[np.intp] | None, Vector]:
+    def decode(self, message: Message, parameters: int) -> Decoded:
         if not message.metadata:
             return super().decode(message, parameters)
         values, places = values_of(message), message.metadata[0]
