@@ -122,3 +122,11 @@ def whole_number_in(state: State, name: str) -> int:
     if type(value) is not int or value < 0:
         raise UnusableState(f"`{name}` is no whole number: {value!r}")
     return value
+
+
+def whole_numbers_in(state: State, name: str) -> list[int]:
+    """The same of a list of such numbers."""
+    values = state.get(name)
+    if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
+        raise UnusableState(f"`{name}` is no list of whole numbers")
+    return values

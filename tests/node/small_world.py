@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -21,6 +22,7 @@ from testbed.journal import Journal
 from testbed.node.life import Life, Reason
 from testbed.node.messages import Message, from_frames
 from testbed.node.node import Node
+from testbed.node.snapshots import newest_snapshot
 from testbed.node.training_settings import Score
 from testbed.node.world import Trained, Vector
 from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, Role
@@ -69,6 +71,10 @@ class World:
     latency_s: Callable[[int, int], float] = lambda _sender, _to: 0.01
     rate_bps: float = 8e6
     lost: Callable[[int, int, Message], bool] = lambda _sender, _to, _message: False
+    folders: Path | None = None
+    """Where nodes keep snapshots, each in a folder called as its rank."""
+    goes_on: int = 0
+    """With the snapshots that are there, from this round on."""
     order: Sequence[int] | None = None
     """In which order nodes start, and messages arrive at one instant: nothing may depend on it."""
     early: Sequence[tuple[float, int, Reason]] = ()
@@ -334,9 +340,15 @@ class _Running:
         self._evaluated[rank, round_] = vector
 
     def _node(self, plan: NodePlan) -> Node:
-        rank = plan.node.rank
+        rank, world = plan.node.rank, self._world
+        snapshots = None if world.folders is None else world.folders / str(rank) / "snapshots"
+        if snapshots is not None:
+            snapshots.parent.mkdir(exist_ok=True)
         return Node(
             plan,
+            snapshots=snapshots,
+            snapshot=newest_snapshot(snapshots, world.dimension) if world.goes_on and snapshots else None,
+            first_round=world.goes_on,
             clock=self._clock,
             transport=_Port(self._network, rank),
             compute=Quadratic(self._world, self._clock, plan.node.learner),
