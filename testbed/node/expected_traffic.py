@@ -6,7 +6,7 @@ Takes a `NodePlan`, gives ranks and bytes; touches nothing.
 from __future__ import annotations
 
 from testbed.experiment.language import Experiment
-from testbed.node.choose import is_own
+from testbed.node.declared import is_own
 from testbed.node.messages import MAX_BUFFER, MAX_HEADER
 from testbed.plan.model import NodePlan
 

@@ -12,9 +12,10 @@ from random import Random
 from testbed import __version__
 from testbed.code import CodeProblem
 from testbed.experiment.language import Experiment
-from testbed.node.choose import choose_algorithm, choose_sharing, declared
+from testbed.node.choose import choose_algorithm, choose_sharing
 from testbed.node.data.fetch import Tell, silently
 from testbed.node.data.of_experiment import share_out
+from testbed.node.declared import declared
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training_cost import nominal_ms_per_step
 from testbed.plan.model import Declared
@@ -50,7 +51,7 @@ def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell =
     said = None
     if problem is None:
         try:
-            said = declared(experiment, trainer.parameters, Random(0))  # noqa: S311 - draws nothing
+            said = declared(experiment, trainer.parameters)
         except CodeProblem as of_code:
             problem = of_code
     return Described(data.sizes, data.is_estimated, trainer.parameters, cost, said, problem)

@@ -13,8 +13,8 @@ import numpy as np
 
 from testbed.cores import usable_cores
 from testbed.experiment.language import Experiment
-from testbed.node.choose import waits
 from testbed.node.data.of_experiment import share_out
+from testbed.node.declared import waits
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training import Trainer
 from testbed.node.training_batch import Indices
