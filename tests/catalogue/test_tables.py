@@ -78,7 +78,10 @@ def test_an_entrys_code_takes_its_options_with_its_defaults(entry: Entry) -> Non
 
 def test_classes_are_what_their_tables_say() -> None:
     for algorithm in ALGORITHMS.values():
-        assert issubclass(load_object(algorithm.code), AlgorithmClass)  # type: ignore[arg-type]
+        made = load_object(algorithm.code)
+        assert isinstance(made, type)
+        assert issubclass(made, AlgorithmClass)
+        assert made.needs_server == algorithm.needs_server, "it is what classes derived from it inherit"
     for sharing in SHARINGS.values():
         assert issubclass(load_object(sharing.code), SharingClass)  # type: ignore[arg-type]
 
@@ -123,10 +126,11 @@ def test_what_a_round_is_like_depends_on_the_options() -> None:
     assert of("epidemic") == WithPeers(Partners.REGULAR, None, waits=True, pause_s=None, tells_others=False)
     local = WithPeers(Partners.ANY, 3, waits=False, pause_s=None, tells_others=False)
     assert of("epidemic", mode="local", fanout=3) == local
-    ending = replace(local, pause_s=2.0)
-    assert of("epidemic", mode="local", fanout=3, round_end="timeout", timeout="2s") == ending
+    paused = replace(local, pause_s=2.0)
+    assert of("epidemic", mode="local", fanout=3, round_end="timeout", timeout="2s") == paused
     assert of("epidemic", mode="local", fanout=3, round_end="notify") == replace(local, waits=True, tells_others=True)
-    assert of("epidemic", round_end="timeout") == of("epidemic"), "only `local` ends so"
+    for ending in ("timeout", "notify"):
+        assert of("epidemic", round_end=ending) == of("epidemic"), "only `local` ends so"
     assert of("fedavg", participation=0.5, deadline="3s") == WithServer(0.5, 1.0, 3.0, waits=True)
     assert of("parameter-server", mode="async") == WithServer(1.0, 1.0, None, waits=False)
     assert exchange_of("mine.py:Mine", {}) is None

@@ -301,6 +301,35 @@ class Odd(DPSGD):
 """
 
 
+SUMS = """\
+import numpy as np
+
+from testbed.node.sharing.base import Sharing
+
+
+class Sums(Sharing):
+    def begin(self, model):
+        self.total = np.zeros_like(model)
+
+    def trained(self, change):
+        self.total += change
+
+    def state(self):
+        return {"total": self.total}
+"""
+
+
+def test_training_tells_the_sharing_what_it_changed(tmp_path: Path) -> None:
+    """A node alone starts from zero, and nothing else changes its model."""
+    (tmp_path / "own.py").write_text(SUMS)
+    settings = {"snapshots": {"every": 1}, "sharing": f"{tmp_path / 'own.py'}:Sums"}
+    outcome = World(1, rounds=3, graph=[[]], folders=tmp_path, experiment=settings).run()
+    found = newest_snapshot(tmp_path / "0" / "snapshots", 8)
+    assert found is not None
+    assert outcome.models[0].any()
+    np.testing.assert_allclose(vector_in(found.state["sharing"], "total", 8), outcome.models[0], atol=1e-6)
+
+
 def own(folder: Path, name: str, key: str = "rounds") -> str:
     folder.mkdir(exist_ok=True)
     (folder / "own.py").write_text(OWN.replace("{KEY}", key))

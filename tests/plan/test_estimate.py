@@ -14,7 +14,8 @@ from testbed.network.flows.sharing import TWO_WAYS
 from testbed.plan.estimate import estimate
 from testbed.plan.make import make_plan
 from testbed.plan.model import Declared, RunPlan
-from testbed.plan.traffic import CONTROL_BYTES, HEADER_BYTES, message_bytes, steps_per_round
+from testbed.plan.rehearse import Peers
+from testbed.plan.traffic import CONTROL_BYTES, HEADER_BYTES, message_bytes, parts_of, steps_per_round
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from tests.plan.test_make import nodes
@@ -130,6 +131,20 @@ def test_messages_without_a_model_count_too() -> None:
     assert estimate(plan_of(10, algorithm=notify)).round_bytes == 30 * MODEL + 10 * 6 * CONTROL_BYTES
     asked = {"degree": 3, "dynamic": True, "peers": "sampler"}
     assert estimate(plan_of(10, overlay=asked)).round_bytes == 30 * MODEL + 20 * CONTROL_BYTES
+
+
+def test_who_draws_its_peers_does_not_draw_itself() -> None:
+    plan = plan_of(4, algorithm={"name": "epidemic", "mode": "local", "fanout": 2})
+    drawn = [pair for round_ in range(9) for pair in _pairs(plan, round_)]
+    assert len(drawn) == 9 * 4 * 2
+    assert all(sender != to for sender, to in drawn)
+    assert len(set(drawn)) == 4 * 3, "each round others"
+
+
+def _pairs(plan: RunPlan, round_: int) -> list[tuple[int, int]]:
+    parts = parts_of(plan, MODEL)
+    assert isinstance(parts, Peers)
+    return [(sender, to) for sender, others in parts.messages(round_).items() for to in others]
 
 
 def test_time_of_a_transfer() -> None:

@@ -276,6 +276,7 @@ def test_the_same_inputs_make_the_same_plan() -> None:
 
 
 def test_a_sharing_that_remembers_its_neighbours_wants_the_same_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan_of(6, overlay={"dynamic": True}).overlay.dynamic
     public = replace(SHARINGS["full"], same_neighbours=True)
     monkeypatch.setattr("testbed.plan.overlay.SHARINGS", {"full": public})
     assert plan_of(6).overlay.neighbours is not None
