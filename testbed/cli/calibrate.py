@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.catalogue.data_sets import DATA_SETS, DEFAULT_DATA
+from testbed.catalogue.models import DEFAULT_MODEL, MODELS
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.code import CodeProblem
 from testbed.cores import usable_cores
-from testbed.node.data.catalogue import ENTRIES
-from testbed.node.models.catalogue import BUILT_IN
 from testbed.node.models.problems import ModelProblem
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ _SUSTAINED_COLUMNS = ("learners", "sustained_ms_per_step")
 
 @click.command()
 @click.option(
-    "--model", default="gn-lenet", show_default=True, help=f"{', '.join(BUILT_IN)}; module:Class or file.py:Class."
+    "--model", default=DEFAULT_MODEL, show_default=True, help=f"{', '.join(MODELS)}; module:Class or file.py:Class."
 )
 @click.option(
     "--data",
-    type=click.Choice(list(ENTRIES)),
-    default="fashion-mnist",
+    type=click.Choice(list(DATA_SETS)),
+    default=DEFAULT_DATA,
     show_default=True,
     help="Random inputs of this data set's shape are used; nothing is fetched.",
 )
@@ -129,6 +129,7 @@ def random_data(name: str) -> DataSet:
     """Noise that looks to a model like the data set of that name."""
     import numpy as np
 
+    from testbed.node.data.catalogue import ENTRIES
     from testbed.node.data.dataset import DataSet, Kind, Samples
 
     entry = ENTRIES[name]

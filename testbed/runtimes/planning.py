@@ -162,6 +162,7 @@ def planned(
         "parameters": described.parameters,
         "samples": described.samples,
         "samples_estimated": described.samples_estimated,
+        "declared": described.declared,
         "versions": dict(sorted(versions().items())),
     }
     asked = given.get(TIME_SCALE.name)

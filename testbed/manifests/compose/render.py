@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from testbed.catalogue.data_sets import DATA_SETS
 from testbed.manifests.compose.learners import DATA_MOUNT, learners_of, of_all
 from testbed.manifests.compose.names import project_name
 from testbed.manifests.compose.remarks import check, remarks
@@ -37,8 +38,6 @@ from testbed.plan.tcp import settings_of, tcp_of
 from testbed.topologies.model import Topology
 
 PLAN_FILE, COMPOSE_FILE, VARIABLES_FILE, README_FILE = "plan.json", "docker-compose.yml", ".env", "README.txt"
-_WITHOUT_A_CACHE = ("digits", "synthetic")
-"""Data sets that are in the image or made from the seed: nothing is fetched, and nothing kept for them."""
 _PLAN_MOUNTED_AT = "/testbed/plan.json"
 
 
@@ -55,7 +54,8 @@ def render(
     check(given, file)
     learners = learners_of(plan, given)
     run = f"/{plan.run_id}"
-    has_data = plan.experiment.data.name not in _WITHOUT_A_CACHE
+    data = DATA_SETS.get(plan.experiment.data.name)
+    has_data = data is None or data.is_fetched
     planned = ["--plan", _PLAN_MOUNTED_AT] if words is None else ["--run-id", plan.run_id, *words]
     prepare_mounts = [filled(RESULTS, ":/testbed/results")]
     if has_data:

@@ -1,6 +1,6 @@
-"""The data sets that are known by name: what they are, whose, how large, and where to get them.
+"""The data sets that are known by name: whose they are, what they consist of, and where to get them.
 
-Takes a name, gives its entry; touches nothing.
+Takes a name, gives its entry; touches nothing. What an experiment must know of them is in `testbed/catalogue`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from testbed.catalogue.data_sets import DATA_SETS, DataSetFacts
 from testbed.errors import did_you_mean
 from testbed.node.data import clients, formats
 from testbed.node.data.dataset import Kind
@@ -37,8 +38,7 @@ class ArrayShape:
 class Entry:
     """One data set."""
 
-    name: str
-    summary: str
+    facts: DataSetFacts
     terms: str
     kind: Kind
     classes: int
@@ -59,9 +59,21 @@ class Entry:
     sources: tuple[Source, ...] = ()
     """In the order in which they are tried."""
 
+    def __post_init__(self) -> None:
+        if self.facts.is_fetched != (self.arrays is not None):
+            raise ValueError(f"{self.name} has arrays to store, or it is not fetched")
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
+
+    @property
+    def summary(self) -> str:
+        return self.facts.summary
+
     @property
     def needs_download(self) -> bool:
-        return self.arrays is not None
+        return self.facts.is_fetched
 
     @property
     def stored_bytes(self) -> int:
@@ -90,8 +102,7 @@ def _split_arrays(
 
 
 _FASHION_MNIST = Entry(
-    name="fashion-mnist",
-    summary="Zalando's pictures of clothes, 10 classes",
+    facts=DATA_SETS["fashion-mnist"],
     terms="MIT licence (Zalando SE)",
     kind=Kind.CLASSES,
     classes=10,
@@ -142,8 +153,7 @@ _FASHION_MNIST = Entry(
 )
 
 _MNIST = Entry(
-    name="mnist",
-    summary="handwritten digits, 10 classes",
+    facts=DATA_SETS["mnist"],
     terms="Yann LeCun, Corinna Cortes, Christopher Burges; usually given as CC BY-SA 3.0",
     kind=Kind.CLASSES,
     classes=10,
@@ -186,8 +196,7 @@ _MNIST = Entry(
 )
 
 _CIFAR10 = Entry(
-    name="cifar10",
-    summary="small colour pictures of animals and vehicles, 10 classes",
+    facts=DATA_SETS["cifar10"],
     terms="no formal licence; cite Alex Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
     kind=Kind.CLASSES,
     classes=10,
@@ -239,8 +248,7 @@ _CIFAR10 = Entry(
 )
 
 _MOVIELENS = Entry(
-    name="movielens",
-    summary="MovieLens-100K: what users think of films; 70 % of each user's ratings to train, 30 % to test",
+    facts=DATA_SETS["movielens"],
     terms="GroupLens: for research, no commercial use, no redistribution; cite Harper and Konstan, 2015",
     kind=Kind.RATINGS,
     classes=0,
@@ -276,8 +284,7 @@ _MOVIELENS = Entry(
 )
 
 _DIGITS = Entry(
-    name="digits",
-    summary="handwritten digits of 8×8 pixels, 10 classes; comes with scikit-learn",
+    facts=DATA_SETS["digits"],
     terms="UCI Optical Recognition of Handwritten Digits (Alpaydin and Kaynak), CC BY 4.0",
     kind=Kind.CLASSES,
     classes=10,
@@ -290,8 +297,7 @@ _DIGITS = Entry(
 )
 
 _SYNTHETIC = Entry(
-    name="synthetic",
-    summary="made from the seed: users whose linear classifiers are alike or not, after LEAF's synthetic data set",
+    facts=DATA_SETS["synthetic"],
     terms="none: it is made on the spot",
     kind=Kind.CLASSES,
     classes=10,
@@ -302,7 +308,7 @@ _SYNTHETIC = Entry(
 )
 
 ENTRIES: Mapping[str, Entry] = {
-    entry.name: entry for entry in (_FASHION_MNIST, _MNIST, _CIFAR10, _MOVIELENS, _DIGITS, _SYNTHETIC)
+    entry.name: entry for entry in (_FASHION_MNIST, _MNIST, _CIFAR10, _DIGITS, _MOVIELENS, _SYNTHETIC)
 }
 NEED_NO_DOWNLOAD = tuple(name for name, entry in ENTRIES.items() if not entry.needs_download)
 

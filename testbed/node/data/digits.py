@@ -23,7 +23,7 @@ from testbed.seeds import stream
 def load_digits(entry: Entry) -> DataSet:
     """The same 1500 digits to train and 297 to test for every seed; the order of writers is mixed first."""
     pixels, targets = _table()
-    order = permutation(stream(0, "digits", "split"), len(targets))
+    order = permutation(stream(0, entry.name, "split"), len(targets))
     parts = []
     for chosen in (order[: entry.train], order[entry.train :]):
         inputs = np.ascontiguousarray(pixels[chosen].reshape(-1, *entry.input_shape))

@@ -6,9 +6,10 @@ touches the cache of data sets and, when one has to be fetched first, the networ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol, cast
 
 from testbed import code
 from testbed.node.data import store
@@ -23,6 +24,15 @@ from testbed.node.data.problems import Impossible
 from testbed.node.data.ratings import read_ratings, split_ratings
 from testbed.node.data.synthetic import make_synthetic
 
+Fetched = Callable[[], Path]
+"""Gives the folder of what is stored, and fetches it first where it is not here."""
+
+
+class Loader(Protocol):
+    """What the table of data sets names as `code`."""
+
+    def __call__(self, entry: Entry, options: Mapping[str, object], seed: int, fetched: Fetched) -> DataSet: ...
+
 
 def load_dataset(
     spec: str,
@@ -35,35 +45,52 @@ def load_dataset(
     if code.is_code(spec):
         return _from_code(spec, options, seed)
     entry = entry_of(spec)
-    if entry.name == "synthetic":
-        return make_synthetic(entry, options, seed)
-    if entry.name == "movielens":
-        return _movielens(entry, options, seed, cache, tell)
-    given = Options(options, f"the data set {entry.name}")
-    normalise = given.choice("normalise", "channel", ("channel", "half", "none"))
-    given.done()
-    dataset = load_digits(entry) if entry.name == "digits" else _stored(entry, ensure(spec, cache=cache, tell=tell))
-    if normalise == "channel":
-        return dataset
-    # `half` brings 0…1 to -1…1, as many published scripts do.
-    middle = (0.5,) * len(entry.mean) if normalise == "half" else ()
-    return replace(dataset, mean=middle, std=middle)
+    load = cast("Loader", code.load_object(entry.facts.code))
+    return load(entry, options, seed, lambda: ensure(spec, cache=cache, tell=tell))
 
 
-def _stored(entry: Entry, place: Path) -> DataSet:
-    arrays = store.read(entry, place)
-    train, test = (Samples(arrays[f"{part}_inputs"], arrays[f"{part}_targets"]) for part in ("train", "test"))
-    return dataset_of(entry, train, test)
+def load_pictures(entry: Entry, options: Mapping[str, object], _seed: int, fetched: Fetched) -> DataSet:
+    """Stored as they were fetched."""
+
+    def stored() -> DataSet:
+        arrays = store.read(entry, fetched())
+        train, test = (Samples(arrays[f"{part}_inputs"], arrays[f"{part}_targets"]) for part in ("train", "test"))
+        return dataset_of(entry, train, test)
+
+    return _normalised(entry, options, stored)
 
 
-def _movielens(entry: Entry, options: Mapping[str, object], seed: int, cache: Path | None, tell: Tell) -> DataSet:
+def load_installed_pictures(entry: Entry, options: Mapping[str, object], _seed: int, _fetched: Fetched) -> DataSet:
+    """Those that come with scikit-learn."""
+    return _normalised(entry, options, lambda: load_digits(entry))
+
+
+def load_ratings(entry: Entry, options: Mapping[str, object], seed: int, fetched: Fetched) -> DataSet:
+    """Those that were fetched, or of a file that an option names."""
     given = Options(options, f"the data set {entry.name}")
     path = given.text("path", "")
     given.done()
     if path:
         return split_ratings(entry.name, *read_ratings(Path(path)), seed)
-    arrays = store.read(entry, ensure(entry.name, cache=cache, tell=tell))
+    arrays = store.read(entry, fetched())
     return check_facts(entry, split_ratings(entry.name, arrays["pairs"], arrays["ratings"], seed))
+
+
+def load_synthetic(entry: Entry, options: Mapping[str, object], seed: int, _fetched: Fetched) -> DataSet:
+    """Made from the seed."""
+    return make_synthetic(entry, options, seed)
+
+
+def _normalised(entry: Entry, options: Mapping[str, object], read: Callable[[], DataSet]) -> DataSet:
+    given = Options(options, f"the data set {entry.name}")
+    normalise = given.choice("normalise", "channel", ("channel", "half", "none"))
+    given.done()
+    dataset = read()
+    if normalise == "channel":
+        return dataset
+    # `half` brings 0…1 to -1…1, as many published scripts do.
+    middle = (0.5,) * len(entry.mean) if normalise == "half" else ()
+    return replace(dataset, mean=middle, std=middle)
 
 
 def _from_code(spec: str, options: Mapping[str, object], seed: int) -> DataSet:

@@ -28,7 +28,7 @@ def by_user(dataset: DataSet, learners: int, options: Options, seed: int) -> lis
     if dataset.train.groups is None:
         raise Impossible(
             f"{dataset.name} does not say which user a sample is of, so it cannot be divided by user",
-            "take iid, shards or dirichlet, or a data set with users (movielens, synthetic)",
+            "take iid, shards or dirichlet, or a data set with users (`testbed data list`)",
         )
     users, owner = np.unique(dataset.train.groups, return_inverse=True)
     if learners > len(users):

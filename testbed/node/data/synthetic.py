@@ -39,8 +39,8 @@ def make_synthetic(entry: Entry, options: Mapping[str, object], seed: int) -> Da
     if samples < 2 * users:
         raise Impossible(f"{samples} samples are too few for {users} users", "two for each are the least")
 
-    common = normals(stream(seed, "synthetic", "clusters"), clusters, features + 1, classes)
-    centres = spread * normals(stream(seed, "synthetic", "centres"), users, features)
+    common = normals(stream(seed, entry.name, "clusters"), clusters, features + 1, classes)
+    centres = spread * normals(stream(seed, entry.name, "centres"), users, features)
     scales = 1.0 / np.sqrt(np.arange(1.0, features + 1.0))
     # Users in equal numbers per cluster, samples in equal numbers per user, as far as they divide.
     owners = np.arange(samples, dtype=np.int64) * users // samples
@@ -48,7 +48,7 @@ def make_synthetic(entry: Entry, options: Mapping[str, object], seed: int) -> Da
     targets = np.empty(samples, np.int64)
     for user in range(users):
         own = np.flatnonzero(owners == user)
-        random = stream(seed, "synthetic", "user", str(user))
+        random = stream(seed, entry.name, "user", str(user))
         weights = common[user % clusters] + spread * normals(random, features + 1, classes)
         values = (centres[user] + normals(random, len(own), features)) * scales
         inputs[own] = values
@@ -60,7 +60,7 @@ def make_synthetic(entry: Entry, options: Mapping[str, object], seed: int) -> Da
     is_test = within % _TEST_ONE_IN == 1  # samples of a user are independent: any one in five will do
     parts = []
     for part, chosen in (("train", np.flatnonzero(~is_test)), ("test", np.flatnonzero(is_test))):
-        mixed = chosen[permutation(stream(seed, "synthetic", "order", part), len(chosen))]
+        mixed = chosen[permutation(stream(seed, entry.name, "order", part), len(chosen))]
         arrays = inputs[mixed], targets[mixed], owners[mixed].astype(np.int32)
         for array in arrays:
             array.flags.writeable = False

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from testbed.catalogue.data_sets import DATA_SETS
 from testbed.errors import ExitCode, UsageProblem
 from testbed.node.data import store
 from testbed.node.data.catalogue import ENTRIES, ArrayShape, Entry
@@ -47,7 +48,8 @@ class Fake:
 
 def entry_of(*sources: Fake) -> Entry:
     shapes = {name: ArrayShape(str(array.dtype), array.shape, store.sha256_of(array)) for name, array in ARRAYS.items()}
-    return Entry("toy", "", "free", Kind.CLASSES, 10, (6,), 100, 0, arrays=shapes, sources=sources)
+    facts = replace(DATA_SETS["mnist"], name="toy", summary="")
+    return Entry(facts, "free", Kind.CLASSES, 10, (6,), 100, 0, arrays=shapes, sources=sources)
 
 
 def failing(_folder: Path) -> Arrays:
