@@ -290,12 +290,19 @@ LINKED_BY_OTHERS = {"random-numbers.md"}
 """fabric.md leads to it."""
 
 
-INTERNALS = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "internals").glob("*.md"))]
+INTERNALS = [
+    *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *(ROOT / "docs" / "internals").glob("*.md"),
+]
 
 
-@pytest.mark.parametrize("page", INTERNALS, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", sorted(INTERNALS), ids=lambda path: path.name)
 def test_modules_and_folders_that_are_named_exist(page: Path) -> None:
-    """`folder/`, `folder/module.py` and `module.py`, from the package or from where the checkout is."""
+    """`folder/`, `folder/module.py` and `module.py`, from the package or from the checkout; NAME is a reader's."""
     for name in re.findall(r"`([\w/]+(?:/|\.py))`", page.read_text()):
         found = any((root / name).exists() for root in (ROOT, ROOT / "testbed"))
-        assert found or ("/" not in name and any((ROOT / "testbed").rglob(name))), name
+        found = found or any(path for folder in CODE if "/" not in name for path in (ROOT / folder).rglob(name))
+        assert found or "NAME" in name, name
+
+
+CODE = ("testbed", "tests", "scripts")
