@@ -12,7 +12,7 @@ from testbed.cli.status import is_over
 from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
 from testbed.rundir import RunDirectory
 from testbed.runtimes.real.leftovers import Removed, destroy
-from testbed.verify.places import remove_leftovers
+from testbed.verify.work_folder import remove_leftovers
 
 
 @click.command("destroy")

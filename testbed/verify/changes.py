@@ -12,12 +12,12 @@ from functools import partial
 
 from testbed.protocol.fabric import Denied, ResetLink, SetLink, ToFabric
 from testbed.verify import judge
-from testbed.verify.echoes import start_echo
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.needs import EchoNeed
 from testbed.verify.network import HEADSTART_S, PATIENCE_S, Running, answer_of
-from testbed.verify.orders import Echoed
 from testbed.verify.plan import Change
+from testbed.verify.probe_protocol import Echoed
+from testbed.verify.sizing import EchoNeed
+from testbed.verify.traffic import start_echo
 
 CHANGE, BACK = "change", "change back"
 _LONGER_S = 0.025
@@ -47,7 +47,7 @@ def live_change(change: Change, running: Running) -> list[Row]:
         times_s.append(time.monotonic())
         answer = running.conversation.ask(request)
         denied = answer.reason if isinstance(answer, Denied) else denied
-    answers = running.crew.answers({responding, asking}, until_s + PATIENCE_S)
+    answers = running.nodes.answers({responding, asking}, until_s + PATIENCE_S)
     if denied:
         return [Row(pair.name, CHANGE, None, None, "ms", Verdict.WRONG, f"{origin} → {dest}: {denied}")]
     echoed = answer_of(Echoed, answers, asking)

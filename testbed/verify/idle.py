@@ -18,15 +18,14 @@ import msgspec
 from testbed.engines.fabric.accounts import Second
 from testbed.engines.fabric.reports import LINKS
 from testbed.verify import judge
-from testbed.verify.datagrams import stream_all
-from testbed.verify.echoes import echo_all
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.needs import Effort, echoes, waves
 from testbed.verify.network import Running
-from testbed.verify.orders import Echoed, Responded
 from testbed.verify.pairs import Pair
 from testbed.verify.plan import Plan, loss_work
+from testbed.verify.probe_protocol import Echoed, Responded
 from testbed.verify.probes import PROBE_BYTES
+from testbed.verify.sizing import Effort, echoes, waves
+from testbed.verify.traffic import echo_all, stream_all
 
 _SECOND_LOOK_S = 45.0
 Ends = tuple[int, int]

@@ -37,16 +37,16 @@ from testbed.runtimes.real.enter import has_network
 from testbed.runtimes.real.places import read_record, record_of
 from testbed.topologies.model import Topology
 from testbed.verify import judge_live
-from testbed.verify.echoes import echo_all
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.measure import Measured, Tell
-from testbed.verify.needs import MARGIN_S, EchoNeed
 from testbed.verify.network import Running
-from testbed.verify.nodes import Crew, MeasuringFailed, node_beside
-from testbed.verify.orders import Echoed, Responded
-from testbed.verify.pairs import Pair, Way, choose_pairs
+from testbed.verify.pairs import OneWayPath, Pair, choose_pairs
 from testbed.verify.prepare import link_ends
+from testbed.verify.probe_processes import MeasuringFailed, ProbeNodes, node_beside
+from testbed.verify.probe_protocol import Echoed, Responded
 from testbed.verify.probes import PROBE_BYTES
+from testbed.verify.sizing import MARGIN_S, EchoNeed
+from testbed.verify.traffic import echo_all
 
 PROBES = 200
 _ENDING_S = 1.0
@@ -61,7 +61,7 @@ _IN_THE_WAY = (
 
 
 @dataclass(frozen=True, slots=True)
-class LiveRun:
+class LiveNetwork:
     """A run that goes on, and its fabric."""
 
     config: FabricConfig
@@ -74,14 +74,14 @@ class LiveRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CountedSecond:
     """One second of the fabric's own counts."""
 
     seconds: float
     links: dict[int, LinkLine]
 
 
-def find_live(run: RunDirectory, pids: Mapping[int, int]) -> LiveRun:
+def find_live(run: RunDirectory, pids: Mapping[int, int]) -> LiveNetwork:
     """Raises UsageProblem when the run has no network that could be looked at now."""
     record = read_record(run)
     door = None if record is None else fabric_door(run, record)
@@ -92,10 +92,12 @@ def find_live(run: RunDirectory, pids: Mapping[int, int]) -> LiveRun:
     if door is None or not is_there:
         raise UsageProblem(f"the network of the run {run.path.name} is not there now", "does it only begin, or end?")
     config = read_config(record_of(run).parent / FABRIC)
-    return LiveRun(config, door, config.load_topology(), run.path / ENGINE, pids)
+    return LiveNetwork(config, door, config.load_topology(), run.path / ENGINE, pids)
 
 
-def measure_live(live: LiveRun, count: int, seed: int, tell: Tell, probes: int = PROBES) -> tuple[list[Pair], Measured]:
+def measure_live(
+    live: LiveNetwork, count: int, seed: int, tell: Tell, probes: int = PROBES
+) -> tuple[list[Pair], Measured]:
     """The pairs that were looked at, and what was found."""
     with _conversation(live.door) as conversation:
         status = _status(conversation)
@@ -136,13 +138,13 @@ def _told(rows: Sequence[Row], why: str) -> list[Row]:
     return [replace(row, verdict=Verdict.TOLD, detail=why) for row in rows]
 
 
-def _dead(live: LiveRun, pairs: Sequence[Pair]) -> frozenset[int]:
+def _dead(live: LiveNetwork, pairs: Sequence[Pair]) -> frozenset[int]:
     """Nodes of the pairs that are no more: their processes, or their devices."""
     ranks = {rank for pair in pairs for rank in (pair.origin, pair.dest)}
     return frozenset(rank for rank in ranks if not has_network(live.pids[rank]))
 
 
-def _why_not(live: LiveRun, pairs: Sequence[Pair], conversation: FabricConversation) -> UsageProblem | None:
+def _why_not(live: LiveNetwork, pairs: Sequence[Pair], conversation: FabricConversation) -> UsageProblem | None:
     """What has ended while it was looked at; None where all is there, so that it must be something else."""
     time.sleep(_ENDING_S)
     _status(conversation)  # or it says that the run is over
@@ -180,7 +182,7 @@ def _status(conversation: FabricConversation) -> FabricStatus:
     return status
 
 
-def _now(live: LiveRun, t: float, conversation: FabricConversation) -> Network:
+def _now(live: LiveNetwork, t: float, conversation: FabricConversation) -> Network:
     """What is asked for now: the topology after its events, and what was set by hand, which only the fabric knows."""
     network = network_at(live.topology, expand(live.topology), t, live.config.seed)
     columns = {name: getattr(network, name).copy() for name in _PROPERTIES}
@@ -199,15 +201,15 @@ def _is_same(one: Network, other: Network) -> bool:
 
 
 def _echo(
-    live: LiveRun, pairs: Sequence[Pair], conversation: FabricConversation, probes: int
+    live: LiveNetwork, pairs: Sequence[Pair], conversation: FabricConversation, probes: int
 ) -> list[tuple[Responded, Echoed]]:
     scale = live.config.time_scale
-    crew = Crew(lambda rank: node_beside(rank, live.pids[rank]))
+    nodes = ProbeNodes(lambda rank: node_beside(rank, live.pids[rank]))
     try:
         for rank in sorted({rank for pair in pairs for rank in (pair.origin, pair.dest)}):
-            crew.join(rank)
+            nodes.join(rank)
         addresses = tuple(node.address for node in live.config.nodes)
-        running = Running(live.engine, addresses, crew, conversation)
+        running = Running(live.engine, addresses, nodes, conversation)
         jobs = []
         for pair in pairs:
             queue_s = sum(min(hop.queue_s, 1.0) for way in (pair.there, pair.back) for hop in way.hops)
@@ -215,14 +217,14 @@ def _echo(
             jobs.append((pair, EchoNeed(probes, _LEAST_GAP_S, _MOST_GAP_S, patience_s)))
         return echo_all(jobs, running)
     finally:
-        crew.end()
+        nodes.end()
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _seen(path: Path, written: int) -> list[Seen]:
+def _seen(path: Path, written: int) -> list[CountedSecond]:
     """What the fabric has written since the file was so long; the first line only tells when the next began."""
     lines = []
     with open_plain(path, path.parents[1]) as file:
@@ -230,10 +232,15 @@ def _seen(path: Path, written: int) -> list[Seen]:
         for line in file.read().split(b"\n")[:-1]:  # the last may not be complete
             lines.append(msgspec.json.decode(line, type=Second))
     timed = [(line.t, line) for line in lines if line.t]
-    return [Seen(t - before, {each.link: each for each in line.links}) for (before, _), (t, line) in pairwise(timed)]
+    return [
+        CountedSecond(t - before, {each.link: each for each in line.links})
+        for (before, _), (t, line) in pairwise(timed)
+    ]
 
 
-def _of_pair(live: LiveRun, pair: Pair, answer: tuple[Responded, Echoed], seconds: Sequence[Seen]) -> Iterator[Row]:
+def _of_pair(
+    live: LiveNetwork, pair: Pair, answer: tuple[Responded, Echoed], seconds: Sequence[CountedSecond]
+) -> Iterator[Row]:
     responded, echoed = answer
     scale = live.config.time_scale
     asked_s = pair.probe_round_trip_s(PROBE_BYTES)
@@ -246,11 +253,11 @@ def _of_pair(live: LiveRun, pair: Pair, answer: tuple[Responded, Echoed], second
     yield _loss(pair.name, "loss back", pair.back, responded.probes, responded.probes - back, seconds)
 
 
-def _quietest_s(link: int, seconds: Sequence[Seen]) -> float:
+def _quietest_s(link: int, seconds: Sequence[CountedSecond]) -> float:
     """The mean wait there in the second when it was least."""
     return min((each.links[link].queue_mean_ms / 1e3 for each in seconds if link in each.links), default=0.0)
 
 
-def _loss(pair: str, what: str, way: Way, sent: int, missing: int, seconds: Sequence[Seen]) -> Row:
+def _loss(pair: str, what: str, way: OneWayPath, sent: int, missing: int, seconds: Sequence[CountedSecond]) -> Row:
     crowded = any(line.dropped_queue for each in seconds for link, line in each.links.items() if link in way.links)
     return judge_live.loss(pair, what, way.loss, sent, missing, crowded=crowded)

@@ -20,10 +20,10 @@ from testbed.verify.idle import Known, all_losses, counted, round_trips
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.loaded import queues, rates, shares
 from testbed.verify.network import Running, running_network
-from testbed.verify.nodes import MeasuringFailed
-from testbed.verify.others import iperfs, pings
-from testbed.verify.places import Place
+from testbed.verify.ping_iperf3 import iperfs, pings
 from testbed.verify.plan import Plan
+from testbed.verify.probe_processes import MeasuringFailed
+from testbed.verify.work_folder import WorkFolder
 
 Tell = Callable[[str], None]
 
@@ -62,18 +62,18 @@ class _Steps:
             self.failed.append(f"{what}: {problem.message}")
 
 
-def measure(plan: Plan, config: FabricConfig, place: Place, tcp_settings: TcpSettings, tell: Tell) -> Measured:
+def measure(plan: Plan, config: FabricConfig, work: WorkFolder, tcp_settings: TcpSettings, tell: Tell) -> Measured:
     """Raises PreflightRefused where this machine denies the network."""
     known = Known()
     steps = _Steps(tell)
     overloaded: list[str] = []
-    with running_network(config, plan.ranks, place, "probes", tcp_settings) as running:
+    with running_network(config, plan.ranks, work, "probes", tcp_settings) as running:
         steps.take(f"{len(plan.pairs)} pairs: round trips", lambda: round_trips(plan, running, known))
         steps.take("losses", lambda: all_losses(plan, running, known))
         overloaded += running.overloaded()
     if not steps.failed:  # else nobody knows what the nodes have sent
         steps.rows += counted(plan, running.engine, known)
-    with running_network(config, plan.ranks, place, "streams", tcp_settings) as running:
+    with running_network(config, plan.ranks, work, "streams", tcp_settings) as running:
         _take_streams(steps, plan, running, known)
         overloaded += running.overloaded()
     order = {pair.name: number for number, pair in enumerate(plan.pairs)}

@@ -19,9 +19,9 @@ from testbed.engines.fabric.config import FabricConfig
 from testbed.engines.fabric.start import FabricConversation, start_fabric
 from testbed.engines.namespace import TcpSettings
 from testbed.protocol.fabric import FabricStatus, GetStatus, Watch
-from testbed.verify.nodes import Crew, new_node
-from testbed.verify.orders import AnyAnswer
-from testbed.verify.places import Place
+from testbed.verify.probe_processes import ProbeNodes, new_node
+from testbed.verify.probe_protocol import AnyAnswer
+from testbed.verify.work_folder import WorkFolder
 
 FIRST_PORT = 20_000
 HEADSTART_S = 0.3
@@ -39,7 +39,7 @@ class Running:
     """Folder of what the fabric writes."""
     addresses: tuple[str, ...]
     """By rank."""
-    crew: Crew
+    nodes: ProbeNodes
     conversation: FabricConversation
 
     def overloaded(self) -> tuple[str, ...]:
@@ -51,27 +51,27 @@ class Running:
 
 @contextmanager
 def running_network(
-    config: FabricConfig, ranks: Iterable[int], place: Place, name: str, tcp_settings: TcpSettings
+    config: FabricConfig, ranks: Iterable[int], work: WorkFolder, name: str, tcp_settings: TcpSettings
 ) -> Iterator[Running]:
     """Nothing of the timeline is played in it: it stays as it starts. Raises PreflightRefused where it is denied."""
-    folder = place.folder / name
+    folder = work.folder / name
     config = msgspec.structs.replace(config, engine=str(folder / "engine"))
     fabric = start_fabric(config, folder)
-    place.has_started("fabric", fabric.pid)
+    work.has_started("fabric", fabric.pid)
 
     def start(rank: int) -> NodeNetwork:
         return NodeNetwork(config.nodes[rank].address, tcp_settings, config.mtu)
 
-    crew = Crew(lambda rank: new_node(rank, start(rank), config.node_socket(rank)))
+    nodes = ProbeNodes(lambda rank: new_node(rank, start(rank), config.node_socket(rank)))
     try:
         conversation = fabric.connect()
         conversation.ask(partial(Watch, lead=True))
         for rank in ranks:
-            crew.join(rank)
+            nodes.join(rank)
         addresses = tuple(node.address for node in config.nodes)
-        yield Running(Path(config.engine), addresses, crew, conversation)
+        yield Running(Path(config.engine), addresses, nodes, conversation)
     finally:
-        crew.end()
+        nodes.end()
         fabric.stop()
 
 

@@ -44,7 +44,7 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class OneWayPath:
     """From one node to another."""
 
     hops: tuple[Hop, ...]
@@ -102,8 +102,8 @@ class Pair:
     dest: int
     name: str
     why: str
-    there: Way
-    back: Way
+    there: OneWayPath
+    back: OneWayPath
 
     @property
     def links(self) -> frozenset[int]:
@@ -124,7 +124,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedBottleneck:
     """Flows that meet at one link, which is the bottleneck of each."""
 
     flows: tuple[Pair, ...]
@@ -156,7 +156,7 @@ def choose_pairs(network: Network, count: int, seed: int, among: frozenset[int] 
     return list(chosen.values())
 
 
-def find_shared(network: Network, seed: int) -> Shared | None:
+def find_shared(network: Network, seed: int) -> SharedBottleneck | None:
     """Four loss-free flows over one bottleneck, from as many nodes as there are, with round trips that are alike."""
     paths, both = _sampled(network)
     dests = stream(seed, "verify", "shared").sample(range(network.node_count), min(network.node_count, _MOST_DESTS))
@@ -175,7 +175,7 @@ def find_shared(network: Network, seed: int) -> Shared | None:
     if best is None:
         return None
     flows = tuple(best[number % len(best)] for number in range(_FLOWS))
-    return Shared(flows, best[0].there.rate_bps)
+    return SharedBottleneck(flows, best[0].there.rate_bps)
 
 
 def _worth(pairs: list[Pair]) -> tuple[int, float, int]:
@@ -237,8 +237,8 @@ def _pair(paths: Paths, origin: int, dest: int, why: str) -> Pair:
     return Pair(origin, dest, name, why, _way(paths, origin, dest), _way(paths, dest, origin))
 
 
-def _way(paths: Paths, origin: int, dest: int) -> Way:
-    return Way(tuple(_hop(paths.network, link) for link in paths.links(origin, dest)))
+def _way(paths: Paths, origin: int, dest: int) -> OneWayPath:
+    return OneWayPath(tuple(_hop(paths.network, link) for link in paths.links(origin, dest)))
 
 
 def _hop(network: Network, link: int) -> Hop:

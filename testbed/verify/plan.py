@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from testbed.verify.needs import (
+from testbed.verify.pairs import FASTEST_BPS, Hop, Pair, SharedBottleneck
+from testbed.verify.sizing import (
     MARGIN_S,
     Effort,
     StreamNeed,
@@ -25,7 +26,6 @@ from testbed.verify.needs import (
     tcp,
     waves,
 )
-from testbed.verify.pairs import FASTEST_BPS, Hop, Pair, Shared
 from testbed.verify.tools import NO_TOOLS, Tools
 
 _Job = TypeVar("_Job")
@@ -60,7 +60,7 @@ class Plan:
     """What is measured."""
 
     pairs: Sequence[Pair]
-    shared: Shared | None
+    shared: SharedBottleneck | None
     effort: Effort
     change: Change | None = None
     tools: Tools = NO_TOOLS

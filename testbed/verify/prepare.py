@@ -18,9 +18,9 @@ from testbed.network.moment import network_before
 from testbed.plan.addresses import address
 from testbed.plan.model import as_json
 from testbed.topologies.model import NodeEvent, Topology
-from testbed.verify.needs import Effort
 from testbed.verify.pairs import choose_pairs, find_shared
 from testbed.verify.plan import Plan, choose_change
+from testbed.verify.sizing import Effort
 from testbed.verify.tools import NO_TOOLS, Tools
 
 

@@ -10,7 +10,7 @@ import struct
 from time import monotonic
 
 from testbed.seeds import stream
-from testbed.verify.orders import Echo, Echoed, Respond, Responded
+from testbed.verify.probe_protocol import Echo, Echoed, Respond, Responded
 from testbed.verify.sockets import receiver, stamp_arrivals, take, wait_until
 
 _PROBE = struct.Struct("!Iddd")

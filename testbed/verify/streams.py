@@ -11,7 +11,16 @@ import struct
 from contextlib import ExitStack, suppress
 from time import monotonic
 
-from testbed.verify.orders import Receive, Received, Send, Sent, TcpReceive, TcpReceived, TcpSend, TcpSent
+from testbed.verify.probe_protocol import (
+    DatagramsReceived,
+    DatagramsSent,
+    ReceiveDatagrams,
+    SendDatagrams,
+    TcpReceive,
+    TcpReceived,
+    TcpSend,
+    TcpSent,
+)
 from testbed.verify.probes import HEADERS_BYTES
 from testbed.verify.sockets import listener, overflows, receiver, sleep_until, take, wait_until
 
@@ -24,7 +33,7 @@ _CONNECT_S = 10.0
 _TURNS = 200
 
 
-def send(order: Send) -> Sent:
+def send(order: SendDatagrams) -> DatagramsSent:
     """Never faster than asked; where this machine is too slow, slower."""
     padding = bytes(order.size_bytes - HEADERS_BYTES - _STAMP.size)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
@@ -38,10 +47,10 @@ def send(order: Send) -> Sent:
                 own.sendto(_STAMP.pack(monotonic()) + padding, dests[number % len(dests)])
             sent = max(sent, due)
             sleep_until(max(began_s + sent / order.per_s, monotonic() + _BURST_S / 4))
-        return Sent(order.number, sent, monotonic() - began_s)
+        return DatagramsSent(order.number, sent, monotonic() - began_s)
 
 
-def receive(order: Receive) -> Received:
+def receive(order: ReceiveDatagrams) -> DatagramsReceived:
     """Several sockets hold more than one while this process has to wait for the processor."""
     before = overflows()
     packets = settled = 0
@@ -67,7 +76,7 @@ def receive(order: Receive) -> Received:
                         first_s, last_s = first_s or now_s, now_s
                         if len(delays) < _MOST_DELAYS:
                             delays.append(now_s - _STAMP.unpack_from(data)[0])
-    return Received(order.number, packets, overflows() - before, settled, last_s - first_s, tuple(delays))
+    return DatagramsReceived(order.number, packets, overflows() - before, settled, last_s - first_s, tuple(delays))
 
 
 def tcp_send(order: TcpSend) -> TcpSent:

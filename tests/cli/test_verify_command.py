@@ -23,9 +23,9 @@ from testbed.topologies.model import Topology
 from testbed.verify import prepare
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.measure import Measured
-from testbed.verify.needs import Effort
-from testbed.verify.nodes import MeasuringFailed
 from testbed.verify.plan import Plan
+from testbed.verify.probe_processes import MeasuringFailed
+from testbed.verify.sizing import Effort
 from testbed.verify.tools import Tools
 from tests.engines.quiet import skip_where_nobody_keeps_time, wait_for_quiet
 from tests.engines.world import needs_network

@@ -11,9 +11,9 @@ from testbed.network.graph import Network, expand
 from testbed.topologies.library import find_bundled
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
-from testbed.verify.needs import Effort, Work, echoes, flood, links_for_probes, losses, seconds_of, tcp, waves
-from testbed.verify.pairs import Pair, Way, choose_pairs, find_shared
+from testbed.verify.pairs import OneWayPath, Pair, choose_pairs, find_shared
 from testbed.verify.prepare import plan_of
+from testbed.verify.sizing import Effort, Work, echoes, flood, links_for_probes, losses, seconds_of, tcp, waves
 
 
 def network_of(links: list[dict[str, str]], services: dict[str, int], bridges: tuple[str, ...] = ()) -> Network:
@@ -77,7 +77,7 @@ def test_nobody_without_a_path_is_chosen() -> None:
     assert choose_pairs(network_of([], {"a": 2}), 20, seed=1) == []
 
 
-def way_of(*links: dict[str, str]) -> Way:
+def way_of(*links: dict[str, str]) -> OneWayPath:
     """Through as many bridges as it takes."""
     ends = ["a", *(f"r{number}" for number in range(1, len(links))), "b"]
     joined = [{**each, "from": one, "to": other} for each, one, other in zip(links, ends[:-1], ends[1:], strict=True)]

@@ -20,16 +20,16 @@ from testbed.engines.kernel import be_quick
 from testbed.engines.privileges import User, drop_privileges
 from testbed.errors import CouldNotStart, PreflightRefused, TestbedError
 from testbed.runtimes.real.enter import enter_network
-from testbed.verify.orders import (
+from testbed.verify.probe_protocol import (
     MOST_BYTES,
-    Answer,
     AnyAnswer,
     AnyOrder,
     Echo,
-    Failed,
-    Receive,
+    ProbeAnswer,
+    ProbeFailed,
+    ReceiveDatagrams,
     Respond,
-    Send,
+    SendDatagrams,
     TcpReceive,
     TcpSend,
     packed,
@@ -149,26 +149,26 @@ def _obey(channel: socket.socket) -> None:
                 os._exit(0)
 
 
-def _carry_out(order: AnyOrder) -> Answer:
+def _carry_out(order: AnyOrder) -> ProbeAnswer:
     try:
         match order:
             case Respond():
                 return respond(order)
             case Echo():
                 return echo(order)
-            case Send():
+            case SendDatagrams():
                 return send(order)
-            case Receive():
+            case ReceiveDatagrams():
                 return receive(order)
             case TcpSend():
                 return tcp_send(order)
             case TcpReceive():
                 return tcp_receive(order)
     except Exception as problem:  # whatever it is, somebody waits for an answer
-        return Failed(order.number, f"{type(problem).__name__}: {problem}"[:_LONGEST_REASON])
+        return ProbeFailed(order.number, f"{type(problem).__name__}: {problem}"[:_LONGEST_REASON])
 
 
-class Crew:
+class ProbeNodes:
     """All nodes that measure, by rank; orders go out, answers come back by number."""
 
     def __init__(self, start: Callable[[int], ProbeNode]) -> None:
@@ -207,7 +207,7 @@ class Crew:
                 if not data:
                     raise MeasuringFailed("a process that measures has ended")
                 answer = read_answer(data)
-                if isinstance(answer, Failed):
+                if isinstance(answer, ProbeFailed):
                     raise MeasuringFailed(f"a measurement failed: {answer.reason}")
                 found[answer.number] = answer
         return found

@@ -21,14 +21,14 @@ from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.needs import Effort
 from testbed.verify.network import Running, running_network
-from testbed.verify.others import IPERF, PING, iperfs, pings, received
 from testbed.verify.pairs import choose_pairs
-from testbed.verify.places import make_place
+from testbed.verify.ping_iperf3 import IPERF, PING, iperfs, pings, received
 from testbed.verify.plan import Plan
 from testbed.verify.prepare import config_for
+from testbed.verify.sizing import Effort
 from testbed.verify.tools import ToolFailed, installed, wait_for_listener
+from testbed.verify.work_folder import make_work_folder
 from tests.engines.world import needs_network
 
 TOOLS = installed()
@@ -69,8 +69,8 @@ def rows() -> dict[tuple[str, str], Row]:
     plan = Plan(choose_pairs(expand(asked), 2, seed=1), None, Effort(echoes=40), None, TOOLS)
     found: list[Row] = []
     with (
-        make_place() as place,
-        running_network(config_for(real, 1, place.folder), plan.ranks, place, "up", TcpSettings()) as running,
+        make_work_folder() as work,
+        running_network(config_for(real, 1, work.folder), plan.ranks, work, "up", TcpSettings()) as running,
     ):
         if TOOLS.ping is not None:
             found += pings(plan, TOOLS.ping, running)
@@ -104,8 +104,8 @@ STATISTICS = "1 packets transmitted, 1 received\n"
 def here(monkeypatch: pytest.MonkeyPatch) -> Running:
     """No network at all: programs that only play ping and iperf3 are run where this process is."""
     monkeypatch.setattr("testbed.verify.tools.enter_network", lambda _: None)
-    crew = SimpleNamespace(pid=lambda _: os.getpid())
-    return cast(Running, SimpleNamespace(crew=crew, addresses=["198.18.0.1"] * 4))
+    nodes = SimpleNamespace(pid=lambda _: os.getpid())
+    return cast(Running, SimpleNamespace(nodes=nodes, addresses=["198.18.0.1"] * 4))
 
 
 def a_plan() -> Plan:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from testbed.verify.pairs import FASTEST_BPS, SLOWEST_BPS, Pair, Way
+from testbed.verify.pairs import FASTEST_BPS, SLOWEST_BPS, OneWayPath, Pair
 
 _Job = TypeVar("_Job")
 
@@ -122,7 +122,7 @@ def echoes(pair: Pair, effort: Effort) -> EchoNeed:
     return EchoNeed(effort.jitter_probes, 10 * jitter_s, 12 * jitter_s, patience_s)
 
 
-def losses(way: Way, effort: Effort) -> StreamNeed | None:
+def losses(way: OneWayPath, effort: Effort) -> StreamNeed | None:
     """Enough for the drops that are wanted; None where everything is lost."""
     loss = way.loss
     if loss >= 1.0:
@@ -143,7 +143,7 @@ def links_for_probes(pair: Pair) -> frozenset[int]:
     return frozenset(hop.link for hop in hops if hop.free_bps * _UNNOTICED < most_bps)
 
 
-def flood(way: Way, effort: Effort) -> StreamNeed | None:
+def flood(way: OneWayPath, effort: Effort) -> StreamNeed | None:
     """Twice the rate until well after all queues are full; None where this machine cannot send as much."""
     rate = way.rate_bps
     queue_s = min((hop.queue_s for hop in way.hops if hop.free_bps == rate), default=math.inf)

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from testbed.verify import judge
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.needs import PING_GAP_S, ping_seconds, waves
 from testbed.verify.network import FIRST_PORT, PATIENCE_S, Running
 from testbed.verify.pairs import Pair
 from testbed.verify.plan import Plan, iperf_work
+from testbed.verify.sizing import PING_GAP_S, ping_seconds, waves
 from testbed.verify.tools import ToolFailed, said, started, wait_for_listener
 
 PING, IPERF = "round trip (ping)", "rate (iperf3)"
@@ -56,7 +56,7 @@ def _ping_all(plan: Plan, program: str, running: Running) -> list[Row]:
             patience_s = 2 * pair.round_trip_s + 10 * pair.jitter_s + 0.2
             whole = [*words, "-W", f"{patience_s:.3f}", running.addresses[pair.dest]]
             try:
-                processes.append(stack.enter_context(started(running.crew.pid(pair.origin), whole)))
+                processes.append(stack.enter_context(started(running.nodes.pid(pair.origin), whole)))
             except ToolFailed as problem:
                 return [_unmeasured(each, PING, "ms", problem) for each in plan.pairs]
         begun_s = time.monotonic()
@@ -111,9 +111,9 @@ def _iperf(pair: Pair, program: str, running: Running) -> Row:
     if is_udp:
         client += ["-u", "-b", f"{2 * way.rate_bps * _UDP_BYTES / 1500:.0f}", "-l", str(_UDP_BYTES)]
     server = [program, "-s", "-1", "-p", str(_PORT)]
-    with started(running.crew.pid(pair.dest), server) as listener:
+    with started(running.nodes.pid(pair.dest), server) as listener:
         wait_for_listener(listener, _PORT, time.monotonic() + _LISTENING_S)
-        with started(running.crew.pid(pair.origin), client) as process:
+        with started(running.nodes.pid(pair.origin), client) as process:
             until_s = time.monotonic() + warm_s + seconds + PATIENCE_S
             printed = said(process, until_s, lambda status, _: status == 0)
     received_bps = received(printed, is_udp=is_udp)

@@ -16,7 +16,7 @@ import pytest
 
 from testbed.runtimes.real.leftovers import is_alive
 from testbed.runtimes.real.places import ProcessRecord, process_record
-from testbed.verify.places import PREFIX, RECORD, Owned, make_place, remove_leftovers
+from testbed.verify.work_folder import PREFIX, RECORD, Owned, make_work_folder, remove_leftovers
 from tests.engines.world import needs_network
 
 
@@ -45,11 +45,11 @@ def left(temp: Path, name: str, owned: Owned) -> Path:
 
 
 def test_nothing_is_left_in_good_order(temp: Path) -> None:
-    with make_place() as place:
-        assert [each.parent for each in temp.rglob(RECORD)] == [place.folder]
-        assert place.folder.stat().st_mode & 0o077 == 0
+    with make_work_folder() as work:
+        assert [each.parent for each in temp.rglob(RECORD)] == [work.folder]
+        assert work.folder.stat().st_mode & 0o077 == 0
         assert remove_leftovers() == []
-        assert place.folder.exists()
+        assert work.folder.exists()
     assert list(temp.iterdir()) == []
 
 

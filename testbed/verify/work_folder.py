@@ -33,7 +33,7 @@ class Owned(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Place:
+class WorkFolder:
     """A folder with a short path, in which only this user can look."""
 
     folder: Path
@@ -53,14 +53,14 @@ class Place:
 
 
 @contextmanager
-def make_place() -> Iterator[Place]:
+def make_work_folder() -> Iterator[WorkFolder]:
     """A folder that is gone afterwards; a kill leaves it to the next one."""
-    place = Place(Path(tempfile.mkdtemp(prefix=PREFIX)))
+    work = WorkFolder(Path(tempfile.mkdtemp(prefix=PREFIX)))
     try:
-        place.write()
-        yield place
+        work.write()
+        yield work
     finally:
-        shutil.rmtree(place.folder, ignore_errors=True)
+        shutil.rmtree(work.folder, ignore_errors=True)
 
 
 def remove_leftovers() -> list[str]:

@@ -12,8 +12,8 @@ from testbed.engines.attach import NodeNetwork
 from testbed.engines.fabric.sockets import node_socket
 from testbed.engines.namespace import TcpSettings
 from testbed.plan.addresses import address
-from testbed.verify.nodes import MeasuringFailed, ProbeNode, new_node, node_beside
-from testbed.verify.orders import Respond
+from testbed.verify.probe_processes import MeasuringFailed, ProbeNode, new_node, node_beside
+from testbed.verify.probe_protocol import Respond
 from tests.engines.world import NOBODY, needs_network, pair, world
 
 pytestmark = needs_network

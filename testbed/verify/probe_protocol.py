@@ -13,20 +13,20 @@ MOST_BYTES = 1 << 17
 """Of an order or an answer: one packet each."""
 
 
-class Order(msgspec.Struct, frozen=True, tag=str.lower):
+class ProbeOrder(msgspec.Struct, frozen=True, tag=str.lower):
     """Base of all orders; its answer has the same number."""
 
     number: int
 
 
-class Respond(Order, frozen=True):
+class Respond(ProbeOrder, frozen=True):
     """Send every probe back, with the time when it came, until then."""
 
     port: int
     until_s: float
 
 
-class Echo(Order, frozen=True):
+class Echo(ProbeOrder, frozen=True):
     """Probes to a node that responds, from then on, with gaps drawn evenly between the two."""
 
     dest: str
@@ -40,7 +40,7 @@ class Echo(Order, frozen=True):
     seed: int
 
 
-class Send(Order, frozen=True):
+class SendDatagrams(ProbeOrder, frozen=True):
     """Datagrams to these ports in turn, at a steady rate."""
 
     dest: str
@@ -52,7 +52,7 @@ class Send(Order, frozen=True):
     """Of the packet, headers included."""
 
 
-class Receive(Order, frozen=True):
+class ReceiveDatagrams(ProbeOrder, frozen=True):
     """Count datagrams until then, or until so many have come."""
 
     ports: tuple[int, ...]
@@ -62,7 +62,7 @@ class Receive(Order, frozen=True):
     """When the rate and the delay are looked at."""
 
 
-class TcpSend(Order, frozen=True):
+class TcpSend(ProbeOrder, frozen=True):
     """Send as fast as TCP can, until then."""
 
     dest: str
@@ -71,7 +71,7 @@ class TcpSend(Order, frozen=True):
     until_s: float
 
 
-class TcpReceive(Order, frozen=True):
+class TcpReceive(ProbeOrder, frozen=True):
     """Count what comes between the two times."""
 
     port: int
@@ -80,21 +80,21 @@ class TcpReceive(Order, frozen=True):
 
 
 AnyOrder = Union[  # noqa: UP007 - msgspec reads it at run time
-    Respond, Echo, Send, Receive, TcpSend, TcpReceive
+    Respond, Echo, SendDatagrams, ReceiveDatagrams, TcpSend, TcpReceive
 ]
 
 
-class Answer(msgspec.Struct, frozen=True, tag=str.lower):
+class ProbeAnswer(msgspec.Struct, frozen=True, tag=str.lower):
     """Base of all answers."""
 
     number: int
 
 
-class Responded(Answer, frozen=True):
+class Responded(ProbeAnswer, frozen=True):
     probes: int
 
 
-class Echoed(Answer, frozen=True):
+class Echoed(ProbeAnswer, frozen=True):
     sent: int
     round_trips_s: tuple[float, ...]
     there_s: tuple[float, ...]
@@ -103,12 +103,12 @@ class Echoed(Answer, frozen=True):
     """When each of those that came back was sent, by the host's clock."""
 
 
-class Sent(Answer, frozen=True):
+class DatagramsSent(ProbeAnswer, frozen=True):
     packets: int
     seconds: float
 
 
-class Received(Answer, frozen=True):
+class DatagramsReceived(ProbeAnswer, frozen=True):
     packets: int
     overflowed: int
     """Came to the node, and were too fast for the program that counts."""
@@ -119,22 +119,22 @@ class Received(Answer, frozen=True):
     """Some of theirs."""
 
 
-class TcpSent(Answer, frozen=True):
+class TcpSent(ProbeAnswer, frozen=True):
     congestion: str
 
 
-class TcpReceived(Answer, frozen=True):
+class TcpReceived(ProbeAnswer, frozen=True):
     bits_per_s: float
 
 
-class Failed(Answer, frozen=True):
+class ProbeFailed(ProbeAnswer, frozen=True):
     """It could not be measured, and why."""
 
     reason: str
 
 
 AnyAnswer = Union[  # noqa: UP007 - msgspec reads it at run time
-    Responded, Echoed, Sent, Received, TcpSent, TcpReceived, Failed
+    Responded, Echoed, DatagramsSent, DatagramsReceived, TcpSent, TcpReceived, ProbeFailed
 ]
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -142,7 +142,7 @@ _ORDERS: msgspec.msgpack.Decoder[AnyOrder] = msgspec.msgpack.Decoder(AnyOrder)
 _ANSWERS: msgspec.msgpack.Decoder[AnyAnswer] = msgspec.msgpack.Decoder(AnyAnswer)
 
 
-def packed(told: Order | Answer) -> bytes:
+def packed(told: ProbeOrder | ProbeAnswer) -> bytes:
     return _ENCODER.encode(told)
 
 
