@@ -1,8 +1,8 @@
-"""A run that goes on, looked at beside its learners.
+"""Measures the network of a running experiment beside its learners.
 
-Takes a run directory and processes that have its nodes' networks, gives rows; starts processes in those networks, which
-send one small packet now and then, and asks its fabric. What learners' traffic is in the way of is not measured, and
-the rows say so.
+Takes a run directory and process ids inside its nodes' network namespaces, gives rows; starts probe processes in those
+namespaces, which send a small packet now and then, and asks the fabric. What learners' traffic would distort is not
+measured, and the result says so.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from testbed.verify.traffic import echo_all
 
 PROBES = 200
 _ENDING_S = 1.0
-"""A network goes a moment before those who were in it."""
+"""A run's network disappears a moment before its last processes."""
 _LEAST_GAP_S, _MOST_GAP_S = 0.04, 0.06
 ENGINE = "engine"
 _PROPERTIES = ("latency_ms", "jitter_ms", "loss", "rate_bps", "queue_ms", "queue_bytes", "background_bps", "up")
@@ -62,7 +62,7 @@ _IN_THE_WAY = (
 
 @dataclass(frozen=True, slots=True)
 class LiveNetwork:
-    """A run that goes on, and its fabric."""
+    """The network of a running experiment, and how to reach its fabric."""
 
     config: FabricConfig
     door: Door
@@ -70,19 +70,19 @@ class LiveNetwork:
     topology: Topology
     engine: Path
     pids: Mapping[int, int]
-    """Of processes in the networks of the living nodes, by rank."""
+    """Process ids inside the network namespaces of living nodes, by rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedSecond:
-    """One second of the fabric's own counts."""
+    """One second of the fabric's counters."""
 
     seconds: float
     links: dict[int, LinkLine]
 
 
 def find_live(run: RunDirectory, pids: Mapping[int, int]) -> LiveNetwork:
-    """Raises UsageProblem when the run has no network that could be looked at now."""
+    """Raises UsageProblem when the run has no network that can be measured now."""
     record = read_record(run)
     door = None if record is None else fabric_door(run, record)
     try:
@@ -98,7 +98,7 @@ def find_live(run: RunDirectory, pids: Mapping[int, int]) -> LiveNetwork:
 def measure_live(
     live: LiveNetwork, count: int, seed: int, tell: Tell, probes: int = PROBES
 ) -> tuple[list[Pair], Measured]:
-    """The pairs that were looked at, and what was found."""
+    """The measured pairs and the result."""
     with _conversation(live.door) as conversation:
         status = _status(conversation)
         if status.t is None:
@@ -134,20 +134,20 @@ def measure_live(
 
 
 def _told(rows: Sequence[Row], why: str) -> list[Row]:
-    """Not judged."""
+    """The same rows, reported instead of judged."""
     return [replace(row, verdict=Verdict.TOLD, detail=why) for row in rows]
 
 
 def _dead(live: LiveNetwork, pairs: Sequence[Pair]) -> frozenset[int]:
-    """Nodes of the pairs that are no more: their processes, or their devices."""
+    """Nodes of the pairs whose process or device is gone."""
     ranks = {rank for pair in pairs for rank in (pair.origin, pair.dest)}
     return frozenset(rank for rank in ranks if not has_network(live.pids[rank]))
 
 
 def _why_not(live: LiveNetwork, pairs: Sequence[Pair], conversation: FabricConversation) -> UsageProblem | None:
-    """What has ended while it was looked at; None where all is there, so that it must be something else."""
+    """Names the nodes that ended during the measurement; None when all are there and the cause is another one."""
     time.sleep(_ENDING_S)
-    _status(conversation)  # or it says that the run is over
+    _status(conversation)  # raises when the run is over
     dead = [live.topology.nodes[rank].name for rank in sorted(_dead(live, pairs))]
     if not dead:
         return None
@@ -156,7 +156,7 @@ def _why_not(live: LiveNetwork, pairs: Sequence[Pair], conversation: FabricConve
 
 
 def _unseen(uncrossed: int, *, is_idle: bool) -> Iterator[str]:
-    """What would have been looked at, had learners sent more meanwhile."""
+    """What could not be judged because learners sent too little meanwhile."""
     if uncrossed:
         links = f"{uncrossed} lossy link{'' if uncrossed == 1 else 's'}"
         yield f"losses on {links}: too little crossed them meanwhile for {judge_live.ENOUGH_DROPS} drops"
@@ -183,7 +183,7 @@ def _status(conversation: FabricConversation) -> FabricStatus:
 
 
 def _now(live: LiveNetwork, t: float, conversation: FabricConversation) -> Network:
-    """What is asked for now: the topology after its events, and what was set by hand, which only the fabric knows."""
+    """The network asked for now: the topology after its events, plus live changes, which only the fabric knows."""
     network = network_at(live.topology, expand(live.topology), t, live.config.seed)
     columns = {name: getattr(network, name).copy() for name in _PROPERTIES}
     for link, (origin, dest) in link_ends(network).items():
@@ -225,11 +225,11 @@ def _size(path: Path) -> int:
 
 
 def _seen(path: Path, written: int) -> list[CountedSecond]:
-    """What the fabric has written since the file was so long; the first line only tells when the next began."""
+    """Seconds that the fabric wrote since the file had this length; the first line only dates the next."""
     lines = []
     with open_plain(path, path.parents[1]) as file:
         file.seek(written)
-        for line in file.read().split(b"\n")[:-1]:  # the last may not be complete
+        for line in file.read().split(b"\n")[:-1]:  # the last may be torn
             lines.append(msgspec.json.decode(line, type=Second))
     timed = [(line.t, line) for line in lines if line.t]
     return [
@@ -254,7 +254,7 @@ def _of_pair(
 
 
 def _quietest_s(link: int, seconds: Sequence[CountedSecond]) -> float:
-    """The mean wait there in the second when it was least."""
+    """The least mean queueing delay of a link in any second."""
     return min((each.links[link].queue_mean_ms / 1e3 for each in seconds if link in each.links), default=0.0)
 
 

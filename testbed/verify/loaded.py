@@ -1,6 +1,6 @@
-"""What is measured by filling links: queues, rates, and the shares of a bottleneck.
+"""Measurements under load: queues, rates, and the shares of a bottleneck.
 
-Takes a plan and a network that is up, gives rows; touches the nodes that measure.
+Takes a plan and a running network, gives rows; orders the load from the nodes' probe processes.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from testbed.verify.sizing import MARGIN_S, EchoNeed, Effort, StreamNeed, TcpNee
 from testbed.verify.traffic import TcpFlow, start_echo, start_tcp_flows, stream_all, tcp_rates
 
 _SHARED_LONGER = 2
-"""Times as long: TCP's flows may need some while to agree, and then the second look decides."""
+"""Factor of the second measurement, which decides: TCP flows may take a while to converge."""
 _ENOUGH_FLOOD = 0.9
-"""Of the rate that a flood should have; with less, the plateau says nothing."""
+"""Share of a flood's intended rate; below it the plateau says nothing."""
 _FILLERS = 8
 """TCP connections that keep a queue full."""
 _FILLED_GAP_S = 0.002
 _FULLEST = 0.98
-"""Of the delays behind TCP's queue: where it is full, but for what this machine adds now and then."""
+"""Quantile of the delays behind TCP's queue that stands for a full queue; higher ones are outliers of this machine."""
 _FULL_PACKET_BYTES = 1500
 
 
 def queues(plan: Plan, running: Running, idle_s: dict[Ends, float]) -> list[Row]:
-    """By floods, and where they would be too much for this machine, by TCP."""
+    """Fills queues by floods of datagrams; by TCP where a flood would be too much for this machine."""
     floods, fillings = flood_work(plan.pairs, plan.effort), filling_work(plan.pairs, plan.effort)
     possible = {work.job[0].name for work in floods} | {work.job.name for work in fillings}
     rows = [
@@ -80,7 +80,7 @@ def _of_flood(
 
 
 def _fill(pair: Pair, running: Running, idle_s: float | None) -> Row:
-    """Probes wait behind TCP, which fills a queue until it drops."""
+    """Sends probes behind TCP, which fills a queue until it drops."""
     need = filling(pair)
     asked_s = next(hop.queue_s for hop in pair.there.hops if hop.link == pair.there.bottleneck)
     assert need is not None  # noqa: S101 - it is among the work
@@ -100,7 +100,7 @@ def _fill(pair: Pair, running: Running, idle_s: float | None) -> Row:
 
 
 def _has_dropped(running: Running, link: int) -> bool:
-    """Whether the queue of a link was full at any time; as of the last full second."""
+    """Whether the queue of a link has dropped packets up to the last full second."""
     lines = (running.engine / LINKS).read_bytes().splitlines()
     seconds = (msgspec.json.decode(line, type=Second) for line in lines)
     return any(each.dropped_queue for second in seconds for each in second.links if each.link == link)

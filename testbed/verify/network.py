@@ -1,6 +1,6 @@
-"""A network brought up only to be measured: a fabric, and a process for every node that is needed.
+"""A network brought up only to be measured: a fabric and a probe process for every node needed.
 
-Takes a configuration and ranks, gives a `Running`; starts processes, and nothing of them is left afterwards.
+Takes a configuration and ranks, gives a `Running`; starts processes and leaves none behind.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from testbed.verify.work_folder import WorkFolder
 
 FIRST_PORT = 20_000
 HEADSTART_S = 0.3
-"""From an order to what it says; receivers are there by then."""
+"""From an order to its start; receivers are listening by then."""
 PATIENCE_S = 30.0
-"""How much longer than it should take an order may take."""
+"""How much longer than planned an order may take."""
 _Kind = TypeVar("_Kind", bound=AnyAnswer)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A network that is up."""
+    """A network that is up, with its probe processes."""
 
     engine: Path
     """Folder of what the fabric writes."""
@@ -43,7 +43,7 @@ class Running:
     conversation: FabricConversation
 
     def overloaded(self) -> tuple[str, ...]:
-        """Why the fabric was too slow so far."""
+        """Reasons why the fabric was too slow so far."""
         status = self.conversation.ask(GetStatus)
         assert isinstance(status, FabricStatus)  # noqa: S101 - it is the answer to that
         return status.overloaded
@@ -53,7 +53,7 @@ class Running:
 def running_network(
     config: FabricConfig, ranks: Iterable[int], work: WorkFolder, name: str, tcp_settings: TcpSettings
 ) -> Iterator[Running]:
-    """Nothing of the timeline is played in it: it stays as it starts. Raises PreflightRefused where it is denied."""
+    """The network in its initial state: no event is played. Raises PreflightRefused where this machine denies it."""
     folder = work.folder / name
     config = msgspec.structs.replace(config, engine=str(folder / "engine"))
     fabric = start_fabric(config, folder)
@@ -76,7 +76,7 @@ def running_network(
 
 
 def answer_of(kind: type[_Kind], answers: dict[int, AnyAnswer], number: int) -> _Kind:
-    """The answer to an order, which has its own kind."""
+    """The answer to an order, of the kind that belongs to it."""
     answer = answers[number]
     assert isinstance(answer, kind)  # noqa: S101 - an order has its own kind of answer
     return answer

@@ -1,6 +1,6 @@
-"""What ping and iperf3 say of the network, where they are installed: the same bounds.
+"""Measurements by ping and iperf3, where they are installed, judged by the same bounds.
 
-Takes a plan and a network that is up, gives rows; starts those programs in the networks of nodes.
+Takes a plan and a running network, gives rows; starts those programs in the network namespaces of nodes.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from testbed.verify.tools import ToolFailed, said, started, wait_for_listener
 PING, IPERF = "round trip (ping)", "rate (iperf3)"
 _TIME = re.compile(r"\btime=([0-9.]+) ms")
 _PING_BYTES = 56
-"""Of payload; with enough of it, ping takes times."""
+"""Payload; with less than 16 bytes ping does not measure times."""
 _NOT_ALL_CAME_BACK = 1
 _STATISTICS = "packets transmitted"
-"""What ping says at the end of whatever it has measured; with the same status, it may have refused its arguments."""
+"""Printed by ping at the end of a measurement; with the same exit status it may have refused its arguments."""
 _HEADERS_BYTES = 28
 _UDP_BYTES = 1500 - _HEADERS_BYTES
 _PORT = FIRST_PORT + 2000
 _LISTENING_S = 20.0
-"""How long a server may take to be there, on a machine that is busy."""
+"""How long a server may take to listen on a busy machine."""
 
 
 def pings(plan: Plan, program: str, running: Running) -> list[Row]:
-    """All pairs at once; out of bounds, a pair is looked at again, as by our own probes.
+    """Pings all pairs at once; a pair out of bounds is measured again, as with our own probes.
 
-    Where ping itself fails, the pair is unmeasured, with its words.
+    Where ping itself fails, the pair is unmeasured, with ping's output as the reason.
     """
     rows = {pair.name: row for pair, row in zip(plan.pairs, _ping_all(plan, program, running), strict=True)}
     again = [pair for pair in plan.pairs if rows[pair.name].verdict is Verdict.WRONG]
@@ -86,9 +86,9 @@ def _unmeasured(pair: Pair, what: str, unit: str, problem: ToolFailed) -> Row:
 
 
 def iperfs(plan: Plan, program: str, running: Running) -> list[Row]:
-    """TCP where there is no loss, UDP at twice the rate where there is; one after the other.
+    """Runs one pair after the other: TCP on paths without loss, UDP at twice the rate on lossy ones.
 
-    Where iperf3 itself fails, the pair is unmeasured, with its words.
+    Where iperf3 itself fails, the pair is unmeasured, with iperf3's output as the reason.
     """
     pairs = [work.job for wave in waves(iperf_work(plan.pairs, plan.effort)) for work in wave]
     rows = []
@@ -124,7 +124,7 @@ def _iperf(pair: Pair, program: str, running: Running) -> Row:
 
 
 def received(printed: str, *, is_udp: bool) -> float:
-    """Payload per second, at the receiver, of iperf3's JSON."""
+    """Payload per second at the receiver, from iperf3's JSON."""
     try:
         end = json.loads(printed)["end"]
         if not is_udp:
@@ -132,7 +132,7 @@ def received(printed: str, *, is_udp: bool) -> float:
         found = end.get("sum_received") or end["sum"]
         if found.get("bytes"):
             return float(found["bits_per_second"])
-        # Where the receiver's numbers are missing, what was sent less what was lost is the same.
+        # Without the receiver's numbers: what was sent less what was lost.
         return float(end["sum"]["bits_per_second"]) * (1.0 - float(end["sum"]["lost_percent"]) / 100)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ToolFailed(f"iperf3 said what cannot be read: {problem!r}") from None

@@ -1,4 +1,4 @@
-"""What is measured of a network, and how long that takes.
+"""What is measured of a network, and how long it takes.
 
 Takes pairs, a shared bottleneck and an effort, gives work by kind and seconds; touches nothing.
 """
@@ -30,16 +30,16 @@ from testbed.verify.tools import NO_TOOLS, Tools
 
 _Job = TypeVar("_Job")
 _START_S = 1.0
-"""A network, about, and so much more for every node."""
+"""About the time to bring up a network; each node adds `_NODE_S`."""
 _NODE_S = 0.03
 _HEADSTART_S = 0.3
-"""Of every wave."""
+"""Delay before every wave."""
 CHANGE_S = 3.0
-"""A link is changed, and changed back."""
+"""Time to change a link and to change it back."""
 _CHANGE_JITTER_S = 0.003
-"""With more, the instant of a change could not be seen."""
+"""Upper bound of jitter: with more, the instant of a change could not be seen."""
 _AGAIN = 1.5
-"""Shares are measured again now and then: on the average."""
+"""Average number of times that shares are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Change:
 
     pair: Pair
     before_s: float
-    """How long probes take to get to it."""
+    """How long probes take to the link."""
     hop: Hop
     origin: str
     dest: str
@@ -64,7 +64,7 @@ class Plan:
     effort: Effort
     change: Change | None = None
     tools: Tools = NO_TOOLS
-    """Programs of others that are there."""
+    """Installed programs to measure with as well."""
 
     @property
     def ranks(self) -> list[int]:
@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """About how long it takes."""
+        """Approximate duration."""
         shared_s = self.effort.shared_warm_s + self.effort.shared_s + MARGIN_S
         return (
             2 * (_START_S + _NODE_S * len(self.ranks))
@@ -91,12 +91,12 @@ class Plan:
 
     @property
     def with_few_drops(self) -> int:
-        """Pairs that lose so little that this effort sees fewer drops than it would like."""
+        """Number of pairs whose loss is so low that this effort sees fewer drops than intended."""
         return sum(0 < pair.there.loss < self.effort.affordable_loss for pair in self.pairs)
 
     @property
     def thorough_s(self) -> float:
-        """How long it takes with all drops."""
+        """Approximate duration with all intended drops."""
         return replace(self, effort=replace(self.effort, affordable_loss=0.0)).seconds
 
 
@@ -119,7 +119,7 @@ def flood_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[tuple[Pair, S
 
 
 def filling_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
-    """Queues of links that are too fast for a flood."""
+    """Queues of links that are too fast for a flood; TCP fills them."""
     found: list[Work[Pair]] = []
     for pair in pairs:
         need = filling(pair) if flood(pair.there, effort) is None else None
@@ -129,7 +129,7 @@ def filling_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
 
 
 def tcp_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
-    """All pairs of which a rate is promised, and some of the others."""
+    """All pairs whose rate is judged, and some of the others."""
     found: list[Work[Pair]] = []
     told = 0
     for pair in pairs:
@@ -144,7 +144,7 @@ def tcp_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
 
 
 def iperf_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
-    """Some pairs without loss, which TCP is for, and some with loss, for UDP; one at a time."""
+    """Some pairs without loss, for TCP, and some with loss, for UDP; one at a time."""
     clean = [work for work in tcp_work(pairs, effort) if not work.job.there.loss]
     clean = [work for work in clean if work.job.there.rate_bps <= FASTEST_BPS]
     lossy = [Work(pair, pair.links, need.seconds, 1.0) for pair, need in _floods(pairs, effort) if pair.there.loss]
@@ -159,7 +159,7 @@ def _floods(pairs: Sequence[Pair], effort: Effort) -> list[tuple[Pair, StreamNee
 
 
 def choose_change(pairs: Sequence[Pair], ends: Mapping[int, tuple[str, str]]) -> Change | None:
-    """A link on the way there with the least jitter and loss, among those whose ends have these names."""
+    """Chooses a link of the pair with the least jitter and loss, among the links that `ends` names."""
     suits = [
         (pair.there.jitter_s, pair.there.loss, place, number)
         for place, pair in enumerate(pairs)

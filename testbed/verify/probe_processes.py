@@ -1,6 +1,6 @@
-"""The processes that measure: one for every node involved, in its own namespace, which forks one for every order.
+"""The probe processes: one for every measured node, in the node's network namespace; it forks one for every order.
 
-Takes addresses and orders, gives answers; starts processes and ends them. They end by themselves with their parent.
+Takes addresses and orders, gives answers; starts and ends processes. They end by themselves with their parent.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _NOBODY = User(65_534, 65_534)
 
 
 class MeasuringFailed(CouldNotStart):
-    """A process that measures could not: it was killed, or the machine denied it something halfway."""
+    """A probe process failed: it was killed, or this machine denied it something halfway."""
 
 
 @dataclass(frozen=True)
 class ProbeNode:
-    """One node of the network."""
+    """The probe process of one node."""
 
     rank: int
     pid: int
@@ -64,16 +64,16 @@ class ProbeNode:
         try:
             self.channel.send(packed(order))
         except OSError as problem:
-            raise MeasuringFailed(f"a process that measures has ended: {problem.strerror or problem}") from None
+            raise MeasuringFailed(f"a probe process has ended: {problem.strerror or problem}") from None
 
     def end(self) -> None:
-        """The node and all that it does are gone."""
+        """Ends the probe process and everything it has forked."""
         self.channel.close()
         os.waitpid(self.pid, 0)
 
 
 def new_node(rank: int, network: NodeNetwork, fabric_socket: Path) -> ProbeNode:
-    """A node that has joined the network; raises PreflightRefused, with what was denied."""
+    """A probe process that has joined the network; raises PreflightRefused naming the denied step."""
 
     def join() -> None:
         join_network(network, fabric_socket, _nobody())
@@ -82,7 +82,7 @@ def new_node(rank: int, network: NodeNetwork, fabric_socket: Path) -> ProbeNode:
 
 
 def node_beside(rank: int, pid: int) -> ProbeNode:
-    """A process in the network of a node that lives, beside it; raises PreflightRefused, with what was denied."""
+    """A probe process in the network of the living process `pid`; raises PreflightRefused naming the denied step."""
 
     def join() -> None:
         enter_network(pid)
@@ -116,7 +116,7 @@ def _start_node(rank: int, join: Callable[[], None]) -> ProbeNode:
 
 
 def _live(channel: socket.socket, join: Callable[[], None]) -> NoReturn:
-    """In the child: nothing of the parent's is held open, and whoever it forks ends with it."""
+    """Runs in the child: closes everything inherited, and kills all that it forked when it ends."""
     os.setsid()  # first: the group that is killed at the end must be its own
     be_quick()  # what a busy machine adds to times is not the network's
     try:
@@ -164,12 +164,12 @@ def _carry_out(order: AnyOrder) -> ProbeAnswer:
                 return tcp_send(order)
             case TcpReceive():
                 return tcp_receive(order)
-    except Exception as problem:  # whatever it is, somebody waits for an answer
+    except Exception as problem:  # the parent waits for an answer in any case
         return ProbeFailed(order.number, f"{type(problem).__name__}: {problem}"[:_LONGEST_REASON])
 
 
 class ProbeNodes:
-    """All nodes that measure, by rank; orders go out, answers come back by number."""
+    """The probe processes by rank; orders go out, answers come back by number."""
 
     def __init__(self, start: Callable[[int], ProbeNode]) -> None:
         self._start = start
@@ -185,14 +185,14 @@ class ProbeNodes:
         return self._numbers
 
     def pid(self, rank: int) -> int:
-        """Of the process whose network is that of the node."""
+        """Id of the process in the node's network namespace."""
         return self._nodes[rank].pid
 
     def order(self, rank: int, order: AnyOrder) -> None:
         self._nodes[rank].order(order)
 
     def answers(self, numbers: set[int], until_s: float) -> dict[int, AnyAnswer]:
-        """To all of these orders; raises MeasuringFailed when one could not be carried out, or takes too long."""
+        """Answers to all of these orders; raises MeasuringFailed when one fails or takes too long."""
         found: dict[int, AnyAnswer] = {}
         channels = [node.channel for node in self._nodes.values()]
         while missing := numbers - found.keys():
@@ -205,7 +205,7 @@ class ProbeNodes:
                 except ConnectionResetError:
                     data = b""
                 if not data:
-                    raise MeasuringFailed("a process that measures has ended")
+                    raise MeasuringFailed("a probe process has ended")
                 answer = read_answer(data)
                 if isinstance(answer, ProbeFailed):
                     raise MeasuringFailed(f"a measurement failed: {answer.reason}")

@@ -1,4 +1,4 @@
-"""What a node is told to measure, and what it answers.
+"""Orders to the probe processes, and their answers.
 
 Takes values, gives bytes and back; touches nothing. Times are the host's CLOCK_MONOTONIC, which all nodes share.
 """
@@ -10,7 +10,7 @@ from typing import Union
 import msgspec
 
 MOST_BYTES = 1 << 17
-"""Of an order or an answer: one packet each."""
+"""Upper bound of an order or an answer; each is one packet."""
 
 
 class ProbeOrder(msgspec.Struct, frozen=True, tag=str.lower):
@@ -20,14 +20,14 @@ class ProbeOrder(msgspec.Struct, frozen=True, tag=str.lower):
 
 
 class Respond(ProbeOrder, frozen=True):
-    """Send every probe back, with the time when it came, until then."""
+    """Send every probe back with its arrival time, until `until_s`."""
 
     port: int
     until_s: float
 
 
 class Echo(ProbeOrder, frozen=True):
-    """Probes to a node that responds, from then on, with gaps drawn evenly between the two."""
+    """Send probes to a responding node from `start_s` on, with gaps drawn uniformly between the two."""
 
     dest: str
     port: int
@@ -36,12 +36,12 @@ class Echo(ProbeOrder, frozen=True):
     least_gap_s: float
     most_gap_s: float
     patience_s: float
-    """How long after the last probe its answer may take."""
+    """How long the answer to the last probe may take."""
     seed: int
 
 
 class SendDatagrams(ProbeOrder, frozen=True):
-    """Datagrams to these ports in turn, at a steady rate."""
+    """Send datagrams to these ports in turn, at a steady rate."""
 
     dest: str
     ports: tuple[int, ...]
@@ -49,21 +49,21 @@ class SendDatagrams(ProbeOrder, frozen=True):
     count: int
     per_s: float
     size_bytes: int
-    """Of the packet, headers included."""
+    """Size of the IP packet, headers included."""
 
 
 class ReceiveDatagrams(ProbeOrder, frozen=True):
-    """Count datagrams until then, or until so many have come."""
+    """Count datagrams until `until_s`, or until `count` have arrived."""
 
     ports: tuple[int, ...]
     until_s: float
     count: int
     settled_s: float
-    """When the rate and the delay are looked at."""
+    """From when on rate and delay are measured."""
 
 
 class TcpSend(ProbeOrder, frozen=True):
-    """Send as fast as TCP can, until then."""
+    """Send as fast as TCP can until `until_s`."""
 
     dest: str
     port: int
@@ -72,7 +72,7 @@ class TcpSend(ProbeOrder, frozen=True):
 
 
 class TcpReceive(ProbeOrder, frozen=True):
-    """Count what comes between the two times."""
+    """Count the bytes that arrive between the two times."""
 
     port: int
     settled_s: float
@@ -100,7 +100,7 @@ class Echoed(ProbeAnswer, frozen=True):
     there_s: tuple[float, ...]
     back_s: tuple[float, ...]
     sent_s: tuple[float, ...]
-    """When each of those that came back was sent, by the host's clock."""
+    """When each returned probe was sent, by the host's clock."""
 
 
 class DatagramsSent(ProbeAnswer, frozen=True):
@@ -111,12 +111,12 @@ class DatagramsSent(ProbeAnswer, frozen=True):
 class DatagramsReceived(ProbeAnswer, frozen=True):
     packets: int
     overflowed: int
-    """Came to the node, and were too fast for the program that counts."""
+    """Arrived at the node, but found its socket buffer full."""
     settled_packets: int
     settled_span_s: float
-    """Between the first and the last of those."""
+    """From the first to the last settled packet."""
     delays_s: tuple[float, ...]
-    """Some of theirs."""
+    """One-way delays of some settled packets."""
 
 
 class TcpSent(ProbeAnswer, frozen=True):
@@ -128,7 +128,7 @@ class TcpReceived(ProbeAnswer, frozen=True):
 
 
 class ProbeFailed(ProbeAnswer, frozen=True):
-    """It could not be measured, and why."""
+    """The order failed, for this reason."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""How many probes a pair needs, how long they take, and what may be measured at the same time.
+"""Sizes the measurements: how many probes a pair needs, how long they take, and what may run in parallel.
 
 Takes pairs, gives numbers, seconds and waves; touches nothing.
 """
@@ -17,21 +17,21 @@ _Job = TypeVar("_Job")
 LOSS_PROBE_BYTES = 64
 LARGEST_PACKET_BYTES = 1500
 PACKETS_PER_S = 18_000
-"""What a fabric carries without being late, of packets that come one by one."""
+"""Single packets that a fabric carries without being late."""
 _MOST_PROBES_PER_S = 9_000
 _TCP_AT_ONCE_BPS = 500e6
 _TCP_AT_ONCE = 4
 _PROBES_SHARE = 0.25
-"""Of a link's rate that probes use: they must not fill its queue."""
+"""Share of a link's rate that probes use: they must not fill its queue."""
 _UNNOTICED = 0.1
-"""Of a link's rate."""
+"""Share of a link's rate that does not disturb other measurements."""
 _FEWEST_IN_QUEUE = 20
-"""A plateau is looked at with packets this small beside the queue."""
+"""Packets that a queue must hold, so that its plateau is measured finely enough."""
 _SMALLEST_PACKET_BYTES = 100
 _OVERLOAD = 2.0
 _FASTEST_FILLED_BPS = 1e9
 _LONGEST_FILLED_S = 0.3
-"""A longer one takes TCP too long to fill."""
+"""TCP takes too long to fill a longer queue."""
 PING_GAP_S = 0.02
 MARGIN_S = 0.4
 _PATIENCE_S = 3.0
@@ -39,25 +39,25 @@ _PATIENCE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done for certainty."""
+    """How much is measured for certainty."""
 
     echoes: int = 100
     jitter_probes: int = 2_000
     drops: int = 500
-    """Expected, that is."""
+    """Expected number of drops."""
     affordable_loss: float = 0.005
-    """With less loss, so many drops would take too long."""
+    """Below this loss, that many drops would take too long."""
     few_probes: int = 20_000
-    """What is sent then."""
+    """Probes sent on such paths."""
     fewest_probes: int = 2_000
     told_tcp: int = 5
-    """On how many lossy pairs TCP is measured, too, and on how many that are faster than what is promised."""
+    """On how many pairs TCP is measured though they are lossy or faster than the promised rates."""
     fast_queues: int = 5
-    """How many queues are filled by TCP, since a flood would be too much for this machine."""
+    """How many queues are filled by TCP because a flood would be too much for this machine."""
     iperf_pairs: int = 1
-    """On how many pairs without loss, and on how many with loss."""
+    """On how many pairs without loss, and on as many with loss."""
     flood_s: float = 1.0
-    """At most: fast ones have shown enough earlier."""
+    """Upper bound: a fast flood shows enough earlier."""
     flood_packets: int = 5_000
     shared_s: float = 20.0
     shared_warm_s: float = 5.0
@@ -68,7 +68,7 @@ THOROUGH = Effort(affordable_loss=0.0, told_tcp=1_000, fast_queues=1_000, iperf_
 
 @dataclass(frozen=True, slots=True)
 class EchoNeed:
-    """Round trips."""
+    """Round-trip probes."""
 
     count: int
     least_gap_s: float
@@ -82,17 +82,17 @@ class EchoNeed:
 
 @dataclass(frozen=True, slots=True)
 class StreamNeed:
-    """Datagrams one after the other."""
+    """A stream of datagrams."""
 
     count: int
     per_s: float
     size_bytes: int
     settling_s: float
-    """From the first being sent until the queues are as full as they get."""
+    """From the first datagram until the queues are as full as they get."""
     late_s: float
-    """How long the last may take."""
+    """How long the last datagram may take."""
     patience_s: float = 0.0
-    """How much longer to wait for it where all should come: on a right network that takes no time."""
+    """How much longer to wait where all should arrive; on a correct network this takes no time."""
 
     @property
     def seconds(self) -> float:
@@ -100,13 +100,13 @@ class StreamNeed:
 
     @property
     def load(self) -> float:
-        """Of what the fabric carries."""
+        """Share of what the fabric carries."""
         return self.per_s / PACKETS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class TcpNeed:
-    """A connection, as fast as it goes."""
+    """A TCP flow at full speed."""
 
     warm_s: float
     seconds: float
@@ -114,7 +114,7 @@ class TcpNeed:
 
 
 def echoes(pair: Pair, effort: Effort) -> EchoNeed:
-    """With jitter, so far apart that none catches up with another."""
+    """Echo probes of a pair; with jitter, so far apart that none catches up with another."""
     jitter_s = pair.jitter_s
     patience_s = 2 * pair.round_trip_s + 10 * jitter_s + MARGIN_S
     if not jitter_s:
@@ -123,7 +123,7 @@ def echoes(pair: Pair, effort: Effort) -> EchoNeed:
 
 
 def losses(way: OneWayPath, effort: Effort) -> StreamNeed | None:
-    """Enough for the drops that are wanted; None where everything is lost."""
+    """Enough datagrams for the intended number of drops; None where everything is lost."""
     loss = way.loss
     if loss >= 1.0:
         return None
@@ -137,14 +137,14 @@ def losses(way: OneWayPath, effort: Effort) -> StreamNeed | None:
 
 
 def links_for_probes(pair: Pair) -> frozenset[int]:
-    """Those that cannot be shared: on all others, all probes that a fabric carries would go unnoticed."""
+    """Links that loss probes cannot share; on others even all probes that a fabric carries go unnoticed."""
     most_bps = PACKETS_PER_S * LOSS_PROBE_BYTES * 8
     hops = (*pair.there.hops, *pair.back.hops)
     return frozenset(hop.link for hop in hops if hop.free_bps * _UNNOTICED < most_bps)
 
 
 def flood(way: OneWayPath, effort: Effort) -> StreamNeed | None:
-    """Twice the rate until well after all queues are full; None where this machine cannot send as much."""
+    """Twice the rate until well after all queues are full; None where this machine cannot send that much."""
     rate = way.rate_bps
     queue_s = min((hop.queue_s for hop in way.hops if hop.free_bps == rate), default=math.inf)
     if not math.isfinite(rate) or not math.isfinite(queue_s):
@@ -161,7 +161,7 @@ def flood(way: OneWayPath, effort: Effort) -> StreamNeed | None:
 
 
 def filling(pair: Pair) -> TcpNeed | None:
-    """Some TCP connections keep a queue full that is too fast for a flood; None where they would not."""
+    """TCP flows that keep full a queue too fast for a flood; None where they could not."""
     way = pair.there
     bottleneck = next((hop for hop in way.hops if hop.link == way.bottleneck), None)
     if bottleneck is None or not math.isfinite(bottleneck.queue_s) or way.rate_bps > _FASTEST_FILLED_BPS:
@@ -177,7 +177,7 @@ def ping_seconds(pair: Pair, effort: Effort) -> float:
 
 
 def tcp(pair: Pair) -> TcpNeed | None:
-    """Time for a window to open before anything is counted; None where nothing throttles the pair."""
+    """A TCP flow, counted after its window has opened; None where no link limits the pair."""
     rate = pair.there.rate_bps
     if not math.isfinite(rate):
         return None
@@ -188,7 +188,7 @@ def tcp(pair: Pair) -> TcpNeed | None:
 
 
 def is_gated(rate_bps: float) -> bool:
-    """Whether the rate is one that is promised."""
+    """Whether the rate is in the promised range, and so judged."""
     return SLOWEST_BPS <= rate_bps <= FASTEST_BPS
 
 
@@ -200,11 +200,11 @@ class Work(Generic[_Job]):
     links: frozenset[int]
     seconds: float
     load: float
-    """1 is all that this machine can do at once."""
+    """Share of what this machine can do at once."""
 
 
 def waves(works: Iterable[Work[_Job]]) -> list[list[Work[_Job]]]:
-    """What runs at the same time: work that shares no link, and not more than this machine can do; longest first."""
+    """Groups work that may run in parallel: no shared link, total load at most 1; longest first."""
     found: list[list[Work[_Job]]] = []
     for work in sorted(works, key=lambda work: -work.seconds):
         for wave in found:

@@ -1,6 +1,6 @@
-"""Streams: datagrams at a steady rate, and TCP as fast as it goes.
+"""Streams: datagrams at a steady rate, and TCP at full speed.
 
-Takes orders, gives answers; touches sockets of the namespace that the process is in.
+Takes orders, gives answers; touches sockets of the process's network namespace.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from testbed.verify.sockets import listener, overflows, receiver, sleep_until, t
 
 _STAMP = struct.Struct("!d")
 _BURST_S = 0.001
-"""How much is sent in one go when the rate is high."""
+"""Time between bursts when the rate is high."""
 _MOST_DELAYS = 4_000
 _BLOCK = bytes(1 << 18)
 _CONNECT_S = 10.0
@@ -34,7 +34,7 @@ _TURNS = 200
 
 
 def send(order: SendDatagrams) -> DatagramsSent:
-    """Never faster than asked; where this machine is too slow, slower."""
+    """Sends at the rate asked for, or slower where this machine is too slow; never faster."""
     padding = bytes(order.size_bytes - HEADERS_BYTES - _STAMP.size)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         dests = [(order.dest, port) for port in order.ports]
@@ -51,7 +51,7 @@ def send(order: SendDatagrams) -> DatagramsSent:
 
 
 def receive(order: ReceiveDatagrams) -> DatagramsReceived:
-    """Several sockets hold more than one while this process has to wait for the processor."""
+    """Counts on several sockets, which hold more than one while this process waits for the processor."""
     before = overflows()
     packets = settled = 0
     first_s = last_s = 0.0
@@ -91,9 +91,9 @@ def tcp_send(order: TcpSend) -> TcpSent:
 
 
 def _connect(order: TcpSend) -> socket.socket:
-    """To a listener that may not be there yet."""
+    """Connects to a listener that may not be there yet."""
     while True:
-        # Not `create_connection`: looking a name up loads modules, which this process may no longer be allowed to read.
+        # Not `create_connection`: name lookup loads modules, which this process may no longer be allowed to read.
         own = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         own.settimeout(_CONNECT_S)
         try:
@@ -108,7 +108,7 @@ def _connect(order: TcpSend) -> socket.socket:
 
 
 def tcp_receive(order: TcpReceive) -> TcpReceived:
-    """What comes within the time, by the time itself: a stream that stands still counts as such."""
+    """Average rate over the whole interval, so that a stalled stream counts as slow."""
     buffer = bytearray(1 << 20)
     received = 0
     with listener(order.port) as door:

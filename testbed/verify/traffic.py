@@ -33,7 +33,7 @@ _FIRST_TCP_PORT = FIRST_PORT + 1000
 
 
 def start_echo(pair: Pair, need: EchoNeed, place: int, start_s: float, running: Running) -> tuple[int, int, float]:
-    """The numbers of both orders, and when they are over; `place` tells apart what runs at the same time."""
+    """Returns the numbers of both orders and when they end; `place` distinguishes concurrent ones."""
     nodes = running.nodes
     responding, asking = nodes.number(), nodes.number()
     until_s = start_s + need.count * need.most_gap_s + need.patience_s
@@ -46,7 +46,7 @@ def start_echo(pair: Pair, need: EchoNeed, place: int, start_s: float, running: 
 
 
 def echo_all(jobs: Sequence[tuple[Pair, EchoNeed]], running: Running) -> list[tuple[Responded, Echoed]]:
-    """All pairs at once: a probe now and then disturbs nobody."""
+    """Probes all pairs at once: occasional probes do not disturb each other."""
     start_s = time.monotonic() + HEADSTART_S
     orders = [start_echo(pair, need, place, start_s, running) for place, (pair, need) in enumerate(jobs)]
     numbers = {number for *both, _ in orders for number in both}
@@ -61,7 +61,7 @@ def echo_all(jobs: Sequence[tuple[Pair, EchoNeed]], running: Running) -> list[tu
 def stream_all(
     wave: Sequence[Work[tuple[Pair, StreamNeed]]], running: Running
 ) -> Iterator[tuple[Pair, StreamNeed, DatagramsSent, DatagramsReceived]]:
-    """All of them at once."""
+    """Runs all streams at once."""
     start_s = time.monotonic() + HEADSTART_S
     nodes = running.nodes
     numbers = []
@@ -83,18 +83,18 @@ def stream_all(
 
 @dataclass(frozen=True, slots=True)
 class TcpFlow:
-    """One to come."""
+    """A TCP flow to start."""
 
     pair: Pair
     warm_s: float
-    """What comes earlier is not counted."""
+    """Bytes that arrive earlier are not counted."""
     seconds: float
-    """In all."""
+    """Total duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class TcpRate:
-    """What one connection did."""
+    """The result of one flow."""
 
     bits_per_s: float
     congestion: str
@@ -103,16 +103,16 @@ class TcpRate:
 
 @dataclass(frozen=True, slots=True)
 class StartedFlows:
-    """Connections that are on their way."""
+    """Flows that are under way."""
 
     start_s: float
     until_s: float
     numbers: tuple[tuple[int, int], ...]
-    """Of the orders to the receiver and to the sender."""
+    """Numbers of the orders to the receiver and to the sender, by flow."""
 
 
 def start_tcp_flows(wanted: Sequence[TcpFlow], running: Running) -> StartedFlows:
-    """All of them begin at once."""
+    """Starts all flows at the same time."""
     start_s = time.monotonic() + HEADSTART_S
     nodes = running.nodes
     numbers = []
@@ -127,7 +127,7 @@ def start_tcp_flows(wanted: Sequence[TcpFlow], running: Running) -> StartedFlows
 
 
 def tcp_rates(opened: StartedFlows, running: Running) -> list[TcpRate]:
-    """In the order in which they were wanted, once all are over."""
+    """Waits until all flows are over; results in the order of the flows."""
     answers = running.nodes.answers({each for both in opened.numbers for each in both}, opened.until_s + PATIENCE_S)
     return [
         TcpRate(answer_of(TcpReceived, answers, receiving).bits_per_s, answer_of(TcpSent, answers, sending).congestion)

@@ -1,7 +1,7 @@
-"""The folder that one verification works in, and what is left of those that were killed.
+"""The working folder of a verification, and removal of what killed ones left behind.
 
-Takes nothing, gives a folder with a record of who made it and of what it started; ends processes and removes folders of
-verifications that are over, found by that record: an id and the time of its start, never by a name.
+Takes nothing, gives a folder with a record of its owner and the processes started; ends processes and removes folders
+of verifications that are over. The record identifies a process by id and start time, never by name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECORD = "owner.json"
 
 
 class Owned(msgspec.Struct, frozen=True):
-    """Who works here, and what that process has started."""
+    """The owning process, and the processes that it has started."""
 
     owner: ProcessRecord
     started: tuple[ProcessRecord, ...] = ()
@@ -34,19 +34,19 @@ class Owned(msgspec.Struct, frozen=True):
 
 @dataclass
 class WorkFolder:
-    """A folder with a short path, in which only this user can look."""
+    """A folder with a short path that only this user can read."""
 
     folder: Path
     _owner: ProcessRecord = field(default_factory=lambda: process_record("verify", os.getpid()))
     _started: list[ProcessRecord] = field(default_factory=list)
 
     def has_started(self, name: str, pid: int) -> None:
-        """Whoever cleans up after us ends that process."""
+        """Records a process for `remove_leftovers` to end, should this one be killed."""
         self._started.append(process_record(name, pid))
         self.write()
 
     def write(self) -> None:
-        """Replaces the record: a reader sees the old or the new one."""
+        """Replaces the record atomically."""
         part = self.folder / (RECORD + ".part")
         part.write_bytes(msgspec.json.encode(Owned(self._owner, tuple(self._started))))
         os.replace(part, self.folder / RECORD)
@@ -54,7 +54,7 @@ class WorkFolder:
 
 @contextmanager
 def make_work_folder() -> Iterator[WorkFolder]:
-    """A folder that is gone afterwards; a kill leaves it to the next one."""
+    """A folder that is removed afterwards; after a kill, the next verification removes it."""
     work = WorkFolder(Path(tempfile.mkdtemp(prefix=PREFIX)))
     try:
         work.write()
@@ -64,7 +64,7 @@ def make_work_folder() -> Iterator[WorkFolder]:
 
 
 def remove_leftovers() -> list[str]:
-    """What verifications of this user have left that are over; those that go on are left alone."""
+    """Removes what this user's ended verifications have left; returns the names of their folders."""
     removed = []
     for folder in sorted(Path(tempfile.gettempdir()).glob(PREFIX + "*")):
         owned = _read(folder)
@@ -77,7 +77,7 @@ def remove_leftovers() -> list[str]:
 
 
 def _read(folder: Path) -> Owned | None:
-    """None for whatever this user has not made so: others may write beside it."""
+    """None for a folder that this user has not made like this: other users can write to the same temporary folder."""
     with suppress(OSError, Malformed):
         info = folder.lstat()
         if stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and not info.st_mode & 0o022:
