@@ -16,14 +16,14 @@ from typing import get_args
 from testbed.cli.doctor_check import Check
 from testbed.cli.doctor_containers import containers
 from testbed.cores import usable_cores
-from testbed.engines.abilities import what_is_denied
 from testbed.engines.denied import NetworkDenied, raised_limit
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
 from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.namespace import TcpSettings
+from testbed.engines.network_check import what_is_denied
 from testbed.engines.steps import Step
 from testbed.experiment.language import NetworkModel
-from testbed.isolation.trial import how_apart
+from testbed.isolation.sandbox_check import sandbox_support
 from testbed.memory import available_bytes
 from testbed.runtimes.local.needs import in_gib
 
@@ -95,7 +95,7 @@ def _how_many_namespaces() -> Iterator[Check]:
 
 def _apart() -> Check:
     """What learners of others could do here, and cannot."""
-    name, how = "learners kept apart", how_apart(os.getcwd(), tempfile.gettempdir())
+    name, how = "learners kept apart", sandbox_support(os.getcwd(), tempfile.gettempdir())
     if how.denied is not None:
         found = f"denied ({how.denied}): they can read and change this user's files, and outlive a run that is killed"
         return Check(name, False, found, _TRUSTED)

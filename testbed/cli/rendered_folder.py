@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed.cli.output_file import write_atomically
 from testbed.errors import UsageProblem
-from testbed.manifests.manifest import Manifest
+from testbed.manifests import Manifest
 from testbed.run_files import read_plain
 
 RECORD = "rendered.json"

@@ -76,8 +76,8 @@ class _Denied:
 def _what_is_denied() -> _Denied | None:
     if not is_linux():
         return _Denied(NEED_LINUX, HAS_LINUX)
-    from testbed.engines.abilities import what_is_denied
     from testbed.engines.namespace import TcpSettings
+    from testbed.engines.network_check import what_is_denied
 
     denied = what_is_denied(TcpSettings())
     if denied is None:

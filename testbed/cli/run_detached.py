@@ -14,7 +14,7 @@ import click
 
 from testbed.cli.output import Format, print_csv, print_json
 from testbed.cli.run_place import TakenRun
-from testbed.engines.apart import start_apart
+from testbed.engines.spawn import spawn_module
 from testbed.errors import CouldNotStart, ExitCode
 from testbed.rundir import RunDirectory
 
@@ -59,7 +59,7 @@ def _start(directory: TakenRun, log: Path) -> subprocess.Popen[bytes]:
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as errors:
         words = [str(directory.path.resolve())]
-        return start_apart(
+        return spawn_module(
             "testbed.runtimes.local.daemon", words, stdout=subprocess.PIPE, stderr=errors, pass_fds=directory.holds
         )
 

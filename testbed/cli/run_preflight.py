@@ -16,7 +16,7 @@ from testbed.code import CodeProblem
 from testbed.engines.namespace import TcpSettings
 from testbed.errors import PreflightRefused
 from testbed.experiment.attached import own_code
-from testbed.isolation.trial import how_apart
+from testbed.isolation.sandbox_check import sandbox_support
 from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
 from testbed.plan.estimate import estimate
@@ -34,7 +34,7 @@ _ORDINARY = "run testbed as an ordinary user, or with --runtime docker"
 def check_machine(plan: RunPlan, results: Path, say: Callable[[str], None], *, force: bool, is_fitted: bool) -> None:
     """Shaping fails closed: what the network needs cannot be forced. `is_fitted`: the time scale is this machine's."""
     if plan.engine != "none":
-        from testbed.engines.abilities import what_is_denied
+        from testbed.engines.network_check import what_is_denied
 
         network = plan.experiment.network
         denied = what_is_denied(TcpSettings(congestion=network.congestion, idle_restart=network.idle_restart))
@@ -50,7 +50,7 @@ def check_machine(plan: RunPlan, results: Path, say: Callable[[str], None], *, f
 def _trust(plan: RunPlan, results: Path) -> Iterator[str]:
     """What the code of others could do on this machine that it should not."""
     there = next(each for each in (results.absolute(), *results.absolute().parents) if each.is_dir())
-    how = how_apart(str(there), tempfile.gettempdir())
+    how = sandbox_support(str(there), tempfile.gettempdir())
     if how.denied is not None:
         who = "of root" if os.geteuid() == 0 else "of yours"
         yield f"learners can read and change all files {who}: this machine denies what would help ({how.denied})"

@@ -132,8 +132,8 @@ def _measure(
     topology: Topology, count: int, seed: int, congestion: str, output_format: Format, *, thorough: bool
 ) -> None:
     # numpy and what else measuring needs take their time: only this command should wait for them.
-    from testbed.engines.abilities import what_is_denied
     from testbed.engines.namespace import TcpSettings
+    from testbed.engines.network_check import what_is_denied
     from testbed.verify.measure import measure
     from testbed.verify.prepare import config_for, plan_of
     from testbed.verify.sizing import THOROUGH, Effort

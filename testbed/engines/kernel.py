@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import struct
 from contextlib import suppress
 from functools import cache
@@ -118,6 +119,12 @@ def pass_on(*capabilities: int) -> None:
 
 _SLICE_NS = 100_000
 _ATTRIBUTES = struct.Struct("=IIQiIQQQII")
+
+
+def raise_open_file_limit() -> None:
+    """Lets this process and all that it starts open as many files as an ordinary user may."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def be_quick() -> None:

@@ -1,7 +1,7 @@
 """Starts the process that nodes are forked from, where it sees nothing of this machine that learners must not.
 
 `python -m testbed.isolation.launch FD PARENT MODULE ARGUMENTS...` is that module, as the first process of a namespace
-of processes; FD is open for a `Seclusion`. This command waits for it, and ends as it does. Light, since only a process
+of processes; FD is open for a `Sandbox`. This command waits for it, and ends as it does. Light, since only a process
 of one thread can make namespaces of users, and libraries for arithmetic start more of them when they are imported.
 """
 
@@ -18,8 +18,8 @@ from pathlib import Path
 from testbed.engines.kernel import CLONE_NEWNET, enter_user_namespace, let_owner_look, unshare
 from testbed.isolation.mounts import CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWPID, mount_processes
 from testbed.isolation.namespaces import enter_namespaces_as
-from testbed.isolation.seclusion import Seclusion
-from testbed.isolation.view import Kind, Seen, enter_view
+from testbed.isolation.sandbox import Sandbox
+from testbed.isolation.view import PathKind, VisiblePath, enter_view
 from testbed.parent import die_with_parent
 
 DENIED = 74
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     descriptor, parent, module, *rest = arguments
     die_with_parent(int(parent))
     try:
-        seclude(Seclusion.in_file(int(descriptor)))
+        enter_sandbox(Sandbox.in_file(int(descriptor)))
         die_with_parent(int(parent))  # the kernel forgets it when a process changes who it is
         child = os.fork()
         if child:
@@ -54,20 +54,20 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def seclude(seclusion: Seclusion) -> None:
+def enter_sandbox(sandbox: Sandbox) -> None:
     """The calling process sees what it shall, is who it shall be, and its next child is the first of its processes."""
-    outside = (*seclusion.places, Seen("/proc", Kind.WRITE))
+    outside = (*sandbox.places, VisiblePath("/proc", PathKind.WRITE))
     umask = os.umask(_SEEN_BY_ALL)  # or that user could not go through the folders of its own view
-    if seclusion.user is None:
+    if sandbox.user is None:
         enter_user_namespace(CLONE_NEWNS | CLONE_NEWIPC)
         enter_view(outside)
     else:
-        user = seclusion.user.uid, seclusion.user.gid
+        user = sandbox.user.uid, sandbox.user.gid
         unshare(CLONE_NEWNS)  # as root: that user may not even look into folders on the way to what it shall see
         enter_view(outside, user)
         enter_namespaces_as(*user, CLONE_NEWNS | CLONE_NEWIPC)
     os.umask(umask)
-    unshare(CLONE_NEWPID | (0 if seclusion.has_network else CLONE_NEWNET))
+    unshare(CLONE_NEWPID | (0 if sandbox.has_network else CLONE_NEWNET))
     let_owner_look()
 
 
@@ -83,10 +83,10 @@ def lock_view() -> None:
     unshare(CLONE_NEWPID)
 
 
-def seclude_node(places: Iterable[Seen]) -> None:
+def enter_node_sandbox(places: Iterable[VisiblePath]) -> None:
     """The calling process, the first of its own, sees these places and its processes, and has no rights over them."""
     unshare(CLONE_NEWNS)
-    enter_view((*places, Seen("/proc", Kind.PROCESSES)))
+    enter_view((*places, VisiblePath("/proc", PathKind.PROCESSES)))
     enter_user_namespace(CLONE_NEWIPC)
     _NO_MORE.write_text("0")
 

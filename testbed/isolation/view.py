@@ -31,7 +31,7 @@ _ROOM = "mode=755,size=4m"
 _MOST_LINKS = 40
 
 
-class Kind(StrEnum):
+class PathKind(StrEnum):
     """How a place is seen."""
 
     READ = "read"
@@ -44,17 +44,17 @@ class Kind(StrEnum):
     """/proc, of the process's own namespace."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class VisiblePath(msgspec.Struct, frozen=True):
     path: str
     """Absolute."""
-    kind: Kind = Kind.READ
+    kind: PathKind = PathKind.READ
     source: str = ""
     """What is seen there, if not what is there."""
     is_own: bool = False
     """Where the process is another user than who starts it: what the place's owner owns is that user's there."""
 
 
-def enter_view(places: Iterable[Seen], user: tuple[int, int] | None = None) -> None:
+def enter_view(places: Iterable[VisiblePath], user: tuple[int, int] | None = None) -> None:
     """The root folder has these places in it, and can be written to nowhere else; raises OSError for what is denied.
 
     `user` and group are who the process will be, where it is root and will not stay that.
@@ -64,11 +64,11 @@ def enter_view(places: Iterable[Seen], user: tuple[int, int] | None = None) -> N
     keep_mounts_private()
     working = os.getcwd()
     links: dict[str, str] = {}
-    real: dict[str, Seen] = {}
+    real: dict[str, VisiblePath] = {}
     for each in places:  # of two with the same path the later one counts
         place = _resolved(each, links)
         real[place.path] = place
-    _resolved(Seen(working), links)
+    _resolved(VisiblePath(working), links)
     with ExitStack() as held:
         trees = list(_cloned(sorted(real.values(), key=lambda each: each.path.split("/")), _Owners(user, held)))
     mount_memory(_STAGE, _ROOM)
@@ -87,11 +87,11 @@ def enter_view(places: Iterable[Seen], user: tuple[int, int] | None = None) -> N
         if tree is not None:
             attach(tree, inside)
             os.close(tree)
-        elif place.kind is Kind.PROCESSES:
+        elif place.kind is PathKind.PROCESSES:
             mount_processes(inside)
         else:
-            mount_memory(inside, TMP_OPTIONS if place.kind is Kind.EMPTY else _ROOM)
-            hidden += [place.path] if place.kind is Kind.HIDDEN else []
+            mount_memory(inside, TMP_OPTIONS if place.kind is PathKind.EMPTY else _ROOM)
+            hidden += [place.path] if place.kind is PathKind.HIDDEN else []
     with suppress(OSError):  # below a place that is read-only and has none of that name
         os.makedirs(_STAGE + os.path.realpath(working), exist_ok=True)
     pivot(_STAGE)
@@ -109,7 +109,7 @@ class _Owners:
         self._held = held
         self._made: dict[tuple[int, int], int] = {}
 
-    def of(self, place: Seen, path: str) -> int | None:
+    def of(self, place: VisiblePath, path: str) -> int | None:
         """None where everybody stays who they are."""
         if self._user is None or not place.is_own:
             return None
@@ -120,28 +120,28 @@ class _Owners:
         return self._made[owner]
 
 
-def _cloned(places: Iterable[Seen], owners: _Owners) -> Iterator[tuple[Seen, int | None]]:
+def _cloned(places: Iterable[VisiblePath], owners: _Owners) -> Iterator[tuple[VisiblePath, int | None]]:
     """Before anything is mounted over them; None for what is made anew."""
     covered, is_own = "", False
     for place in places:
-        if place.kind not in (Kind.READ, Kind.WRITE):
+        if place.kind not in (PathKind.READ, PathKind.WRITE):
             covered = ""
             yield place, None
             continue
-        is_part = place.kind is Kind.READ and not place.source and place.is_own <= is_own
+        is_part = place.kind is PathKind.READ and not place.source and place.is_own <= is_own
         if covered and is_part and place.path.startswith(covered):
             continue  # it is seen already, as part of another place
         source = place.source or place.path
-        if place.kind is Kind.READ and not os.path.lexists(source):
+        if place.kind is PathKind.READ and not os.path.lexists(source):
             continue
         yield place, _tree(place, source, owners)
         if not place.source:
-            covered, is_own = place.path.rstrip("/") + "/" if place.kind is Kind.READ else "", place.is_own
+            covered, is_own = place.path.rstrip("/") + "/" if place.kind is PathKind.READ else "", place.is_own
 
 
-def _tree(place: Seen, source: str, owners: _Owners) -> int:
+def _tree(place: VisiblePath, source: str, owners: _Owners) -> int:
     """What is only read may lie on a file system that lets nobody stand for others: others may read it there, too."""
-    read_only = place.kind is Kind.READ
+    read_only = place.kind is PathKind.READ
     try:
         return cloned(source, read_only=read_only, owner=owners.of(place, source))
     except OSError as problem:
@@ -150,7 +150,7 @@ def _tree(place: Seen, source: str, owners: _Owners) -> int:
         return cloned(source, read_only=True)
 
 
-def _resolved(place: Seen, links: dict[str, str]) -> Seen:
+def _resolved(place: VisiblePath, links: dict[str, str]) -> VisiblePath:
     """At its real path; `links` are those on the way to it, which the view must have, too."""
     if not os.path.isabs(place.path):
         raise OSError(errno.EINVAL, f"{place.path} is no whole path")

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from testbed.errors import Finding, error, warning
 from testbed.network.graph import Network
-from testbed.targets.names import learners, not_a_label, too_long_a_label
-from testbed.targets.sharing import crowded_downlink
+from testbed.targets.host_names import learners, not_a_label, too_long_a_label
+from testbed.targets.shared_links import crowded_downlink
 from testbed.topologies.model import BUILT_IMAGE, DEFAULT_IMAGE, DEFAULT_QUEUE, Link, LinkEvent, Topology
 from testbed.units import format_rate, shown
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from testbed.errors import Finding, Where, error, warning
-from testbed.targets.names import learners
-from testbed.targets.told import Told
+from testbed.targets.host_names import learners
+from testbed.targets.reported import ReportedFindings
 from testbed.topologies.model import BridgeEvent, LinkEvent, NodeAction, NodeEvent, Topology
 from testbed.units import format_duration, shown
 
@@ -25,8 +25,8 @@ _NEW_LINK_EXTRA = 1
 """A new link with both directions takes one slot more than its directions."""
 
 
-def event_findings(topology: Topology, told: Told) -> Iterator[Finding]:
-    """Everything about events that the reader of an XML file has not told."""
+def event_findings(topology: Topology, reported: ReportedFindings) -> Iterator[Finding]:
+    """Everything about events that the reader of an XML file has not reported."""
     if not topology.events:
         return
     of_nodes = sorted(_plain_node_events(topology), key=lambda event: event.when.at_s)
@@ -35,7 +35,7 @@ def event_findings(topology: Topology, told: Told) -> Iterator[Finding]:
     yield from _joins(topology)
     yield from _reconnects(of_nodes, topology)
     yield from _leaves(of_nodes)
-    yield from (each for each in _order(written) if not told.of(each.code, each.where))
+    yield from (each for each in _order(written) if not reported.of(each.code, each.where))
     yield from _one_way(written)
     yield from _restored_links(topology, of_network)
     yield from _restored_bridges(of_network)
@@ -142,12 +142,12 @@ def _one_way(written: Sequence[_NetworkEvent]) -> Iterator[Finding]:
 
 
 def _restored_links(topology: Topology, events: Sequence[_NetworkEvent]) -> Iterator[Finding]:
-    """What comes up again, link by link; what is wrong with both directions of an event is told once."""
+    """What comes up again, link by link; what is wrong with both directions of an event is reported once."""
     absent = {(link.origin, link.dest) for link in topology.links if link.starts_down}
     known = {(link.origin, link.dest) for link in topology.links}
     gone: set[tuple[str, str]] = set()
     replicated = {end: len(topology.select(end)) > 1 for ends in known for end in ends}
-    told: set[tuple[Where, bool]] = set()
+    reported: set[tuple[Where, bool]] = set()
     for event in events:
         if not isinstance(event, LinkEvent) or event.up is None or (event.origin, event.dest) not in known:
             continue
@@ -161,9 +161,9 @@ def _restored_links(topology: Topology, events: Sequence[_NetworkEvent]) -> Iter
         was_gone = ends in gone
         gone.discard(ends)
         group = next((end for end in ends if replicated[end]), None)
-        if (was_gone and group is None) or (event.where is not None and (event.where, was_gone) in told):
+        if (was_gone and group is None) or (event.where is not None and (event.where, was_gone) in reported):
             continue
-        told.update([(event.where, was_gone)] if event.where else [])
+        reported.update([(event.where, was_gone)] if event.where else [])
         if was_gone:
             yield error(
                 "kollaps-replica-link",

@@ -15,8 +15,8 @@ from testbed.network.findings import sample_sources
 from testbed.network.graph import Network
 from testbed.network.paths import Paths, compute_paths
 from testbed.targets.kollaps_latency import zero_latency
-from testbed.targets.sharing import crowded_uplink
-from testbed.targets.told import Told
+from testbed.targets.reported import ReportedFindings
+from testbed.targets.shared_links import crowded_uplink
 from testbed.topologies.model import Link, LinkEvent, Topology
 from testbed.topologies.pairs import in_pairs, same_link
 from testbed.units import UNLIMITED, format_latency, format_rate, shown
@@ -30,8 +30,8 @@ _NETEM_PACKETS = 1000
 _PACKET_BITS = 1500 * 8
 
 
-def link_findings(topology: Topology, network: Network, told: Told) -> Iterator[Finding]:
-    """Everything about links that the reader of an XML file has not told."""
+def link_findings(topology: Topology, network: Network, reported: ReportedFindings) -> Iterator[Finding]:
+    """Everything about links that the reader of an XML file has not reported."""
     declared = [link for link in topology.links if not link.starts_down]
     if not declared:
         first = next((service.where for service in topology.services), None)
@@ -39,8 +39,8 @@ def link_findings(topology: Topology, network: Network, told: Told) -> Iterator[
         yield error("kollaps-no-links", message, "add at least one link between two nodes", first)
     if not topology.links:
         return
-    yield from (each for each in _rates(topology) if not told.of(each.code, each.where))
-    yield from (each for each in _one_way(declared) if not told.of(each.code, each.where))
+    yield from (each for each in _rates(topology) if not reported.of(each.code, each.where))
+    yield from (each for each in _one_way(declared) if not reported.of(each.code, each.where))
     yield from _asymmetric(declared)
     yield from _shared(declared)
     yield from _networks(topology.links)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import yaml
 
 from testbed.errors import Finding, error, warning
-from testbed.targets.names import learners, not_a_label
+from testbed.targets.host_names import learners, not_a_label
 from testbed.topologies.model import LinkEvent, Service, Topology
 from testbed.units import shown
 

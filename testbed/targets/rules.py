@@ -11,9 +11,9 @@ from itertools import chain
 
 from testbed.errors import Finding, Severity
 from testbed.network.graph import Network
+from testbed.targets import Target
 from testbed.targets.containers import docker_findings, kubernetes_findings, swarm_findings
 from testbed.targets.kollaps import kollaps_findings
-from testbed.targets.target import Target
 from testbed.topologies.model import Topology
 
 MOST_OF_A_KIND = 20

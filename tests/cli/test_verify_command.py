@@ -184,7 +184,7 @@ def test_a_network_without_paths(tmp_path: Path) -> None:
 
 def test_where_the_machine_denies_it_nothing_is_started(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = PreflightRefused("no network here")
-    monkeypatch.setattr("testbed.engines.abilities.what_is_denied", lambda _tcp: denied)
+    monkeypatch.setattr("testbed.engines.network_check.what_is_denied", lambda _tcp: denied)
     result = CliRunner().invoke(command, [file])
     assert result.exception is denied
     assert not result.stdout

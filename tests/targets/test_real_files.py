@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import Severity
-from testbed.targets.target import Target
+from testbed.targets import Target
 from testbed.topologies.library import BUNDLED, Bundled
 from testbed.topologies.load import load
 from tests.reference import needs_reference, reference_files

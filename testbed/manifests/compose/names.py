@@ -9,7 +9,7 @@ import hashlib
 import re
 
 from testbed.plan.model import PlannedNode
-from testbed.targets.names import MAX_LABEL
+from testbed.targets.host_names import MAX_LABEL
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OUTSIDE_KEY = re.compile(r"[^A-Za-z0-9._-]")

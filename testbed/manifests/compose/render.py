@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from testbed.manifests import Manifest
+from testbed.manifests.compose.findings import check, compose_findings
 from testbed.manifests.compose.learners import DATA_MOUNT, learners_of, of_all
 from testbed.manifests.compose.names import project_name
-from testbed.manifests.compose.remarks import check, remarks
 from testbed.manifests.compose.variables import (
     DATA,
     GROUP,
@@ -19,7 +20,6 @@ from testbed.manifests.compose.variables import (
     filled,
     found_in,
 )
-from testbed.manifests.manifest import Manifest
 from testbed.manifests.templates import fill, shell_word
 from testbed.plan.containers import (
     FABRIC_SHARES,
@@ -107,7 +107,7 @@ def render(
         ),
         README_FILE: fill("compose-README.txt.j2", shell_word, run=plan.run_id, has_data=has_data),
     }
-    return Manifest(files, tuple(remarks(plan, given, learners)))
+    return Manifest(files, tuple(compose_findings(plan, given, learners)))
 
 
 def _settings(plan: RunPlan) -> dict[str, Filled]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from testbed.errors import Finding, Where, note
 from testbed.manifests.kollaps.services import Rewritten
-from testbed.targets.names import learners
+from testbed.targets.host_names import learners
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import (
     UNCHANGED,

@@ -7,9 +7,9 @@ from enum import StrEnum
 from uuid import UUID, uuid5
 
 from testbed.errors import Finding, InvalidInput, error
+from testbed.manifests import Manifest
 from testbed.manifests.kollaps.learner import LearnerStart, learner_start, plan_file
 from testbed.manifests.kollaps.rewrite import rewritten
-from testbed.manifests.manifest import Manifest
 from testbed.manifests.templates import compose_value, fill, shell_word, yaml_value
 from testbed.plan.files import to_text
 from testbed.plan.model import RunPlan

@@ -14,8 +14,8 @@ from testbed.manifests.kollaps.services import Rewritten, one_network, whole_ser
 from testbed.network.findings import path_findings
 from testbed.network.graph import Network, expand
 from testbed.network.paths import compute_paths
+from testbed.targets import Target
 from testbed.targets.rules import judge
-from testbed.targets.target import Target
 from testbed.topologies.model import BridgeEvent, LinkEvent, Routing, Topology
 
 _STEPS = (

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from testbed.errors import Finding, note
+from testbed.targets.host_names import learners
 from testbed.targets.kollaps_services import DASHBOARD_PORT
-from testbed.targets.names import learners
 from testbed.topologies.model import LinkEvent, NodeEvent, Service, Topology
 from testbed.units import shown
 

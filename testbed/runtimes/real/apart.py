@@ -1,6 +1,6 @@
 """How the process that all nodes are forked from keeps them apart from each other.
 
-Takes the run's seclusion, gives each node a namespace of processes, and a view with its own folders and no others;
+Takes the run's sandbox, gives each node a namespace of processes, and a view with its own folders and no others;
 touches the calling process.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from testbed.isolation.launch import seclude_node
+from testbed.isolation.launch import enter_node_sandbox
 from testbed.isolation.namespaces import ProcessNamespaces
-from testbed.isolation.seclusion import Seclusion
-from testbed.isolation.view import Kind, Seen
+from testbed.isolation.sandbox import Sandbox
+from testbed.isolation.view import PathKind, VisiblePath
 from testbed.protocol.nodes import Unable
 from testbed.runtimes.real.node_process import Home, tell_control
 
@@ -19,8 +19,8 @@ from testbed.runtimes.real.node_process import Home, tell_control
 class Apart:
     """One run's; made by the process that nodes are forked from."""
 
-    def __init__(self, seclusion: Seclusion) -> None:
-        self._shared = seclusion.shared
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._shared = sandbox.shared
         self._processes = ProcessNamespaces()
 
     def processes(self) -> AbstractContextManager[None]:
@@ -35,14 +35,14 @@ class Apart:
         """The calling process, forked to be a node, sees what is its own; tells control, and raises, when denied."""
         self.close()
         own = (
-            Seen(str(home.directory.path), Kind.WRITE),
-            Seen(str(home.directory.plan)),
-            Seen(str(home.fabric.parent), Kind.WRITE),
-            Seen(str(home.control), Kind.WRITE),
-            Seen(str(home.slots)),
+            VisiblePath(str(home.directory.path), PathKind.WRITE),
+            VisiblePath(str(home.directory.plan)),
+            VisiblePath(str(home.fabric.parent), PathKind.WRITE),
+            VisiblePath(str(home.control), PathKind.WRITE),
+            VisiblePath(str(home.slots)),
         )
         try:
-            seclude_node((*self._shared, *own))
+            enter_node_sandbox((*self._shared, *own))
         except OSError as problem:
             words = f"cannot be kept apart from other nodes: {problem.strerror or problem}"
             tell_control(home, Unable(words, refused=True))

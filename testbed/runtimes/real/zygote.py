@@ -18,9 +18,9 @@ from pathlib import Path
 
 from testbed.code import CodeProblem
 from testbed.engines.fabric.sockets import node_socket
-from testbed.engines.open_files import allow_most_files
+from testbed.engines.kernel import raise_open_file_limit
 from testbed.errors import CouldNotStart
-from testbed.isolation.seclusion import Seclusion
+from testbed.isolation.sandbox import Sandbox
 from testbed.limits import keep_within, limits_for
 from testbed.node.compute_slots import ComputeSlots
 from testbed.node.data.problems import Impossible
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     """
     run, sockets, descriptor, parent, loopback, kind, cores, told = arguments
     die_with_parent(int(parent))
-    allow_most_files()  # in a full overlay, a node has some for each of the others
+    raise_open_file_limit()  # in a full overlay, a node has some for each of the others
     control = socket.socket(fileno=int(descriptor))
     places = Places(RunDirectory(Path(run)), Path(sockets))
     plan = read_plan(places.run.plan)
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> None:
         directories = [places.run.node(node.name) for node in plan.nodes]
         parameters = made.trainer.parameters
         shelf = Shelf(len(directories), parameters) if kind == MEMORY else ModelFiles(directories, parameters)
-        apart = Apart(Seclusion.in_file(int(told))) if told else None
+        apart = Apart(Sandbox.in_file(int(told))) if told else None
         zygote = Zygote(places, plan, made, shelf, control, int(loopback), int(cores), apart)
         try:
             zygote.serve()

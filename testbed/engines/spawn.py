@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 
-def start_apart(
+def spawn_module(
     module: str,
     arguments: Sequence[str],
     *,

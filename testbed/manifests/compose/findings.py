@@ -13,12 +13,12 @@ from testbed.manifests.compose.learners import Learner
 from testbed.plan.containers import UNKNOWN_BYTES, has_usual_size, needed_memory_bytes
 from testbed.plan.model import RunPlan
 from testbed.targets.containers import docker_findings
-from testbed.targets.names import learners as learning
+from testbed.targets.host_names import learners as learning
 from testbed.topologies.model import DEFAULT_IMAGE, Service, Topology
 from testbed.units import format_size, shown
 
 _NOT_HERE = ("docker-name", "docker-image", "docker-command")
-"""Compose's own names are made from those of the nodes, and may hold anything; of the others `remarks` tells."""
+"""Not reported here: Compose's own names are made from the nodes' names, and `compose_findings` reports the others."""
 
 
 def check(topology: Topology, file: str) -> None:
@@ -28,7 +28,7 @@ def check(topology: Topology, file: str) -> None:
         raise InvalidInput(file, found)
 
 
-def remarks(plan: RunPlan, topology: Topology, made: Sequence[Learner]) -> Iterator[Finding]:
+def compose_findings(plan: RunPlan, topology: Topology, made: Sequence[Learner]) -> Iterator[Finding]:
     """All that is to be said, warnings first."""
     yield from _files(plan)
     services = list(learning(topology))

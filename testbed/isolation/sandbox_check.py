@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from functools import cache
 from tempfile import TemporaryDirectory
 
-from testbed.isolation.launch import lock_view, seclude, seclude_node
+from testbed.isolation.launch import enter_node_sandbox, enter_sandbox, lock_view
 from testbed.isolation.namespaces import ProcessNamespaces
-from testbed.isolation.seclusion import LearnerUser, Seclusion
-from testbed.isolation.view import Kind, Seen
+from testbed.isolation.sandbox import LearnerUser, Sandbox
+from testbed.isolation.view import PathKind, VisiblePath
 
 _MOST = 4096
-_TRIED = (Seen("/usr"), Seen("/dev/null"), Seen("/tmp", Kind.EMPTY))  # noqa: S108 - one of its own
+_TRIED = (VisiblePath("/usr"), VisiblePath("/dev/null"), VisiblePath("/tmp", PathKind.EMPTY))  # noqa: S108 - one of its own
 _ANYBODY = LearnerUser(65534, 65534)
 
 
 @dataclass(frozen=True)
-class HowApart:
+class SandboxSupport:
     """How far this machine lets learners be kept from its files and processes, and from each other."""
 
     denied: str | None = None
@@ -37,7 +37,7 @@ class HowApart:
 
 
 @cache
-def how_apart(*written: str) -> HowApart:
+def sandbox_support(*written: str) -> SandboxSupport:
     """`written` are folders in which learners are to write: not every file system lets another user than root do that.
 
     Tried once for all runs of this process.
@@ -47,23 +47,23 @@ def how_apart(*written: str) -> HowApart:
         for each in written:
             with suppress(OSError):  # nothing can be written there by anybody: others say so
                 folders.append(made.enter_context(TemporaryDirectory(prefix="testbed-", dir=each)))
-        places = (*_TRIED, *(Seen(each, Kind.WRITE, is_own=True) for each in folders))
+        places = (*_TRIED, *(VisiblePath(each, PathKind.WRITE, is_own=True) for each in folders))
         if os.geteuid() != 0:
-            return HowApart(what_is_denied(Seclusion(places, has_network=True)))
-        denied = what_is_denied(Seclusion(places, user=_ANYBODY, has_network=True))
+            return SandboxSupport(what_is_denied(Sandbox(places, has_network=True)))
+        denied = what_is_denied(Sandbox(places, user=_ANYBODY, has_network=True))
         if denied is None:
-            return HowApart()
-        return HowApart(what_is_denied(Seclusion(places, has_network=True)), still_root=denied)
+            return SandboxSupport()
+        return SandboxSupport(what_is_denied(Sandbox(places, has_network=True)), still_root=denied)
 
 
-def what_is_denied(seclusion: Seclusion) -> str | None:
+def what_is_denied(sandbox: Sandbox) -> str | None:
     """Of this very one."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(reading)
-            os.write(writing, _tried(seclusion).encode()[:_MOST])
+            os.write(writing, _tried(sandbox).encode()[:_MOST])
         finally:
             os._exit(0)
     os.close(writing)
@@ -75,9 +75,9 @@ def what_is_denied(seclusion: Seclusion) -> str | None:
     return told or "the process that tried it ended without a word"
 
 
-def _tried(seclusion: Seclusion) -> str:
+def _tried(sandbox: Sandbox) -> str:
     try:
-        seclude(seclusion)
+        enter_sandbox(sandbox)
         child = os.fork()
         if child == 0:
             _be_first()
@@ -99,7 +99,7 @@ def _be_first() -> None:
         with ProcessNamespaces().another():
             node = os.fork()
             if node == 0:
-                seclude_node((Seen("/usr"),))
+                enter_node_sandbox((VisiblePath("/usr"),))
                 os._exit(0)
         _, status = os.waitpid(node, 0)
         number = os.waitstatus_to_exitcode(status)

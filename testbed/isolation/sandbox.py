@@ -6,10 +6,28 @@ Takes what a run needs, gives it as a file and back: a command hands it to the p
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 import msgspec
 
-from testbed.isolation.view import Seen
+from testbed.isolation.view import VisiblePath
+
+_NAMES = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "TERM", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"})
+_BEGIN = (
+    "LC_",
+    "PYTHON",
+    "OMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "BLIS_",
+    "NUMEXPR_",
+    "KMP_",
+    "GOMP_",
+    "TORCH",
+    "ATEN_",
+    "MALLOC_",
+)
+_TESTBED = "TESTBED_"
 
 
 class LearnerUser(msgspec.Struct, frozen=True):
@@ -19,12 +37,12 @@ class LearnerUser(msgspec.Struct, frozen=True):
     gid: int
 
 
-class Seclusion(msgspec.Struct, frozen=True):
+class Sandbox(msgspec.Struct, frozen=True):
     """Of one run."""
 
-    places: tuple[Seen, ...]
+    places: tuple[VisiblePath, ...]
     """What the process sees that all nodes are forked from."""
-    shared: tuple[Seen, ...] = ()
+    shared: tuple[VisiblePath, ...] = ()
     """What of it each node sees, too."""
     user: LearnerUser | None = None
     """Another user than who starts it."""
@@ -35,12 +53,20 @@ class Seclusion(msgspec.Struct, frozen=True):
 
     def to_file(self) -> int:
         """A descriptor of a file without a name, which processes may inherit: it may be long."""
-        descriptor = os.memfd_create("seclusion", 0)
+        descriptor = os.memfd_create("sandbox", 0)
         with open(descriptor, "wb", closefd=False) as file:
             file.write(msgspec.json.encode(self))
         return descriptor
 
     @staticmethod
-    def in_file(descriptor: int) -> Seclusion:
+    def in_file(descriptor: int) -> Sandbox:
         """It may be read again."""
-        return msgspec.json.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0), type=Seclusion)
+        return msgspec.json.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0), type=Sandbox)
+
+
+def learner_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a command that its learners get: no tokens and no passwords.
+
+    These are paths of programs and libraries, settings of numeric libraries, the language, and testbed's own.
+    """
+    return {name: value for name, value in variables.items() if name in _NAMES or name.startswith((*_BEGIN, _TESTBED))}

@@ -1,4 +1,4 @@
-"""What the reader of a file has told already, so that no target tells it again.
+"""What the reader of a file has reported already, so that no target tells it again.
 
 Takes a `Topology` and the findings so far, answers by code and element; touches nothing.
 """
@@ -12,7 +12,7 @@ from testbed.errors import Finding, Where
 from testbed.topologies.model import Topology
 
 
-class Told:
+class ReportedFindings:
     """Which codes were found at which links and events.
 
     A finding about an attribute stands behind the place of its element, and before the next element's.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import testbed.manifests.compose.remarks as remarks_module
+import testbed.manifests.compose.findings as findings_module
 from testbed.errors import Finding, InvalidInput, Severity, error
 from testbed.topologies.model import Topology
 from tests.manifests.compose.composing import hostile, rendered, star
@@ -68,14 +68,14 @@ def test_what_no_engine_can_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     def addresses(_topology: Topology) -> list[Finding]:
         return [error("docker-name", "n"), error("docker-addresses", "a")]
 
-    monkeypatch.setattr(remarks_module, "docker_findings", addresses)
+    monkeypatch.setattr(findings_module, "docker_findings", addresses)
     with pytest.raises(InvalidInput) as refused:
         rendered("lan4")
     assert [each.code for each in refused.value.findings] == ["docker-addresses"]
 
 
 def test_the_documentation_tells_every_code() -> None:
-    source = Path(remarks_module.__file__).read_text()
+    source = Path(findings_module.__file__).read_text()
     codes = {
         line.split('"')[1] for line in source.splitlines() if line.strip().startswith(("yield note(", "yield warning("))
     }
