@@ -1,6 +1,6 @@
-"""How the learners of a run are kept from this machine and from each other: what they see, who they are.
+"""The sandbox of a run's learners: which paths they see, which user they are, which environment they get.
 
-Takes what a run needs, gives it as a file and back: a command hands it to the processes that it starts.
+Takes what a run needs, gives it as a file and back: a command hands the file to the processes that it starts.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _TESTBED = "TESTBED_"
 
 
 class LearnerUser(msgspec.Struct, frozen=True):
-    """Who learners are where root has started the run."""
+    """The user that learners run as where root has started the run."""
 
     uid: int
     gid: int
 
 
 class Sandbox(msgspec.Struct, frozen=True):
-    """Of one run."""
+    """The sandbox of one run."""
 
     places: tuple[VisiblePath, ...]
-    """What the process sees that all nodes are forked from."""
+    """Paths that the zygote sees."""
     shared: tuple[VisiblePath, ...] = ()
-    """What of it each node sees, too."""
+    """Those of them that each node sees, too."""
     user: LearnerUser | None = None
-    """Another user than who starts it."""
+    """The learners' user, where it is another than the one that starts the run."""
     environment: dict[str, str] = {}
-    """What is other in it than in that of who starts it."""
+    """Variables that differ from those of the command."""
     has_network: bool = False
-    """The process that nodes are forked from stays in the host's network, since they do."""
+    """Whether the zygote stays in the host's network, as its nodes do."""
 
     def to_file(self) -> int:
-        """A descriptor of a file without a name, which processes may inherit: it may be long."""
+        """Writes it to a nameless file and returns the descriptor for child processes: too long for an argument."""
         descriptor = os.memfd_create("sandbox", 0)
         with open(descriptor, "wb", closefd=False) as file:
             file.write(msgspec.json.encode(self))
@@ -60,7 +60,7 @@ class Sandbox(msgspec.Struct, frozen=True):
 
     @staticmethod
     def in_file(descriptor: int) -> Sandbox:
-        """It may be read again."""
+        """Reads it from a descriptor, whose position is left unchanged."""
         return msgspec.json.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0), type=Sandbox)
 
 

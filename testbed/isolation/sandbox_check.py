@@ -1,6 +1,6 @@
-"""Whether this machine lets learners be kept apart. Takes nothing, gives what it denies.
+"""Checks whether this machine supports sandboxes for learners. Takes nothing, gives what it denies.
 
-Touches nothing that stays: a child process tries it all and ends.
+Leaves nothing behind: a child process tries every step and ends.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _ANYBODY = LearnerUser(65534, 65534)
 
 @dataclass(frozen=True)
 class SandboxSupport:
-    """How far this machine lets learners be kept from its files and processes, and from each other."""
+    """How far this machine can keep learners from its files and processes, and from each other."""
 
     denied: str | None = None
-    """Why not at all, in words."""
+    """Why not at all."""
     still_root: str | None = None
-    """Why learners of root's cannot be another user."""
+    """Why learners started by root cannot run as another user."""
 
     @property
     def is_another(self) -> bool:
-        """Whether root's learners are another user."""
+        """Whether learners started by root run as another user."""
         return os.geteuid() == 0 and self.still_root is None and self.denied is None
 
 
 @cache
 def sandbox_support(*written: str) -> SandboxSupport:
-    """`written` are folders in which learners are to write: not every file system lets another user than root do that.
+    """Tries a sandbox, once for all runs of this process.
 
-    Tried once for all runs of this process.
+    `written` are folders that learners must write to: not every file system supports that for another user than root.
     """
     with ExitStack() as made:  # nothing is mounted below these
         folders = []
         for each in written:
-            with suppress(OSError):  # nothing can be written there by anybody: others say so
+            with suppress(OSError):  # not writable at all: reported elsewhere
                 folders.append(made.enter_context(TemporaryDirectory(prefix="testbed-", dir=each)))
         places = (*_TRIED, *(VisiblePath(each, PathKind.WRITE, is_own=True) for each in folders))
         if os.geteuid() != 0:
@@ -57,7 +57,7 @@ def sandbox_support(*written: str) -> SandboxSupport:
 
 
 def what_is_denied(sandbox: Sandbox) -> str | None:
-    """Of this very one."""
+    """What this machine denies of the given sandbox; None if nothing."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -72,7 +72,7 @@ def what_is_denied(sandbox: Sandbox) -> str | None:
     os.waitpid(child, 0)
     if told == "ok":
         return None
-    return told or "the process that tried it ended without a word"
+    return told or "the process that tried it ended without an answer"
 
 
 def _tried(sandbox: Sandbox) -> str:
@@ -89,7 +89,7 @@ def _tried(sandbox: Sandbox) -> str:
 
 
 def _be_first() -> None:
-    """In what stands for the process that keeps the view, for the one that nodes are forked from, and for a node."""
+    """Plays the sandbox's first process, the zygote and a node, one inside the other."""
     number = 1
     try:
         lock_view()

@@ -1,7 +1,7 @@
-"""Names of nodes as hosts of a cluster. Takes names, gives labels and what is wrong with them; touches nothing.
+"""Host names of nodes in a cluster. Takes names, gives labels and what is wrong with them; touches nothing.
 
-A node `s.i` is called `s-i` there, behind the id of its run: `<run>-s-i`. As i is a number without a dash, two nodes
-have the same label only if they are the same node.
+A node `s.i` has the host name `<run>-s-i`, where `<run>` is the id of its run. As i is a number without a dash, no two
+nodes have the same label.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from testbed.topologies.model import Service, Topology
 from testbed.units import shown
 
 MAX_LABEL = 63
-"""Of a host's name, by RFC 1123."""
+"""Longest label of a host name, by RFC 1123."""
 RUN_ID_LENGTH = 24
 MAX_NODE_LABEL = MAX_LABEL - RUN_ID_LENGTH - len("-")
 
@@ -31,13 +31,13 @@ def node_label(service: str, replica: int) -> str:
 
 
 def outside_label(name: str) -> str | None:
-    """The first character that a host's name cannot have."""
+    """The first character that a host name cannot contain."""
     found = _OUTSIDE_LABEL.search(name)
     return found[0] if found else None
 
 
 def not_a_label(services: Iterable[Service], code: str) -> Iterator[Finding]:
-    """An error for every name with a character that hosts cannot have in theirs."""
+    """An error for every service whose name contains a character that host names cannot."""
     for service in services:
         bad = outside_label(service.name)
         if bad is not None:
@@ -46,7 +46,7 @@ def not_a_label(services: Iterable[Service], code: str) -> Iterator[Finding]:
 
 
 def too_long_a_label(services: Iterable[Service], code: str) -> Iterator[Finding]:
-    """An error for every service of whose nodes the last has too long a label beside the run's id."""
+    """An error for every service whose last node's label is too long beside the run's id."""
     for service in services:
         longest = len(node_label(service.name, service.replicas - 1))
         if longest > MAX_NODE_LABEL:

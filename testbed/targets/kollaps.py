@@ -1,4 +1,4 @@
-"""What real Kollaps 2.0 cannot do with a topology, or does otherwise.
+"""What Kollaps 2.0 cannot do with a topology, or does differently.
 
 Takes a `Topology`, its `Network` and the findings so far, gives the findings for Kollaps; touches nothing.
 """
@@ -31,9 +31,9 @@ _SEVERITY_OF_NOTE = {
     "kollaps-replicas": Severity.NOTE,  # Kollaps does the same as we
 }
 _JUDGED_ANEW = {"kollaps-one-way-event"}
-"""Another element may change the other direction, which only the whole topology tells."""
+"""Another element may change the other direction, which only the whole topology shows."""
 
-_PATH_WORDS = {  # the hint of `ties` tells of Kollaps already
+_PATH_WORDS = {  # the hint of `ties` mentions Kollaps already
     "unreachable": "; Kollaps drops everything between them",
     "ties": "",
     "transit": "",
@@ -44,7 +44,7 @@ _MOST_AGE = 2**32 - 1
 
 
 def kollaps_findings(topology: Topology, network: Network, findings: Sequence[Finding]) -> Iterator[Finding]:
-    """The given findings as they matter for Kollaps, and Kollaps' own."""
+    """The given findings as they apply to Kollaps, and Kollaps' own."""
     for finding in findings:
         if finding.code not in _JUDGED_ANEW:
             yield _judged(finding)
@@ -60,7 +60,7 @@ def kollaps_findings(topology: Topology, network: Network, findings: Sequence[Fi
 
 def _judged(finding: Finding) -> Finding:
     if finding.severity is Severity.NOTE and finding.code.startswith("kollaps-"):
-        # A note that is not in the table still says that Kollaps does something else.
+        # A note that is not in the table still says that Kollaps behaves differently.
         return replace(finding, severity=_SEVERITY_OF_NOTE.get(finding.code, Severity.WARNING))
     if finding.code in _PATH_WORDS:
         return replace(finding, code=f"kollaps-{finding.code}", message=finding.message + _PATH_WORDS[finding.code])

@@ -1,4 +1,4 @@
-"""What the reader of a file has reported already, so that no target tells it again.
+"""Findings that reading a file has reported already, so that no target repeats them.
 
 Takes a `Topology` and the findings so far, answers by code and element; touches nothing.
 """
@@ -13,9 +13,9 @@ from testbed.topologies.model import Topology
 
 
 class ReportedFindings:
-    """Which codes were found at which links and events.
+    """The codes reported for each link and event.
 
-    A finding about an attribute stands behind the place of its element, and before the next element's.
+    A finding about an attribute lies between the place of its element and that of the next element.
     """
 
     def __init__(self, topology: Topology, findings: Iterable[Finding]) -> None:
@@ -24,10 +24,10 @@ class ReportedFindings:
         self._found = {(finding.code, self._element(finding.where)) for finding in findings}
 
     def _element(self, where: Where) -> Where | None:
-        """The last link or event that begins at a place or before it."""
+        """The last link or event that begins at or before a place."""
         following = bisect_right(self._places, where)
         return self._places[following - 1] if following else None
 
     def of(self, code: str, where: Where | None) -> bool:
-        """Whether a code was found at the element that begins there."""
+        """Whether a code was reported for the element that begins there."""
         return where is not None and (code, where) in self._found

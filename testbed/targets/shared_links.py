@@ -1,4 +1,4 @@
-"""Which nodes' paths must share a link, having more partners than links.
+"""Finds a node whose paths must share a link, because it has more partners than links.
 
 Takes a `Network`, gives one node; touches nothing.
 """
@@ -17,8 +17,8 @@ _CANDIDATES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
-    """A node that has fewer links than partners, so that some of its paths share one."""
+class CrowdedNode:
+    """A node with fewer links than partners, so that some of its paths share a link."""
 
     rank: int
     link: int
@@ -27,18 +27,18 @@ class Crowd:
     """How many other nodes it reaches, or is reached by."""
 
 
-def crowded_uplink(network: Network) -> Crowd | None:
+def crowded_uplink(network: Network) -> CrowdedNode | None:
     """A node with fewer links out than nodes that it reaches; None where none is found."""
     return _crowd(network, reverse=False)
 
 
-def crowded_downlink(network: Network) -> Crowd | None:
+def crowded_downlink(network: Network) -> CrowdedNode | None:
     """A node with fewer links in than nodes that reach it; None where none is found."""
     return _crowd(network, reverse=True)
 
 
-def _crowd(network: Network, *, reverse: bool) -> Crowd | None:
-    """Looks at the nodes with the fewest links: if those share none, more do not either."""
+def _crowd(network: Network, *, reverse: bool) -> CrowdedNode | None:
+    """Only the nodes with the fewest links are checked: if their paths share none, others' do not either."""
     count, vertices = network.node_count, len(network.names)
     up = np.flatnonzero(network.up)
     ends = (network.dest, network.origin) if reverse else (network.origin, network.dest)
@@ -53,5 +53,5 @@ def _crowd(network: Network, *, reverse: bool) -> Crowd | None:
         reached = breadth_first_order(matrix, rank, directed=True, return_predecessors=False)
         partners = int((reached < count).sum()) - 1
         if partners > degree[rank]:
-            return Crowd(rank, int(up[np.flatnonzero(origin == rank)[0]]), partners)
+            return CrowdedNode(rank, int(up[np.flatnonzero(origin == rank)[0]]), partners)
     return None
