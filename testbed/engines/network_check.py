@@ -1,6 +1,6 @@
-"""Whether this machine lets a node have a network of its own. Takes nothing, gives what it denied, if anything.
+"""Checks whether this machine lets a node have its own network. Takes nothing, gives what it denies, if anything.
 
-Touches nothing that stays: a child process tries it all and ends.
+Leaves nothing behind: a child process tries every step and ends.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from testbed.engines.steps import Step
 _MOST = 4096
 
 
-class _Told(msgspec.Struct):
+class _Denial(msgspec.Struct):
     step: Step
     reason: str
     number: int
 
 
 def what_is_denied(tcp: TcpSettings, address: str = "198.18.0.1") -> NetworkDenied | None:
-    """The first step that this machine denies; None when a node can have its network."""
+    """The first step that this machine denies; None if it denies none."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -35,13 +35,13 @@ def what_is_denied(tcp: TcpSettings, address: str = "198.18.0.1") -> NetworkDeni
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read(_MOST)
+        answer = pipe.read(_MOST)
     os.waitpid(child, 0)
-    if not told:
-        return NetworkDenied(Step.NAMESPACE, "the process that tried it ended without a word")
-    if told == b"ok":
+    if not answer:
+        return NetworkDenied(Step.NAMESPACE, "the process that tried it ended without an answer")
+    if answer == b"ok":
         return None
-    denied = msgspec.json.decode(told, type=_Told)
+    denied = msgspec.json.decode(answer, type=_Denial)
     return NetworkDenied(denied.step, denied.reason, denied.number)
 
 
@@ -50,6 +50,6 @@ def _try(tcp: TcpSettings, address: str, writing: int) -> None:
         enter_namespace(tcp)
         os.close(make_device(NodeDevice(address, tcp.congestion, tcp.time_scale)))
     except NetworkDenied as denied:
-        os.write(writing, msgspec.json.encode(_Told(denied.step, denied.reason[:1000], denied.number)))
+        os.write(writing, msgspec.json.encode(_Denial(denied.step, denied.reason[:1000], denied.number)))
     else:
         os.write(writing, b"ok")

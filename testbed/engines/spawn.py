@@ -1,4 +1,4 @@
-"""Starts a program of ours in a session of its own. Takes its words, gives the process; raises OSError."""
+"""Starts one of our own modules as a process. Takes its arguments, gives the process; raises OSError."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def spawn_module(
     more_environment: Mapping[str, str] | None = None,
     inherited: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """It inherits this process's environment, unless told what else.
+    """Runs a module in a new session, in this process's environment or the given one.
 
-    Ctrl-C in a terminal does not reach it: it begins with SIGINT blocked, and its parent decides when it is over.
+    Ctrl-C in a terminal does not reach it: it starts with SIGINT blocked, and its parent decides when it ends.
 
-    Linux also shares the processor between sessions first (autogroup).
+    A session of its own also matters for scheduling: Linux divides the processors between sessions (autogroup).
     """
-    # It is blocked before: until the new process has its session, it would be hit with the rest of this one's group.
+    # Blocked beforehand: until the new process has its own session, signals to this process's group reach it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return subprocess.Popen(  # noqa: S603 - our own module
