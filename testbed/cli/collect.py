@@ -23,10 +23,10 @@ from testbed.units import parse_accuracy
 
 if TYPE_CHECKING:
     from testbed.collect.details import NodeRow, RoundRow
-    from testbed.collect.grouping import Group
-    from testbed.collect.people import Shown
+    from testbed.collect.grouping import RunGroup
     from testbed.collect.summary import RunSummary
     from testbed.collect.tables import Table
+    from testbed.collect.text_tables import TextTable
 
 _MOST_PROBLEMS = 20
 """Of one run, on the terminal; the JSON has them all."""
@@ -52,7 +52,7 @@ class _Collected:
     runs: list[RunSummary] = field(default_factory=list)
     nodes: list[NodeRow] = field(default_factory=list)
     rounds: list[RoundRow] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
+    groups: list[RunGroup] = field(default_factory=list)
 
 
 @click.command(name="collect")
@@ -119,9 +119,8 @@ def _place(given: Path, results: Path) -> Path:
 
 def _collect(results: Path, by: By, target: float | None, group: bool) -> _Collected:
     from testbed.collect.details import node_rows, round_rows
-    from testbed.collect.folders import folders_of_runs
-    from testbed.collect.grouping import asked, group_runs
-    from testbed.collect.run import collect_run
+    from testbed.collect.grouping import group_runs, settings_of
+    from testbed.collect.run import collect_run, folders_of_runs
     from testbed.collect.summary import summarise
 
     found, keys = _Collected(), []
@@ -134,7 +133,7 @@ def _collect(results: Path, by: By, target: float | None, group: bool) -> _Colle
         elif by is By.ROUND:
             found.rounds += round_rows(result)
         if group:
-            keys.append(asked(run, summary.by_hand))
+            keys.append(settings_of(run, summary.by_hand))
         _tell(summary)
     others = [str(each) for each in folders_of_runs(results)]
     if not found.runs:
@@ -158,7 +157,7 @@ def _tell(run: RunSummary) -> None:
         click.echo(f"{printable(run.run_id)}: … and {more} more: --format json has them", err=True)
 
 
-def _tell_repeated(group: Group) -> None:
+def _tell_repeated(group: RunGroup) -> None:
     if group.left_out:
         click.echo(printable(f"a seed counts once in a group; left out of it: {named(group.left_out)}"), err=True)
 
@@ -180,7 +179,7 @@ def _write(found: _Collected, form: Form, output: str | None, by: By, group: boo
 def _print(found: _Collected, form: Form, by: By, group: bool) -> None:
     match form:
         case Form.JSON:
-            lists: dict[str, Sequence[RunSummary | NodeRow | RoundRow | Group]] = {"runs": found.runs}
+            lists: dict[str, Sequence[RunSummary | NodeRow | RoundRow | RunGroup]] = {"runs": found.runs}
             if group:
                 lists["groups"] = found.groups
             if by is By.NODE:
@@ -198,12 +197,12 @@ def _print(found: _Collected, form: Form, by: By, group: bool) -> None:
 
 def _flat(found: _Collected, by: By, group: bool) -> Table:
     from testbed.collect.details import NodeRow, RoundRow
-    from testbed.collect.grouping import Group
+    from testbed.collect.grouping import RunGroup
     from testbed.collect.summary import RunSummary
     from testbed.collect.tables import flat_table
 
     if group:
-        return flat_table(Group, found.groups)
+        return flat_table(RunGroup, found.groups)
     match by:
         case By.NODE:
             return flat_table(NodeRow, found.nodes)
@@ -213,8 +212,8 @@ def _flat(found: _Collected, by: By, group: bool) -> Table:
             return flat_table(RunSummary, found.runs)
 
 
-def _for_people(found: _Collected, by: By, group: bool) -> Shown:
-    from testbed.collect.people import group_table, node_table, round_table, run_table
+def _for_people(found: _Collected, by: By, group: bool) -> TextTable:
+    from testbed.collect.text_tables import group_table, node_table, round_table, run_table
 
     if group:
         return group_table(found.groups, found.runs)

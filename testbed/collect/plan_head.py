@@ -1,7 +1,7 @@
-"""The little of a plan that a summary needs, from whatever is left of it.
+"""Reads the parts of a plan that a summary needs, even from a damaged one.
 
-Takes the path of a plan.json, gives a `PlanHead` and the problems; reads that file. What is missing or not as expected
-is None: a summary without its plan is better than none.
+Takes the path of a plan.json, gives a `PlanHead` and the problems; reads that file. Missing or unexpected parts are
+None: a summary without its plan is better than none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAULTS = (OSError, msgspec.MsgspecError, ValueError, RecursionError)
 _Value = TypeVar("_Value")
 
 
-class PlannedNode(msgspec.Struct, frozen=True):
+class PartialNode(msgspec.Struct, frozen=True):
     name: str
     rank: int | None = None
     learner: int | None = None
@@ -51,15 +51,15 @@ class _Experiment(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeChoice:
-    """How a run came to its runtime: `asked` for, by `default`, or a `fallback`; None in plans that do not tell."""
+class PartialRuntimeChoice:
+    """How the runtime was chosen: `asked` for, by `default`, or a `fallback`; None in plans that do not say."""
 
     how: str | None = None
     why: str | None = None
 
 
 class _Parts(msgspec.Struct):
-    """The parts, not looked into yet: one that is wrong must not hide the others."""
+    """The undecoded parts: a wrong one must not hide the others."""
 
     run_id: msgspec.Raw = msgspec.Raw(b"null")
     seed: msgspec.Raw = msgspec.Raw(b"null")
@@ -83,23 +83,23 @@ class PlanHead:
     topology: str | None = None
     algorithm: str | None = None
     rounds: int | None = None
-    """After which it was to stop at the latest; None where only its time, or its accuracy, was to end it."""
-    nodes: tuple[PlannedNode, ...] | None = None
+    """Maximum number of rounds; None where only time or accuracy ends the run."""
+    nodes: tuple[PartialNode, ...] | None = None
     time_scale: float | None = None
     ms_per_step: float | None = None
     asked_ms_per_step: float | None = None
-    """What the experiment asked for; None where nothing says so, as in plans of older versions."""
+    """What the experiment asked for; None where the plan does not say, as in older versions."""
     congestion: str | None = None
     asked_congestion: str | None = None
-    runtime_choice: RuntimeChoice = RuntimeChoice()
+    runtime_choice: PartialRuntimeChoice = PartialRuntimeChoice()
 
 
 def read_plan_bytes(path: Path) -> tuple[bytes | None, list[Problem]]:
-    """The plan's text; None, and why, when it cannot be had or is too large to be one."""
+    """The plan's text; None and a problem when it is unreadable or too large."""
     try:
         return read_plain(path, path.parent, LARGEST_PLAN), []
     except FileNotFoundError:
-        return None, [Problem(f"{path.name} is missing: nobody can say which nodes should be here")]
+        return None, [Problem(f"{path.name} is missing: which nodes should be here is unknown")]
     except OSError as problem:
         return None, [Problem(f"{path.name} cannot be read: {problem.strerror or type(problem).__name__}")]
 
@@ -125,7 +125,7 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
 
     experiment = part("experiment", parts.experiment, _Experiment)
     algorithm = experiment.algorithm if experiment else None
-    nodes = part("nodes", parts.nodes, list[PlannedNode])
+    nodes = part("nodes", parts.nodes, list[PartialNode])
     asked = part("asked", parts.asked, _Asked, needed=False) or _Asked()
     network = experiment.network if experiment else None
     head = PlanHead(
@@ -142,7 +142,7 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
         asked_ms_per_step=asked.ms_per_step,
         congestion=network.congestion if network else None,
         asked_congestion=asked.congestion,
-        runtime_choice=_optional(parts.runtime_choice, RuntimeChoice) or RuntimeChoice(),
+        runtime_choice=_optional(parts.runtime_choice, PartialRuntimeChoice) or PartialRuntimeChoice(),
     )
     return head, problems
 
@@ -153,7 +153,7 @@ def _rounds(stop: msgspec.Raw) -> int | None:
 
 
 def _optional(raw: msgspec.Raw, kind: type[_Value]) -> _Value | None:
-    """Nothing is missing of the results because of it."""
+    """A part without which results are still complete."""
     try:
         return msgspec.json.decode(raw, type=kind | None)
     except FAULTS:

@@ -1,7 +1,7 @@
-"""Files of JSON lines, read as far as they can be read.
+"""Reads files of JSON lines, as far as they can be read.
 
-Takes a path and a decoder, gives batches of records; reads that file. A line that is no record is counted and skipped;
-never is more than a few megabytes of a file in memory.
+Takes a path and a decoder, gives batches of records; reads that file. A line that is no record is counted and skipped.
+Never more than a few megabytes of a file are in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Records = TypeVar("_Records")
 
 
 class _Head(msgspec.Struct):
-    """What every record has, whatever else a later version may put into it."""
+    """Fields that every record has, in later versions too."""
 
     type: str
     schema: int = 0
@@ -41,7 +41,7 @@ _HEAD = msgspec.json.Decoder(_Head)
 
 @dataclass
 class LineReader(Generic[_Records]):
-    """Reads one file once; afterwards its fields say what was no record."""
+    """Reads one file once; afterwards its fields tell which lines were no records."""
 
     path: Path
     within: Path
@@ -50,20 +50,20 @@ class LineReader(Generic[_Records]):
     """The file's name in problems."""
     decoder: msgspec.json.Decoder[_Records]
     known: frozenset[str]
-    """The types of records that the contract has, whether the decoder wants them or not."""
+    """All types of records in the contract, also those that the decoder skips."""
     is_empty: bool = True
     spoilt: list[int] = field(default_factory=list)
-    """Where in the file the first few lines begin that are no records."""
+    """Offsets of the first few lines that are no records."""
     spoilt_count: int = 0
     torn_end: int | None = None
-    """Where the last line begins, if it was never finished."""
+    """Offset of the last line, if it is torn."""
     newer_schema: int | None = None
     unknown: Counter[str] = field(default_factory=Counter)
     refused: str = ""
     """Why the file was not read, or not to its end."""
 
     def batches(self) -> Iterator[list[_Records]]:
-        """All records in the file's order, many at a time."""
+        """All records in the file's order, in batches."""
         try:
             status = self.path.lstat()
             if stat.S_ISLNK(status.st_mode):
@@ -78,7 +78,7 @@ class LineReader(Generic[_Records]):
             self.refused = f"cannot be read: {problem.strerror or type(problem).__name__}"
 
     def problems(self) -> list[Problem]:
-        """One for every kind of thing that went wrong, however often it did."""
+        """One problem for every kind of fault, however often it occurred."""
         found = []
         if self.refused:
             found.append(Problem(f"{self.shown} {self.refused}"))
@@ -105,7 +105,7 @@ class LineReader(Generic[_Records]):
     def _read(self) -> Iterator[list[_Records]]:
         buffer = bytearray(LONGEST_LINE)
         view = memoryview(buffer)
-        filled, offset, overlong = 0, 0, None  # `offset` is where in the file the buffer begins
+        filled, offset, overlong = 0, 0, None  # `offset`: position of the buffer in the file
         with open_plain(self.path, self.within) as file:
             while got := file.readinto(view[filled:]):
                 self.is_empty = False
@@ -148,7 +148,7 @@ class LineReader(Generic[_Records]):
             return self._odd(line, offset, last)
 
     def _odd(self, line: bytes, offset: int, last: bool) -> list[_Records]:
-        """A line that is no record that is wanted: torn, spoilt, or from another version."""
+        """Handles a line that could not be decoded: torn, spoilt, or from another version."""
         try:
             head = _HEAD.decode(line)
         except _FAULTS:
@@ -162,7 +162,7 @@ class LineReader(Generic[_Records]):
         return []
 
     def _torn(self, line: bytes, offset: int, last: bool) -> list[_Records]:
-        """A node that came back may have gone on in the middle of the line that its death tore."""
+        """Handles a torn line; a node that came back may have continued in the middle of it."""
         start = line.rfind(_START)
         if start > 0:
             self._spoil(offset)
@@ -179,7 +179,7 @@ class LineReader(Generic[_Records]):
             self.spoilt.append(offset)
 
     def _line_number(self, offset: int) -> int:
-        """Counted only when somebody has to be told."""
+        """The line number at an offset; computed only for problems."""
         number = 1
         with suppress(OSError), open_plain(self.path, self.within) as file:
             while offset > 0 and (block := file.read(min(offset, LONGEST_LINE))):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.collect.target import Curve, looked_before, mean_curve, time_to
+from testbed.collect.time_to_target import Curve, looked_before, mean_curve, time_to
 
 
 def curve(*points: tuple[float, float], start_s: float = 0.0) -> Curve:

@@ -1,4 +1,4 @@
-"""Results as short tables for people: a few columns, units in the heads, no more digits than matter.
+"""Results as short tables for a terminal: few columns, units in the headers, only significant digits.
 
 Takes summaries and rows, gives columns, cells and lines of text; touches nothing.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.collect.details import NodeRow, RoundRow
-from testbed.collect.grouping import Estimate, Group
+from testbed.collect.grouping import MeanEstimate, RunGroup
 from testbed.collect.problems import named
 from testbed.collect.spread import Spread
 from testbed.collect.summary import RunSummary
@@ -25,20 +25,20 @@ _OVER_NODES = "±: standard deviation over the nodes of a run"
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A table, and what else people must know to read it."""
+class TextTable:
+    """A table and its footnotes."""
 
     columns: Columns
     rows: list[Row]
     least: Columns = ()
-    """Columns that are left out where there is no room for all, the least important first."""
+    """Columns to leave out where there is no room for all, the least important first."""
     notes: tuple[str, ...] = ()
     wrapped: Columns = ()
-    """Columns of words that may be wrapped between them; no others may."""
+    """Columns whose text may be wrapped between words; others may not."""
 
 
-def run_table(runs: Sequence[RunSummary]) -> Shown:
-    """One line a run; about the target only where one was given."""
+def run_table(runs: Sequence[RunSummary]) -> TextTable:
+    """One line for each run; columns about a target only where one was given."""
     target = next((run.target for run in runs if run.target is not None), None)
     last = ("loss",) if target is None else (f"s to {target:g}", f"B to {target:g}")
     columns: Columns = ("run", "algo", "runtime", "health", "nodes", "rounds", "round s", EMULATED, "out", "acc", *last)
@@ -66,9 +66,9 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
         rows = [
             (*row[:place], _text(run.nodes.crashed or None), *row[place:]) for row, run in zip(rows, runs, strict=True)
         ]
-    if all(run.algorithm is not None and run.algorithm in run.run_id for run in runs):  # the name says it already
+    if all(run.algorithm is not None and run.algorithm in run.run_id for run in runs):  # the run's name has it
         columns, rows = columns[:1] + columns[2:], [row[:1] + row[2:] for row in rows]
-    if all(run.health == "valid" for run in runs):  # else it is never left out
+    if all(run.health == "valid" for run in runs):  # otherwise never left out
         place = columns.index("health")
         columns, rows = columns[:place] + columns[place + 1 :], [row[:place] + row[place + 1 :] for row in rows]
     notes = _notes(rows, f"{EMULATED}: until the end of the last round", "round s: the median round", _OVER_NODES)
@@ -77,13 +77,13 @@ def run_table(runs: Sequence[RunSummary]) -> Shown:
         notes += (f"computing that took longer than planned added {max(late):.1%} at most to a node's time",)
     if target is not None:
         notes += _how_often(runs)
-    return Shown(
+    return TextTable(
         columns, rows, ("runtime", "round s", "loss", "rounds", "algo", "nodes", "crashed", "out", EMULATED), notes
     )
 
 
-def group_table(groups: Sequence[Group], runs: Sequence[RunSummary]) -> Shown:
-    """Every number with half of its 95 % interval; of several groups, what tells them apart."""
+def group_table(groups: Sequence[RunGroup], runs: Sequence[RunSummary]) -> TextTable:
+    """One line for each group: numbers with half of their 95 % interval, and what distinguishes the groups."""
     several = len(groups) > 1
     columns: Columns = ("group", "runs") if several else ("algo", "topology", "runs")
     columns += (EMULATED, "out", "acc", "loss")
@@ -111,10 +111,10 @@ def group_table(groups: Sequence[Group], runs: Sequence[RunSummary]) -> Shown:
         notes += (f"times of these cannot be trusted: {named(not_valid)}",)
     if target is not None:
         notes += _how_often(runs)
-    return Shown(columns, rows, ("loss", "out", "topology", "algo", EMULATED, "acc"), notes, ("group",))
+    return TextTable(columns, rows, ("loss", "out", "topology", "algo", EMULATED, "acc"), notes, ("group",))
 
 
-def node_table(nodes: Sequence[NodeRow]) -> Shown:
+def node_table(nodes: Sequence[NodeRow]) -> TextTable:
     columns: Columns = (
         *("run", "node", "end", "rounds", EMULATED, "train s", "wait s"),
         *("out", "in", "dropped", "acc", "loss"),
@@ -137,10 +137,10 @@ def node_table(nodes: Sequence[NodeRow]) -> Shown:
         for node in nodes
     ]
     columns, rows = _without_run(columns, rows)
-    return Shown(columns, rows, ("dropped", "train s", "in", "wait s", "loss", "out", "rounds"), (_EMULATED_NOTE,))
+    return TextTable(columns, rows, ("dropped", "train s", "in", "wait s", "loss", "out", "rounds"), (_EMULATED_NOTE,))
 
 
-def round_table(rounds: Sequence[RoundRow]) -> Shown:
+def round_table(rounds: Sequence[RoundRow]) -> TextTable:
     columns: Columns = ("run", "round", "nodes", EMULATED, "round s", "out", "train loss", "acc", "loss")
     rows: list[Row] = [
         (
@@ -159,18 +159,18 @@ def round_table(rounds: Sequence[RoundRow]) -> Shown:
     columns, rows = _without_run(columns, rows)
     head = f"{EMULATED}: when the last node finished the round"
     least = ("loss", "out", "round s", "nodes", "train loss")
-    return Shown(columns, rows, least, _notes(rows, head, "round s: the median node's", _OVER_NODES))
+    return TextTable(columns, rows, least, _notes(rows, head, "round s: the median node's", _OVER_NODES))
 
 
 def _rounds(run: RunSummary) -> str:
-    """Of all learners; the fewest and the most where they differ."""
+    """Rounds of all learners; the fewest and the most where they differ."""
     if run.rounds_least is None or run.rounds_least == run.rounds:
         return _text(run.rounds)
     return f"{run.rounds_least} to {_text(run.rounds)}"
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, and all of those before the point."""
+    """Four significant digits, but never fewer than those before the point."""
     if value is None:
         return NOTHING
     if abs(value) >= 1e15:
@@ -207,7 +207,7 @@ def _over_nodes(values: Spread, count: int) -> str:
     return plus_minus(values.mean, values.std if count > 1 else None)
 
 
-def _interval(values: Estimate) -> str:
+def _interval(values: MeanEstimate) -> str:
     half = None if values.high is None or values.mean is None else values.high - values.mean
     return plus_minus(values.mean, half)
 
@@ -219,7 +219,7 @@ def _notes(rows: Sequence[Row], *notes: str) -> tuple[str, ...]:
 
 
 def _how_often(runs: Sequence[RunSummary]) -> tuple[str, ...]:
-    """A time to a target is no more exact than that."""
+    """How often accuracy was measured, which limits how exact a time to a target is."""
     rounds = [run.evaluated.every_rounds for run in runs if run.evaluated.every_rounds is not None]
     seconds = [run.evaluated.every_s for run in runs if run.evaluated.every_s is not None]
     if not rounds or not seconds:
@@ -235,8 +235,8 @@ def _range(values: Sequence[float], form: str) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _label(group: Group) -> str:
-    """What tells it apart, in the words of `--set` or shorter."""
+def _label(group: RunGroup) -> str:
+    """The settings that distinguish a group, in the words of `--set` or shorter."""
     words = {key: _short_key(key) for key in group.differs}
     several = Counter(words.values())
     told = [f"{word if several[word] == 1 else key}={group.differs[key]}" for key, word in words.items()]
@@ -254,7 +254,7 @@ def _short_key(key: str) -> str:
 
 
 def _end(node: NodeRow) -> str:
-    """How it ended; when, where that was not the end of its work."""
+    """How a node ended, and when, unless at the end of its work."""
     if node.end_planned is None:
         return node.end or node.state
     planned = " (planned)" if node.end_planned and node.end != "left" else ""
@@ -270,7 +270,7 @@ def _sum(*parts: int | None) -> int | None:
 
 
 def _without_run(columns: Columns, rows: list[Row]) -> tuple[Columns, list[Row]]:
-    """A column that says the same in every line is left out."""
+    """Leaves out the column of the run where all lines have the same."""
     if len({row[0] for row in rows}) > 1:
         return columns, rows
     return columns[1:], [row[1:] for row in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.collect.people import data, number, plus_minus, short
+from testbed.collect.text_tables import data, number, plus_minus, short
 
 
 @pytest.mark.parametrize(

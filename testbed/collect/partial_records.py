@@ -1,8 +1,8 @@
-"""The parts of the records that a summary needs, and bounds within which it believes them.
+"""The fields of the records that a summary needs, with bounds on their values.
 
-Takes nothing, gives types, touches nothing. `testbed.records` is the contract; what is left out here is skipped while
-decoding, which takes half the time. The bounds keep one spoilt digit from making a sum overflow. A number that JSON
-cannot hold was written as null.
+Takes nothing, gives types, touches nothing. `testbed.records` is the contract, and the types here have the same names;
+fields left out here are skipped while decoding, which takes half the time. The bounds keep one corrupt digit from
+overflowing a sum. Numbers that JSON cannot hold are written as null.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Phases(msgspec.Struct, frozen=True, gc=False):
     evaluate: Seconds = 0.0
 
 
-class Wanted(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, gc=False):
+class PartialRecord(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, gc=False):
     t: Seconds
 
 
-class Start(Wanted, frozen=True, gc=False):
+class Start(PartialRecord, frozen=True, gc=False):
     schema: int
     rank: Whole | None = None
     roles: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Start(Wanted, frozen=True, gc=False):
     round: Whole = 0
 
 
-class Round(Wanted, frozen=True, gc=False):
+class Round(PartialRecord, frozen=True, gc=False):
     round: Whole
     loss: Bounded | None
     phases: Phases
@@ -59,14 +59,14 @@ class Round(Wanted, frozen=True, gc=False):
     expired: Whole = 0
 
 
-class Evaluation(Wanted, frozen=True, gc=False):
+class Evaluation(PartialRecord, frozen=True, gc=False):
     round: Whole
     accuracy: Share | None
     loss: Bounded | None
     on: str
 
 
-class Event(Wanted, frozen=True, gc=False):
+class Event(PartialRecord, frozen=True, gc=False):
     what: str
     detail: str = ""
     node: str | None = None
@@ -79,14 +79,14 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     line: int | None = None
 
 
-class End(Wanted, frozen=True, gc=False):
+class End(PartialRecord, frozen=True, gc=False):
     reason: str
     sent: Count
     received: Count
     failure: Failure | None = None
 
 
-class Average(Wanted, frozen=True, gc=False):
+class Average(PartialRecord, frozen=True, gc=False):
     round: Whole
     nodes: Whole
     accuracy: Share | None
@@ -94,7 +94,7 @@ class Average(Wanted, frozen=True, gc=False):
     consensus_distance: Bounded | None
 
 
-class Over(Wanted, frozen=True, gc=False):
+class Over(PartialRecord, frozen=True, gc=False):
     reason: str
     failed: Whole = 0
 

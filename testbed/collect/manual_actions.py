@@ -1,27 +1,27 @@
-"""What people did to a run while it went on: faults and changed links that its plan does not have.
+"""Faults and link changes that people made by hand during a run, beyond its plan.
 
-Takes a run's directory and what control has seen done, gives words; reads the plan where nodes had something done to
-them. Such a run is not a repetition of any other.
+Takes a run's directory and the actions in control's log, gives words; reads the plan where an action may be either.
+Such a run is not a repetition of any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from testbed.collect.wanted import Event
+from testbed.collect.partial_records import Event
 from testbed.errors import TestbedError
 from testbed.plan.files import read_plan
 from testbed.rundir import RunDirectory
 
 _ALWAYS = frozenset({"kill", "partition", "heal", "flap", "link-set", "link-reset"})
-"""The topology's own changes of links are `network-changed`."""
+"""Always manual: the topology's own changes of links are logged as `network-changed`."""
 _ACTIONS = frozenset({"join", "leave", "crash", "pause", "resume", "disconnect", "reconnect"})
-"""What both people and a topology's events do to nodes: only the time tells them apart."""
+"""Manual or planned: only their time distinguishes them."""
 _CLOSE_S = 1e-6
 
 
-def done_by_hand(run: RunDirectory, done: Sequence[Event]) -> tuple[str, ...]:
-    """Each kind once, by its first time, such as `kill` or `link-set`."""
+def manual_actions(run: RunDirectory, done: Sequence[Event]) -> tuple[str, ...]:
+    """Each kind of manual action once, such as `kill` or `link-set`, in the order of first occurrence."""
     planned = _planned(run) if any(event.what in _ACTIONS for event in done) else None
     found = [
         event.what
@@ -33,7 +33,7 @@ def done_by_hand(run: RunDirectory, done: Sequence[Event]) -> tuple[str, ...]:
 
 
 def _planned(run: RunDirectory) -> frozenset[int] | None:
-    """When the topology's events begin and end something; None where nobody can say."""
+    """When the topology's events begin and end; None where the plan cannot be read."""
     try:
         return frozenset(map(_ticks, _times(run)))
     except TestbedError:
