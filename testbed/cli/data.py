@@ -15,7 +15,7 @@ from testbed.code import is_code
 from testbed.errors import UsageProblem, did_you_mean
 
 if TYPE_CHECKING:
-    from testbed.node.data.catalogue import Entry
+    from testbed.node.data.catalogue import CatalogueEntry
 
 PARTITIONS = ("iid", "shards", "dirichlet", "user")
 PICTURES = (".svg", ".png")
@@ -25,7 +25,7 @@ def _say(words: str) -> None:
     click.echo(words, err=True)
 
 
-def _known(name: str) -> Entry:
+def _known(name: str) -> CatalogueEntry:
     from testbed.node.data.catalogue import ENTRIES
 
     if name not in ENTRIES:

@@ -9,24 +9,24 @@ from collections.abc import Mapping
 
 from testbed.cli.output import Cell
 from testbed.node.data import store
-from testbed.node.data.catalogue import Entry
+from testbed.node.data.catalogue import CatalogueEntry
 from testbed.node.data.dataset import DataSet
 
 LIST_COLUMNS = ("name", "kind", "train", "test", "shape", "download_mb", "here", "summary")
 
 
-def is_here(entry: Entry) -> bool:
+def is_here(entry: CatalogueEntry) -> bool:
     """Whether it can be used without a network."""
     return not entry.needs_download or store.is_stored(entry, store.place_of(entry, store.cache_folder()))
 
 
-def list_row(entry: Entry) -> tuple[Cell, ...]:
+def list_row(entry: CatalogueEntry) -> tuple[Cell, ...]:
     shape = "×".join(map(str, entry.input_shape))
     download = round(entry.sources[0].size_bytes / 1e6, 1) if entry.sources else 0.0
     return entry.name, str(entry.kind), entry.train, entry.test, shape, download, is_here(entry), entry.summary
 
 
-def describe(entry: Entry) -> dict[str, object]:
+def describe(entry: CatalogueEntry) -> dict[str, object]:
     """Everything about a data set; samples per class only when it is here."""
     here = is_here(entry)
     place = store.place_of(entry, store.cache_folder()) if entry.needs_download else None

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from testbed.node.zmq_kernel import Progress, cut_off, handle_of, is_over, keep_little_unsent, progress
 from testbed.node.zmq_monitor import Monitor
+from testbed.node.zmq_tcp_info import TcpProgress, cut_off, handle_of, is_over, keep_little_unsent, progress
 
 _RETRY_MS, _RETRY_MS_MAX = 100, 400
 """Between attempts that are refused; nobody answers at all where there is no node."""
@@ -76,7 +76,7 @@ class _Attempt:
             self.close()
 
 
-class Connection:
+class ZmqConnection:
     """Calls `on_up` once when the peer has answered, and `on_over` once when the connection is lost after that."""
 
     def __init__(
@@ -85,8 +85,8 @@ class Connection:
         source: str,
         peer: tuple[str, int],
         time_scale: float,
-        on_up: Callable[[Connection], None],
-        on_over: Callable[[Connection], None],
+        on_up: Callable[[ZmqConnection], None],
+        on_over: Callable[[ZmqConnection], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_up = on_up
@@ -112,7 +112,7 @@ class Connection:
     def is_up(self) -> bool:
         return self._tcp is not None
 
-    def progress(self) -> Progress:
+    def progress(self) -> TcpProgress:
         """Only of one that is up."""
         assert self._tcp is not None, "it must be up"  # noqa: S101
         return progress(self._tcp)

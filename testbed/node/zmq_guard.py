@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from testbed.node.zmq_kernel import cut_off, handle_of, taken
+from testbed.node.zmq_tcp_info import cut_off, handle_of, taken
 
 _EVERY_S = 1.0
 _MARGIN_BYTES = 1 << 20
@@ -34,7 +34,7 @@ class _Watched:
     """Bytes of messages that are here."""
 
 
-class Guard:
+class ConnectionGuard:
     """Looks at all connections once a second."""
 
     def __init__(self, largest: int, waiting: int, known: Container[str], on_cut: Callable[[str], None]) -> None:

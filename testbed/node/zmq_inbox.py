@@ -16,8 +16,8 @@ import zmq
 
 from testbed.node.messages import MalformedMessage, Message, from_frames
 from testbed.node.zmq_connection import HANDSHAKE_MS
-from testbed.node.zmq_envelope import frame_bytes, opened
-from testbed.node.zmq_guard import Guard
+from testbed.node.zmq_frames import frame_bytes, opened
+from testbed.node.zmq_guard import ConnectionGuard
 from testbed.node.zmq_monitor import Monitor, descriptor
 
 Receive = Callable[[int, Message], None]
@@ -60,7 +60,7 @@ _EXPECTED = {Refusal.DUPLICATE}
 """Not worth telling: connections that were lost bring them."""
 
 
-class Inbox:
+class ZmqInbox:
     """Listens, and calls `receive` with every message and its sender's rank."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Inbox:
         self._numbers: dict[int, OrderedDict[int, int]] = {}
         """By sender and its life: the number of the last message."""
         self._loop = asyncio.get_running_loop()
-        self._guard = Guard(largest, _WAITING_MESSAGES, self._ranks, self._cut)
+        self._guard = ConnectionGuard(largest, _WAITING_MESSAGES, self._ranks, self._cut)
         self._socket = context.socket(zmq.PULL)
         self._again: asyncio.Handle | None = None
         try:

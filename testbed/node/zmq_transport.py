@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import zmq
 
 from testbed.node.messages import MAX_BUFFER, Message
-from testbed.node.zmq_connection import Connection
-from testbed.node.zmq_inbox import Inbox, OnRefusal, Receive, Refusal
-from testbed.node.zmq_link import Link
-from testbed.node.zmq_parcel import Parcel, Wrappings
+from testbed.node.zmq_connection import ZmqConnection
+from testbed.node.zmq_frames import FramedMessageCache, OutgoingMessage
+from testbed.node.zmq_inbox import OnRefusal, Receive, Refusal, ZmqInbox
+from testbed.node.zmq_peer_link import PeerLink
 
 PORT = 5555
 
@@ -27,9 +27,9 @@ class ZmqShipment:
 
     __slots__ = ("_link", "_parcel")
 
-    def __init__(self, link: Link, parcel: Parcel) -> None:
+    def __init__(self, link: PeerLink, outgoing: OutgoingMessage) -> None:
         self._link = link
-        self._parcel = parcel
+        self._parcel = outgoing
 
     def abort(self) -> int:
         """Send no more of it; how many of its bytes have left. What the kernel has not sent yet never leaves."""
@@ -62,14 +62,14 @@ class ZmqTransport:
         self._largest = largest
         self._time_scale = time_scale
         self._life = int.from_bytes(os.urandom(8), "little")
-        self._links: dict[int, Link] = {}
-        self._wrappings = Wrappings()
+        self._links: dict[int, PeerLink] = {}
+        self._framed_messages = FramedMessageCache()
         self._numbers = 0
         self._idle: asyncio.Future[None] | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, max(1023, 16 * len(addresses)))
         try:
-            self._inbox = Inbox(self._context, addresses, rank, port, largest, receive, on_refusal, time_scale)
+            self._inbox = ZmqInbox(self._context, addresses, rank, port, largest, receive, on_refusal, time_scale)
         except BaseException:
             self._context.destroy(linger=0)
             raise
@@ -106,9 +106,9 @@ class ZmqTransport:
             raise ValueError(f"a message of {message.nbytes} bytes: at most {self._largest} are expected")
         link = self._link_to(to)
         self._numbers += 1
-        parcel = Parcel(self._numbers, message, self._wrappings.of(message), on_left)
-        link.send(parcel)
-        return ZmqShipment(link, parcel)
+        outgoing = OutgoingMessage(self._numbers, message, self._framed_messages.of(message), on_left)
+        link.send(outgoing)
+        return ZmqShipment(link, outgoing)
 
     async def all_arrived(self, within_s: float) -> bool:
         """Wait until peers' kernels have all that was sent, but not longer than that; whether they have."""
@@ -135,19 +135,19 @@ class ZmqTransport:
     def _is_idle(self) -> bool:
         return all(link.is_idle for link in self._links.values())
 
-    def _link_to(self, to: int) -> Link:
+    def _link_to(self, to: int) -> PeerLink:
         link = self._links.get(to)
         if link is None:
             link = self._links[to] = self._make_link(to)
         return link
 
-    def _make_link(self, to: int) -> Link:
+    def _make_link(self, to: int) -> PeerLink:
         own, peer = self._addresses[self._rank], self._addresses[to]
 
-        def connect(on_up: Callable[[Connection], None], on_over: Callable[[Connection], None]) -> Connection:
-            return Connection(self._context, own, (peer, self._port), self._time_scale, on_up, on_over)
+        def connect(on_up: Callable[[ZmqConnection], None], on_over: Callable[[ZmqConnection], None]) -> ZmqConnection:
+            return ZmqConnection(self._context, own, (peer, self._port), self._time_scale, on_up, on_over)
 
-        return Link(self._rank, self._life, connect, self._time_scale, self._on_idle)
+        return PeerLink(self._rank, self._life, connect, self._time_scale, self._on_idle)
 
     def _on_idle(self) -> None:
         if self._idle is not None and self._is_idle:

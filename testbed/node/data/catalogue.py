@@ -14,11 +14,11 @@ from testbed.node.data import clients, formats
 from testbed.node.data.dataset import Kind
 from testbed.node.data.problems import Impossible
 from testbed.node.data.sources import (
+    DataSource,
     DebianPackage,
     OfficialArchive,
     OfficialFiles,
     Package,
-    Source,
 )
 from testbed.units import shown
 
@@ -34,7 +34,7 @@ class ArrayShape:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """One data set."""
 
     name: str
@@ -56,7 +56,7 @@ class Entry:
     scale: float = 1.0
     arrays: Mapping[str, ArrayShape] | None = None
     """What is stored; None: nothing, it is made where it is needed."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[DataSource, ...] = ()
     """In the order in which they are tried."""
 
     @property
@@ -89,7 +89,7 @@ def _split_arrays(
     }
 
 
-_FASHION_MNIST = Entry(
+_FASHION_MNIST = CatalogueEntry(
     name="fashion-mnist",
     summary="Zalando's pictures of clothes, 10 classes",
     terms="MIT licence (Zalando SE)",
@@ -141,7 +141,7 @@ _FASHION_MNIST = Entry(
     ),
 )
 
-_MNIST = Entry(
+_MNIST = CatalogueEntry(
     name="mnist",
     summary="handwritten digits, 10 classes",
     terms="Yann LeCun, Corinna Cortes, Christopher Burges; usually given as CC BY-SA 3.0",
@@ -185,7 +185,7 @@ _MNIST = Entry(
     ),
 )
 
-_CIFAR10 = Entry(
+_CIFAR10 = CatalogueEntry(
     name="cifar10",
     summary="small colour pictures of animals and vehicles, 10 classes",
     terms="no formal licence; cite Alex Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
@@ -238,7 +238,7 @@ _CIFAR10 = Entry(
     ),
 )
 
-_MOVIELENS = Entry(
+_MOVIELENS = CatalogueEntry(
     name="movielens",
     summary="MovieLens-100K: what users think of films; 70 % of each user's ratings to train, 30 % to test",
     terms="GroupLens: for research, no commercial use, no redistribution; cite Harper and Konstan, 2015",
@@ -275,7 +275,7 @@ _MOVIELENS = Entry(
     ),
 )
 
-_DIGITS = Entry(
+_DIGITS = CatalogueEntry(
     name="digits",
     summary="handwritten digits of 8×8 pixels, 10 classes; comes with scikit-learn",
     terms="UCI Optical Recognition of Handwritten Digits (Alpaydin and Kaynak), CC BY 4.0",
@@ -289,7 +289,7 @@ _DIGITS = Entry(
     scale=1 / 16,
 )
 
-_SYNTHETIC = Entry(
+_SYNTHETIC = CatalogueEntry(
     name="synthetic",
     summary="made from the seed: users whose linear classifiers are alike or not, after LEAF's synthetic data set",
     terms="none: it is made on the spot",
@@ -301,13 +301,13 @@ _SYNTHETIC = Entry(
     users=100,
 )
 
-ENTRIES: Mapping[str, Entry] = {
+ENTRIES: Mapping[str, CatalogueEntry] = {
     entry.name: entry for entry in (_FASHION_MNIST, _MNIST, _CIFAR10, _MOVIELENS, _DIGITS, _SYNTHETIC)
 }
 NEED_NO_DOWNLOAD = tuple(name for name, entry in ENTRIES.items() if not entry.needs_download)
 
 
-def entry_of(name: str) -> Entry:
+def entry_of(name: str) -> CatalogueEntry:
     """The data set of that name."""
     try:
         return ENTRIES[name]

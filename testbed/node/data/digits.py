@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.data.catalogue import Entry
+from testbed.node.data.catalogue import CatalogueEntry
+from testbed.node.data.catalogue_check import dataset_of
 from testbed.node.data.dataset import DataSet, Samples
 from testbed.node.data.draws import permutation
-from testbed.node.data.facts import dataset_of
 from testbed.node.data.problems import NoSource
 from testbed.seeds import stream
 
 
-def load_digits(entry: Entry) -> DataSet:
+def load_digits(entry: CatalogueEntry) -> DataSet:
     """The same 1500 digits to train and 297 to test for every seed; the order of writers is mixed first."""
     pixels, targets = _table()
     order = permutation(stream(0, "digits", "split"), len(targets))

@@ -13,7 +13,7 @@ from testbed.node.data.problems import Impossible
 from testbed.units import shown
 
 
-class Options:
+class DataOptions:
     """Options of one thing; `done` must be called when all that it knows have been asked for."""
 
     def __init__(self, given: Mapping[str, object], of: str) -> None:

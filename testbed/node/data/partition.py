@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from testbed.errors import did_you_mean
 from testbed.node.data.dataset import DataSet, Kind
-from testbed.node.data.options import Options
+from testbed.node.data.options import DataOptions
 from testbed.node.data.partition_dirichlet import dirichlet
 from testbed.node.data.partition_plain import by_user, iid
 from testbed.node.data.partition_shards import shards
@@ -23,7 +23,7 @@ from testbed.node.data.problems import Impossible
 from testbed.units import shown
 
 Part = NDArray[np.int64]
-Divide = Callable[[DataSet, int, Options, int], list[Part]]
+Divide = Callable[[DataSet, int, DataOptions, int], list[Part]]
 
 KINDS: Mapping[str, Divide] = MappingProxyType({"iid": iid, "shards": shards, "dirichlet": dirichlet, "user": by_user})
 
@@ -38,7 +38,7 @@ def partition(dataset: DataSet, learners: int, kind: str, options: Mapping[str, 
     if learners > count:
         hint = "take a larger data set, or fewer learners"
         raise Impossible(f"{dataset.name} has {count} samples to train on, too few for {learners} learners", hint)
-    given = Options(options, f"the partition {kind}")
+    given = DataOptions(options, f"the partition {kind}")
     parts = KINDS[kind](dataset, learners, given, seed)
     given.done()
     return [np.sort(part) for part in parts]

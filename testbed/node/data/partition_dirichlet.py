@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from testbed.node.data.dataset import DataSet, Kind
 from testbed.node.data.draws import permutation
-from testbed.node.data.options import Options
+from testbed.node.data.options import DataOptions
 from testbed.node.data.problems import Impossible
 from testbed.seeds import stream
 
 TRIES = 30
 
 
-def dirichlet(dataset: DataSet, learners: int, options: Options, seed: int) -> list[NDArray[np.int64]]:
+def dirichlet(dataset: DataSet, learners: int, options: DataOptions, seed: int) -> list[NDArray[np.int64]]:
     """Everybody gets `min` samples; unless asked for, as many as there are classes, or one if that cannot be."""
     if dataset.kind is not Kind.CLASSES:
         raise Impossible(f"{dataset.name} has no classes to spread", "take iid or user")

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from testbed.node.data.dataset import DataSet, Kind
 from testbed.node.data.draws import permutation
-from testbed.node.data.options import Options
+from testbed.node.data.options import DataOptions
 from testbed.node.data.problems import Impossible
 from testbed.seeds import stream
 
 
-def iid(dataset: DataSet, learners: int, options: Options, seed: int) -> list[NDArray[np.int64]]:
+def iid(dataset: DataSet, learners: int, options: DataOptions, seed: int) -> list[NDArray[np.int64]]:
     """Samples in random order, cut into parts whose sizes differ by at most one."""
     del options  # it has none
     return cut(permutation(stream(seed, "partition", "iid"), len(dataset.train)), learners)
 
 
-def by_user(dataset: DataSet, learners: int, options: Options, seed: int) -> list[NDArray[np.int64]]:
+def by_user(dataset: DataSet, learners: int, options: DataOptions, seed: int) -> list[NDArray[np.int64]]:
     """Whole users, in numbers that differ by at most one, in random order (LEAF) or in the order of their numbers."""
     usual = "contiguous" if dataset.kind is Kind.RATINGS else "shuffle"
     order = options.choice("order", usual, ("shuffle", "contiguous"))

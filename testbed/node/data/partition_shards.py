@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from testbed.node.data.dataset import DataSet, Kind
 from testbed.node.data.draws import permutation
-from testbed.node.data.options import Options
+from testbed.node.data.options import DataOptions
 from testbed.node.data.partition_plain import cut
 from testbed.node.data.problems import Impossible
 from testbed.seeds import stream
 
 
-def shards(dataset: DataSet, learners: int, options: Options, seed: int) -> list[NDArray[np.int64]]:
+def shards(dataset: DataSet, learners: int, options: DataOptions, seed: int) -> list[NDArray[np.int64]]:
     """`per_node` shards for each learner."""
     if dataset.kind is not Kind.CLASSES:
         raise Impossible(f"{dataset.name} has no classes to sort shards by", "take iid or user")

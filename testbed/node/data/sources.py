@@ -21,7 +21,7 @@ Client = Callable[[str, str, Path], Path]
 """Downloads a package of a version into a folder."""
 
 
-class Source(Protocol):
+class DataSource(Protocol):
     """One way to a data set."""
 
     @property

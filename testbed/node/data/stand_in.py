@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.data.catalogue import Entry
+from testbed.node.data.catalogue import CatalogueEntry
+from testbed.node.data.catalogue_check import dataset_of
 from testbed.node.data.dataset import DataSet, Kind, Samples
-from testbed.node.data.facts import dataset_of
 from testbed.seeds import stream
 
 
-def stand_in(entry: Entry) -> DataSet:
+def stand_in(entry: CatalogueEntry) -> DataSet:
     """What the catalogue says of the data set is true of this one, too; takes no more memory than a few samples."""
     make = _pictures if entry.kind is Kind.CLASSES else _ratings
     return dataset_of(entry, make(entry, entry.train), make(entry, entry.test))
 
 
-def _pictures(entry: Entry, count: int) -> Samples:
+def _pictures(entry: CatalogueEntry, count: int) -> Samples:
     """Each sample begins a byte after the one before it: random pixels for all of them are few."""
     values = int(np.prod(entry.input_shape))
     pixels = np.frombuffer(stream(0, "stand-in", entry.name).randbytes(count + values - 1), np.uint8)
@@ -35,7 +35,7 @@ def _pictures(entry: Entry, count: int) -> Samples:
     return Samples(inputs, _frozen(np.repeat(np.arange(entry.classes, dtype=np.int64), counts)))
 
 
-def _ratings(entry: Entry, count: int) -> Samples:
+def _ratings(entry: CatalogueEntry, count: int) -> Samples:
     users = np.repeat(np.arange(entry.users, dtype=np.int32), _evenly(count, entry.users))
     items = np.arange(count, dtype=np.int32) % entry.items
     ratings = 1.0 + np.arange(count, dtype=np.float32) % 5

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from testbed.errors import UsageProblem
 from testbed.linux import open_flags
-from testbed.node.data.catalogue import Entry
+from testbed.node.data.catalogue import CatalogueEntry
 from testbed.node.data.file_lock import try_lock, wait_for_lock
 from testbed.node.data.formats import Arrays
 from testbed.node.data.problems import SourceFailed
@@ -55,12 +55,12 @@ def made(cache: Path) -> Path:
     return cache.absolute()
 
 
-def place_of(entry: Entry, cache: Path) -> Path:
+def place_of(entry: CatalogueEntry, cache: Path) -> Path:
     """The folder of one data set."""
     return cache / f"{entry.name}-v{SCHEMA}"
 
 
-def is_stored(entry: Entry, place: Path) -> bool:
+def is_stored(entry: CatalogueEntry, place: Path) -> bool:
     """Whether the folder holds this data set whole, by its own account and by the sizes of its files."""
     try:
         with (place / _META).open("rb") as file:
@@ -72,7 +72,7 @@ def is_stored(entry: Entry, place: Path) -> bool:
         return False
 
 
-def is_sound(entry: Entry, place: Path) -> bool:
+def is_sound(entry: CatalogueEntry, place: Path) -> bool:
     """Whether the stored arrays are what they should be, byte for byte; reads all of them."""
     try:
         check_arrays(entry, read(entry, place))
@@ -81,12 +81,12 @@ def is_sound(entry: Entry, place: Path) -> bool:
     return True
 
 
-def read(entry: Entry, place: Path) -> Arrays:
+def read(entry: CatalogueEntry, place: Path) -> Arrays:
     """The stored arrays, mapped read-only."""
     return {name: np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in entry.arrays or {}}
 
 
-def check_arrays(entry: Entry, arrays: Mapping[str, NDArray[Any]]) -> None:
+def check_arrays(entry: CatalogueEntry, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Fails unless these are exactly the arrays of that data set."""
     expected = entry.arrays or {}
     if set(arrays) != set(expected):
@@ -105,7 +105,7 @@ def sha256_of(array: NDArray[Any]) -> str:
 
 
 @contextmanager
-def locked(entry: Entry, cache: Path, tell: Callable[[str], None]) -> Iterator[None]:
+def locked(entry: CatalogueEntry, cache: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """Only one process at a time works on a data set; the lock ends with the process, however it ends."""
     with _writing(cache):
         descriptor = os.open(
@@ -121,7 +121,7 @@ def locked(entry: Entry, cache: Path, tell: Callable[[str], None]) -> Iterator[N
 
 
 @contextmanager
-def workspace(entry: Entry, cache: Path) -> Iterator[Path]:
+def workspace(entry: CatalogueEntry, cache: Path) -> Iterator[Path]:
     """A folder beside the data sets that is gone afterwards, with those that killed processes left. Needs the lock."""
     for left in cache.glob(f".{entry.name}.*.part"):
         shutil.rmtree(left, ignore_errors=True)
@@ -133,7 +133,7 @@ def workspace(entry: Entry, cache: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write(entry: Entry, arrays: Mapping[str, NDArray[Any]], source: str, folder: Path, place: Path) -> None:
+def write(entry: CatalogueEntry, arrays: Mapping[str, NDArray[Any]], source: str, folder: Path, place: Path) -> None:
     """Put checked arrays in place by way of an empty folder on the same file system. Needs the lock."""
     with _writing(place.parent):
         new, old = folder / "new", folder / "old"
@@ -165,7 +165,7 @@ def _settle(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
-def _described(entry: Entry) -> dict[str, dict[str, object]]:
+def _described(entry: CatalogueEntry) -> dict[str, dict[str, object]]:
     return {
         name: {"dtype": each.dtype, "shape": list(each.shape), "sha256": each.sha256}
         for name, each in (entry.arrays or {}).items()

@@ -11,17 +11,16 @@ import pytest
 import zmq
 
 from testbed.node.messages import Message
-from testbed.node.zmq_connection import Connection
-from testbed.node.zmq_envelope import opened
-from testbed.node.zmq_kernel import Progress
-from testbed.node.zmq_link import Link
-from testbed.node.zmq_parcel import Parcel, Wrapping
+from testbed.node.zmq_connection import ZmqConnection
+from testbed.node.zmq_frames import FramedMessage, OutgoingMessage, opened
+from testbed.node.zmq_peer_link import PeerLink
+from testbed.node.zmq_tcp_info import TcpProgress
 
 
 class ByHand:
     """A connection that sends and is acknowledged when the test says so."""
 
-    def __init__(self, on_up: Callable[[Connection], None], on_over: Callable[[Connection], None]) -> None:
+    def __init__(self, on_up: Callable[[ZmqConnection], None], on_over: Callable[[ZmqConnection], None]) -> None:
         self._on_up, self._on_over = on_up, on_over
         self.is_up = False
         self.numbers: list[int] = []
@@ -29,8 +28,8 @@ class ByHand:
         self.written = self.left = self.acknowledged = 0
         self.closed = False
 
-    def progress(self) -> Progress:
-        return Progress(self.left, self.written - self.left, self.acknowledged, 10**9)
+    def progress(self) -> TcpProgress:
+        return TcpProgress(self.left, self.written - self.left, self.acknowledged, 10**9)
 
     def send(self, frames: Sequence[zmq.Frame | bytes]) -> bool:
         assert self.is_up
@@ -47,18 +46,20 @@ class ByHand:
 
     def comes_up(self) -> None:
         self.is_up = True
-        self._on_up(cast(Connection, self))
+        self._on_up(cast(ZmqConnection, self))
 
     def is_lost(self) -> None:
-        self._on_over(cast(Connection, self))
+        self._on_over(cast(ZmqConnection, self))
 
 
-def parcel(number: int, left: list[int] | None = None) -> Parcel:
+def outgoing(number: int, left: list[int] | None = None) -> OutgoingMessage:
     message = Message("model", 7, payload=(np.zeros(10_000, np.float32),))
-    return Parcel(number, message, Wrapping(message), lambda: None if left is None else left.append(number))
+    return OutgoingMessage(
+        number, message, FramedMessage(message), lambda: None if left is None else left.append(number)
+    )
 
 
-SIZE = parcel(0).wrapping.wire_bytes
+SIZE = outgoing(0).framed.wire_bytes
 
 
 class Peer:
@@ -67,14 +68,16 @@ class Peer:
     def __init__(self) -> None:
         self.connections: list[ByHand] = []
         self.idle = 0
-        self.link = Link(3, 99, self._connect, 1.0, self._on_idle)
+        self.link = PeerLink(3, 99, self._connect, 1.0, self._on_idle)
 
     def _on_idle(self) -> None:
         self.idle += 1
 
-    def _connect(self, on_up: Callable[[Connection], None], on_over: Callable[[Connection], None]) -> Connection:
+    def _connect(
+        self, on_up: Callable[[ZmqConnection], None], on_over: Callable[[ZmqConnection], None]
+    ) -> ZmqConnection:
         self.connections.append(ByHand(on_up, on_over))
-        return cast(Connection, self.connections[-1])
+        return cast(ZmqConnection, self.connections[-1])
 
 
 async def looks() -> None:
@@ -99,7 +102,7 @@ def test_what_had_not_arrived_goes_again_in_its_order(left: float, acknowledged:
     async def body() -> None:
         peer, gone = Peer(), list[int]()
         for number in range(1, 6):
-            peer.link.send(parcel(number, gone))
+            peer.link.send(outgoing(number, gone))
         (first,) = peer.connections
         first.comes_up()
         while first.left < left * SIZE:  # ZeroMQ is given one at a time
@@ -129,12 +132,12 @@ def test_what_had_not_arrived_goes_again_in_its_order(left: float, acknowledged:
 
 def test_no_more_leave_than_can_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the connection would take: what has left stays here until it has arrived."""
-    monkeypatch.setattr("testbed.node.zmq_link._UNDERWAY", 4)
+    monkeypatch.setattr("testbed.node.zmq_peer_link._UNDERWAY", 4)
 
     async def body() -> None:
         peer, gone = Peer(), list[int]()
         for number in range(1, 11):
-            peer.link.send(parcel(number, gone))
+            peer.link.send(outgoing(number, gone))
         (first,) = peer.connections
         first.comes_up()
         await leave(first)
@@ -171,7 +174,7 @@ def test_a_connection_that_is_made_beforehand_is_the_one_that_is_used() -> None:
         assert not peer.link.is_up.is_set()
         only.comes_up()
         assert peer.link.is_up.is_set()
-        peer.link.send(parcel(1))
+        peer.link.send(outgoing(1))
         assert only.numbers == [1]
         only.is_lost()
         assert not peer.link.is_up.is_set()
@@ -188,7 +191,7 @@ def test_an_idle_connection_that_is_lost_is_not_made_again_before_it_is_needed()
         peer.connections[0].comes_up()
         peer.connections[0].is_lost()
         assert len(peer.connections) == 1
-        peer.link.send(parcel(1))
+        peer.link.send(outgoing(1))
         assert len(peer.connections) == 2
         peer.link.close(forget=True)
 

@@ -26,7 +26,7 @@ _NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class SharedOut:
+class PartitionedData:
     """A data set, and the training samples of each learner."""
 
     dataset: DataSet
@@ -45,7 +45,7 @@ def fetch_data(experiment: Experiment, tell: Tell) -> None:
         ensure(experiment.data.name, tell=tell)
 
 
-def share_out(
+def partition_data(
     experiment: Experiment,
     learners: int,
     seed: int,
@@ -53,7 +53,7 @@ def share_out(
     cache: Path | None = None,
     tell: Tell = silently,
     fetch: bool = True,
-) -> SharedOut:
+) -> PartitionedData:
     """The same parts for the same experiment, number of learners and seed; raises Impossible where there are none.
 
     Without `fetch`, a data set that is not here is stood in for by one of the same sizes and of made-up samples.
@@ -63,7 +63,7 @@ def share_out(
     dataset = load_dataset(data.name, data.options, seed, cache, tell) if is_real else stand_in(entry_of(data.name))
     parts = partition(dataset, learners, data.partition.kind, _options(data.partition), seed)
     test_parts(dataset, parts)  # who could not be tried shows before anything starts
-    return SharedOut(dataset, parts, is_estimated=not is_real and data.partition.kind == "user")
+    return PartitionedData(dataset, parts, is_estimated=not is_real and data.partition.kind == "user")
 
 
 def is_at_hand(name: str, options: Mapping[str, object] = _NO_OPTIONS, cache: Path | None = None) -> bool:

@@ -1,6 +1,6 @@
 """All that goes to one peer, over as many connections, one after the other, as its lives and the network need.
 
-Takes parcels, gives them to ZeroMQ one by one, each when the one before has left; touches its connections. The kernel
+Takes messages, gives them to ZeroMQ one by one, each when the one before has left; touches its connections. The kernel
 says what has left and what has arrived, so nothing needs to be sent to find that out. What had not arrived when a
 connection ended is sent again on the next one.
 """
@@ -11,12 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from testbed.node.zmq_connection import Connection
-from testbed.node.zmq_envelope import Envelope
-from testbed.node.zmq_kernel import Progress
-from testbed.node.zmq_parcel import Parcel
+from testbed.node.zmq_connection import ZmqConnection
+from testbed.node.zmq_frames import Envelope, OutgoingMessage
+from testbed.node.zmq_tcp_info import TcpProgress
 
-Connect = Callable[[Callable[[Connection], None], Callable[[Connection], None]], Connection]
+Connect = Callable[[Callable[[ZmqConnection], None], Callable[[ZmqConnection], None]], ZmqConnection]
 """Makes a connection that will call the first function when it is up, and the second when it is over."""
 
 _SOONEST_S, _LATEST_S = 0.001, 0.1
@@ -36,7 +35,7 @@ _ROOM_S = 0.01
 """Between two looks at whether there are fewer."""
 
 
-class Link:
+class PeerLink:
     """The way to one peer."""
 
     def __init__(self, rank: int, life: int, connect: Connect, time_scale: float, on_idle: Callable[[], None]) -> None:
@@ -46,13 +45,13 @@ class Link:
         self._patience_s = _PATIENCE_S * time_scale
         self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Parcel] = deque()
-        self._leaving: Parcel | None = None
+        self._waiting: deque[OutgoingMessage] = deque()
+        self._leaving: OutgoingMessage | None = None
         """In ZeroMQ's hands, or the kernel's."""
-        self._gone: deque[Parcel] = deque()
+        self._gone: deque[OutgoingMessage] = deque()
         """Left, but not acknowledged."""
-        self._connection: Connection | None = None
-        self._rival: Connection | None = None
+        self._connection: ZmqConnection | None = None
+        self._rival: ZmqConnection | None = None
         """Tried while nothing is heard from the peer on the connection that there is."""
         self._timer: asyncio.Handle | None = None
         self._looks = 0
@@ -73,29 +72,29 @@ class Link:
         if self._connection is None:
             self._connection = self._connect(self._up, self._over)
 
-    def send(self, parcel: Parcel) -> None:
+    def send(self, outgoing: OutgoingMessage) -> None:
         """Send it after all that was given earlier."""
-        self._waiting.append(parcel)
+        self._waiting.append(outgoing)
         self.open()
         self._hand_over_next()
 
-    def abort(self, parcel: Parcel) -> int:
+    def abort(self, outgoing: OutgoingMessage) -> int:
         """Send no more of it than has left; how many bytes of the message that is."""
-        if parcel.left:
-            return parcel.message.nbytes
-        if parcel is not self._leaving:
-            if parcel in self._waiting:
-                self._waiting.remove(parcel)
+        if outgoing.left:
+            return outgoing.message.nbytes
+        if outgoing is not self._leaving:
+            if outgoing in self._waiting:
+                self._waiting.remove(outgoing)
                 self._tell_if_idle()
             return 0
         assert self._connection is not None  # noqa: S101 - it is leaving on it
         left = self._connection.progress().left
-        if parcel.end - left <= _RATHER_LET_GO:
-            parcel.left = True
-            return parcel.message.nbytes
+        if outgoing.end - left <= _RATHER_LET_GO:
+            outgoing.left = True
+            return outgoing.message.nbytes
         self._leaving = None
         self._begin_anew(forget=True)
-        return parcel.bytes_left(left)
+        return outgoing.bytes_left(left)
 
     def close(self, *, forget: bool) -> None:
         """Nothing more is sent, and nobody told of anything."""
@@ -109,7 +108,7 @@ class Link:
 
     # -- connections -----------------------------------------------------------------------------------------------
 
-    def _up(self, connection: Connection) -> None:
+    def _up(self, connection: ZmqConnection) -> None:
         if connection is self._rival:
             self._rival = None
             if self._connection is not None and self._connection.progress().acknowledged > self._acknowledged:
@@ -125,7 +124,7 @@ class Link:
         self._heard_s = self._loop.time()
         self._hand_over_next()
 
-    def _over(self, connection: Connection) -> None:
+    def _over(self, connection: ZmqConnection) -> None:
         if connection is self._connection:
             self._learn(connection.progress())
             self._begin_anew(forget=True)
@@ -149,7 +148,7 @@ class Link:
         self._waiting.extendleft(reversed(self._gone))
         self._gone.clear()
 
-    # -- parcels ---------------------------------------------------------------------------------------------------
+    # -- messages ---------------------------------------------------------------------------------------------------
 
     def _hand_over_next(self) -> None:
         connection = self._connection
@@ -157,12 +156,12 @@ class Link:
             return
         if len(self._gone) >= _UNDERWAY:
             return  # there is a look to come: not all has arrived
-        parcel = self._waiting.popleft()
+        outgoing = self._waiting.popleft()
         if self.is_idle:
             self._heard_s = self._loop.time()
-        parcel.begin = connection.progress().written
-        self._leaving = parcel
-        if not connection.send([Envelope(self._rank, self._life, parcel.number).packed(), *parcel.wrapping.frames]):
+        outgoing.begin = connection.progress().written
+        self._leaving = outgoing
+        if not connection.send([Envelope(self._rank, self._life, outgoing.number).packed(), *outgoing.framed.frames]):
             self._begin_anew(forget=True)
             return
         self._looks = 0
@@ -189,37 +188,37 @@ class Link:
         if self._loop.time() - self._heard_s >= self._patience_s and self._rival is None:
             self._rival = self._connect(self._up, self._over)
 
-    def _until_news(self, now: Progress) -> float:
+    def _until_news(self, now: TcpProgress) -> float:
         """Until something is worth a look."""
         if self._leaving is not None:
             return self._until_left(self._leaving, now)
         return _ROOM_S if self._waiting else _ARRIVAL_S
 
-    def _until_left(self, parcel: Parcel, now: Progress) -> float:
+    def _until_left(self, outgoing: OutgoingMessage, now: TcpProgress) -> float:
         """Most of the time that it still needs, at the rate of late."""
-        if self._looks < _AT_ONCE and parcel.wrapping.wire_bytes <= _RATHER_LET_GO:
+        if self._looks < _AT_ONCE and outgoing.framed.wire_bytes <= _RATHER_LET_GO:
             return 0.0
         if not now.rate:
             return _SOONEST_S
-        return min(_LATEST_S, max(_SOONEST_S, 0.8 * (parcel.end - now.left) / now.rate))
+        return min(_LATEST_S, max(_SOONEST_S, 0.8 * (outgoing.end - now.left) / now.rate))
 
-    def _learn(self, now: Progress) -> None:
+    def _learn(self, now: TcpProgress) -> None:
         if now.acknowledged > self._acknowledged:
             self._acknowledged = now.acknowledged
             self._heard_s = self._loop.time()
             if self._rival is not None:
                 self._rival.close(forget=True)
                 self._rival = None
-        parcel = self._leaving
-        has_left = parcel is not None and now.left >= parcel.end
-        if parcel is not None and has_left:
+        outgoing = self._leaving
+        has_left = outgoing is not None and now.left >= outgoing.end
+        if outgoing is not None and has_left:
             self._leaving = None
-            self._gone.append(parcel)
+            self._gone.append(outgoing)
         while self._gone and self._gone[0].end <= now.acknowledged:
             self._gone.popleft()
-        if parcel is not None and has_left and not parcel.left:
-            parcel.left = True
-            parcel.on_left()
+        if outgoing is not None and has_left and not outgoing.left:
+            outgoing.left = True
+            outgoing.on_left()
         self._hand_over_next()
 
     def _tell_if_idle(self) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from testbed.node.data.catalogue import Entry
+from testbed.node.data.catalogue import CatalogueEntry
 from testbed.node.data.dataset import DataSet, Samples
 from testbed.node.data.problems import Impossible
 
 
-def dataset_of(entry: Entry, train: Samples, test: Samples) -> DataSet:
+def dataset_of(entry: CatalogueEntry, train: Samples, test: Samples) -> DataSet:
     """These samples as the data set of that entry, which they fit."""
     return check_facts(
         entry,
@@ -34,7 +34,7 @@ def dataset_of(entry: Entry, train: Samples, test: Samples) -> DataSet:
     )
 
 
-def check_facts(entry: Entry, dataset: DataSet) -> DataSet:
+def check_facts(entry: CatalogueEntry, dataset: DataSet) -> DataSet:
     """The data set itself; raises Impossible where it is not what its entry says."""
     for what, said, found in _facts(entry, dataset):
         if said != found:
@@ -43,7 +43,7 @@ def check_facts(entry: Entry, dataset: DataSet) -> DataSet:
     return dataset
 
 
-def _facts(entry: Entry, dataset: DataSet) -> Iterator[tuple[str, object, object]]:
+def _facts(entry: CatalogueEntry, dataset: DataSet) -> Iterator[tuple[str, object, object]]:
     """What, as the catalogue has it, as the data has it."""
     yield "samples to train on", entry.train, len(dataset.train)
     yield "samples to test with", entry.test, len(dataset.test)

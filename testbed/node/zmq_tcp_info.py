@@ -33,7 +33,7 @@ _UNSENT_BYTES = 256 << 10
 """How much may wait in the kernel: 4 ms at 500 Mbit/s, time enough for a thread to bring more."""
 
 
-class Progress(NamedTuple):
+class TcpProgress(NamedTuple):
     """Of what has been written to a connection, in bytes since its beginning."""
 
     left: int
@@ -73,7 +73,7 @@ def handle_of(descriptor: int) -> tuple[socket.socket, tuple[str, int]] | None:
     return connection, (host, port)
 
 
-def progress(connection: socket.socket) -> Progress:
+def progress(connection: socket.socket) -> TcpProgress:
     """What has become of all bytes so far."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     if len(info) < _INFO_BYTES:
@@ -82,7 +82,7 @@ def progress(connection: socket.socket) -> Progress:
     # The connection's opening counts as one acknowledged byte.
     acknowledged = max(0, _ACKNOWLEDGED.unpack_from(info, _ACKNOWLEDGED_AT)[0] - 1)
     unsent = _UNSENT.unpack_from(info, _UNSENT_AT)[0]
-    return Progress(sent - again, unsent, acknowledged, _RATE.unpack_from(info, _RATE_AT)[0])
+    return TcpProgress(sent - again, unsent, acknowledged, _RATE.unpack_from(info, _RATE_AT)[0])
 
 
 def taken(connection: socket.socket) -> int:

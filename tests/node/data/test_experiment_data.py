@@ -13,8 +13,8 @@ from testbed.experiment.attached import own_files
 from testbed.experiment.language import Data, Experiment
 from testbed.experiment.read import experiment_on, load_experiment, setting
 from testbed.node.data.catalogue import ENTRIES
+from testbed.node.data.experiment_data import PartitionedData, is_at_hand, partition_data
 from testbed.node.data.load import load_dataset
-from testbed.node.data.of_experiment import SharedOut, is_at_hand, share_out
 from testbed.node.data.problems import Impossible
 
 RATINGS = "userId,movieId,rating,timestamp\n" + "".join(
@@ -22,8 +22,8 @@ RATINGS = "userId,movieId,rating,timestamp\n" + "".join(
 )
 
 
-def shared_out(learners: int = 4, **data: Any) -> SharedOut:
-    return share_out(Experiment.model_validate({"topology": "t", "data": data}), learners, seed=1)
+def shared_out(learners: int = 4, **data: Any) -> PartitionedData:
+    return partition_data(Experiment.model_validate({"topology": "t", "data": data}), learners, seed=1)
 
 
 def test_options_reach_the_data_set() -> None:
@@ -71,7 +71,7 @@ def test_ratings_of_ones_own_are_found_beside_the_experiment(tmp_path: Path) -> 
     file = tmp_path / "mine" / "x.yaml"
     file.write_text("topology: t\ndata: {name: movielens, path: ratings.csv}\n")
     experiment = load_experiment(file).require()
-    assert len(share_out(experiment, 4, seed=1, cache=tmp_path / "empty").dataset.train) == 24
+    assert len(partition_data(experiment, 4, seed=1, cache=tmp_path / "empty").dataset.train) == 24
     assert list(own_files(experiment)) == [str(tmp_path / "mine" / "ratings.csv")]
     assert is_at_hand("movielens", experiment.data.options, tmp_path / "empty")
     assert not is_at_hand("movielens", cache=tmp_path / "empty")
