@@ -1,6 +1,7 @@
-"""Messages as they are handed to ZeroMQ.
+"""Messages as ZeroMQ frames, and the envelope that precedes each on the wire.
 
-Takes messages, gives frames; touches nothing. The frames of one message are made once, for all its recipients.
+Takes messages, gives frames; touches nothing. The frames of a message are made once for all its recipients. A message
+that is sent again keeps its number, so that its recipient detects duplicates.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ ENVELOPE_BYTES = _FORM.size
 
 
 class Envelope(NamedTuple):
-    """Of one message."""
+    """Sender, life and number of a message."""
 
     sender: int
-    """The rank it claims."""
+    """The rank that the sender claims."""
     life: int
-    """Another one after every start of the sender."""
+    """Differs after every start of the sender."""
     number: int
     """Grows from message to message."""
 
@@ -36,7 +37,7 @@ class Envelope(NamedTuple):
 
 
 def opened(data: bytes) -> Envelope | None:
-    """The envelope in some bytes; None when it is none."""
+    """Parses an envelope; None when the bytes are none."""
     if len(data) != _FORM.size:
         return None
     magic, *values = _FORM.unpack(data)
@@ -44,12 +45,12 @@ def opened(data: bytes) -> Envelope | None:
 
 
 def frame_bytes(size: int) -> int:
-    """What a frame of some size takes on a connection of ZeroMQ: flags and length come first."""
+    """Bytes of a frame on a ZeroMQ connection, with its flags and length."""
     return size + (2 if size < 256 else 9)
 
 
 class FramedMessage:
-    """One message's frames, which ZeroMQ shares among all connections and frees when nobody needs them."""
+    """A message's frames, which ZeroMQ shares among all connections and frees after the last use."""
 
     __slots__ = ("__weakref__", "ahead_bytes", "frames", "wire_bytes")
 
@@ -57,11 +58,11 @@ class FramedMessage:
         self.frames = [zmq.Frame(_bytes_of(frame), copy=True, track=False) for frame in message.frames()]
         self.wire_bytes = frame_bytes(ENVELOPE_BYTES) + sum(frame_bytes(len(frame)) for frame in self.frames)
         self.ahead_bytes = self.wire_bytes - message.nbytes
-        """What is not the application's own."""
+        """Bytes on the wire that are not part of the application's message."""
 
 
 class FramedMessageCache:
-    """Remembers the frames of every message that is still there."""
+    """Caches the frames of every message that is still referenced."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Message, FramedMessage] = WeakKeyDictionary()
@@ -74,7 +75,7 @@ class FramedMessageCache:
 
 
 class OutgoingMessage:
-    """One message for one peer, until its arrival is known."""
+    """One message to one peer, until its arrival is known."""
 
     __slots__ = ("begin", "framed", "left", "message", "number", "on_left")
 
@@ -86,14 +87,14 @@ class OutgoingMessage:
         self.left = False
         """Whether its last byte has left, on this or an earlier connection."""
         self.begin = 0
-        """Where on the connection it begins."""
+        """Its position in the connection's byte stream."""
 
     @property
     def end(self) -> int:
         return self.begin + self.framed.wire_bytes
 
     def bytes_left(self, left: int) -> int:
-        """How many of the message's own bytes are among the first ones of a connection."""
+        """How many of the message's own bytes are among the first `left` bytes of the connection."""
         return min(self.message.nbytes, max(0, left - self.begin - self.framed.ahead_bytes))
 
 

@@ -1,7 +1,7 @@
-"""All that goes to one peer, over as many connections, one after the other, as its lives and the network need.
+"""Delivers messages to one peer, over as many successive connections as its restarts and the network require.
 
-Takes messages, gives them to ZeroMQ one by one, each when the one before has left; touches its connections. The kernel
-says what has left and what has arrived, so nothing needs to be sent to find that out. What had not arrived when a
+Takes messages, hands them to ZeroMQ one by one, each when the previous one has left; touches its connections. The
+kernel tells what has left and what has arrived, so no acknowledgement messages are needed. What had not arrived when a
 connection ended is sent again on the next one.
 """
 
@@ -19,24 +19,23 @@ Connect = Callable[[Callable[[ZmqConnection], None], Callable[[ZmqConnection], N
 """Makes a connection that will call the first function when it is up, and the second when it is over."""
 
 _SOONEST_S, _LATEST_S = 0.001, 0.1
-"""Between two looks at how far a message is."""
+"""Bounds of the time between checks of a message's progress."""
 _ARRIVAL_S = 0.25
-"""Between two looks at whether all has arrived; nobody waits for that."""
+"""Time between checks whether all has arrived; not urgent."""
 _AT_ONCE = 3
-"""Looks without any pause after a message has been handed over: a small one has left by then."""
+"""Immediate checks after a message has been handed over: a small one has left by then."""
 _PATIENCE_S = 1.0
-"""A peer that has acknowledged nothing for so long may be dead, or have come back since."""
+"""A peer that has acknowledged nothing for this long may be dead, or have restarted since."""
 _RATHER_LET_GO = 4 << 10
-"""So few bytes are not worth a connection: they leave."""
+"""Fewer unsent bytes than this are sent rather than giving up the connection."""
 _UNDERWAY = 4096
-"""Messages that have left, but may have to be sent again; the next one waits until they are fewer. Only tiny ones are
-so many: of others the kernel's buffer is full before."""
+"""Maximum of unacknowledged messages; the next one waits. Only tiny ones reach it: others fill the kernel's buffer."""
 _ROOM_S = 0.01
-"""Between two looks at whether there are fewer."""
+"""Time between checks whether there are fewer."""
 
 
 class PeerLink:
-    """The way to one peer."""
+    """Sends messages to one peer, in order."""
 
     def __init__(self, rank: int, life: int, connect: Connect, time_scale: float, on_idle: Callable[[], None]) -> None:
         self._rank = rank
@@ -47,39 +46,39 @@ class PeerLink:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[OutgoingMessage] = deque()
         self._leaving: OutgoingMessage | None = None
-        """In ZeroMQ's hands, or the kernel's."""
+        """The message held by ZeroMQ or the kernel."""
         self._gone: deque[OutgoingMessage] = deque()
-        """Left, but not acknowledged."""
+        """Messages that have left, but are not acknowledged."""
         self._connection: ZmqConnection | None = None
         self._rival: ZmqConnection | None = None
-        """Tried while nothing is heard from the peer on the connection that there is."""
+        """A second connection, attempted while the peer is silent on the current one."""
         self._timer: asyncio.Handle | None = None
         self._looks = 0
         self._acknowledged = 0
         self._heard_s = 0.0
         self.connections = 0
-        """That have been up."""
+        """Number of connections that have been up."""
         self.is_up = asyncio.Event()
-        """Set while there is a connection that the peer has answered on."""
+        """Set while there is a connection on which the peer has answered."""
 
     @property
     def is_idle(self) -> bool:
-        """All has left, and has arrived."""
+        """Whether all messages have left and arrived."""
         return not (self._waiting or self._leaving or self._gone)
 
     def open(self) -> None:
-        """Have a connection, or try to, even though there is nothing to send yet."""
+        """Opens a connection even though there is nothing to send yet."""
         if self._connection is None:
             self._connection = self._connect(self._up, self._over)
 
     def send(self, outgoing: OutgoingMessage) -> None:
-        """Send it after all that was given earlier."""
+        """Sends a message after all earlier ones."""
         self._waiting.append(outgoing)
         self.open()
         self._hand_over_next()
 
     def abort(self, outgoing: OutgoingMessage) -> int:
-        """Send no more of it than has left; how many bytes of the message that is."""
+        """Stops sending a message; returns how many of its bytes have left."""
         if outgoing.left:
             return outgoing.message.nbytes
         if outgoing is not self._leaving:
@@ -97,7 +96,7 @@ class PeerLink:
         return outgoing.bytes_left(left)
 
     def close(self, *, forget: bool) -> None:
-        """Nothing more is sent, and nobody told of anything."""
+        """Stops sending and all callbacks."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -130,7 +129,7 @@ class PeerLink:
             self._begin_anew(forget=True)
 
     def _begin_anew(self, *, forget: bool) -> None:
-        """End the connection; there is another one as soon as anything is to be sent."""
+        """Ends the connection; another one is opened when there is something to send."""
         self._put_back()
         rival, self._rival = self._rival, None
         self.is_up.clear()
@@ -141,7 +140,7 @@ class PeerLink:
         self._tell_if_idle()
 
     def _put_back(self) -> None:
-        """What has not arrived will be sent again, in its order."""
+        """Queues messages that have not arrived again, in order."""
         if self._leaving is not None:
             self._waiting.appendleft(self._leaving)
             self._leaving = None
@@ -155,7 +154,7 @@ class PeerLink:
         if connection is None or not connection.is_up or self._leaving is not None or not self._waiting:
             return
         if len(self._gone) >= _UNDERWAY:
-            return  # there is a look to come: not all has arrived
+            return  # a check is scheduled already, since not all has arrived
         outgoing = self._waiting.popleft()
         if self.is_idle:
             self._heard_s = self._loop.time()
@@ -173,7 +172,7 @@ class PeerLink:
         self._timer = self._loop.call_later(delay_s, self._look) if delay_s else self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """See what has left and arrived meanwhile, and when to look again."""
+        """Updates what has left and arrived, and schedules the next check."""
         self._timer = None
         connection = self._connection
         if connection is None or not connection.is_up:
@@ -189,13 +188,13 @@ class PeerLink:
             self._rival = self._connect(self._up, self._over)
 
     def _until_news(self, now: TcpProgress) -> float:
-        """Until something is worth a look."""
+        """Time until the next check."""
         if self._leaving is not None:
             return self._until_left(self._leaving, now)
         return _ROOM_S if self._waiting else _ARRIVAL_S
 
     def _until_left(self, outgoing: OutgoingMessage, now: TcpProgress) -> float:
-        """Most of the time that it still needs, at the rate of late."""
+        """Most of the time that the message still needs at the recent rate."""
         if self._looks < _AT_ONCE and outgoing.framed.wire_bytes <= _RATHER_LET_GO:
             return 0.0
         if not now.rate:

@@ -1,6 +1,6 @@
-"""What the kernel knows of a TCP connection: which bytes have left, which have arrived.
+"""The kernel's counters of a TCP connection: which bytes have left, which have arrived.
 
-Takes a connected socket, gives counts; changes the socket's options only.
+Takes a connected socket, gives counters; changes only the socket's options.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _INFO_BYTES = _SENT_AT + _SENT.size
 
 _TCP_NOTSENT_LOWAT = 25
 _UNSENT_BYTES = 256 << 10
-"""How much may wait in the kernel: 4 ms at 500 Mbit/s, time enough for a thread to bring more."""
+"""How much may wait unsent in the kernel: 4 ms at 500 Mbit/s, time enough for a thread to write more."""
 
 
 class TcpProgress(NamedTuple):
-    """Of what has been written to a connection, in bytes since its beginning."""
+    """Bytes of a connection since its beginning."""
 
     left: int
-    """Sent at least once."""
+    """Bytes sent at least once."""
     unsent: int
-    """Written, but not sent."""
+    """Bytes written, but not yet sent."""
     acknowledged: int
     rate: int
-    """Bytes a second that have arrived lately; 0 when not known."""
+    """Recent delivery rate in bytes per second; 0 when unknown."""
 
     @property
     def written(self) -> int:
@@ -50,17 +50,17 @@ class TcpProgress(NamedTuple):
 
 
 class OldKernel(Exception):
-    """The kernel does not count what this needs (Linux has since 4.19)."""
+    """The kernel lacks the needed counters, which Linux has since 4.19."""
 
 
 def handle_of(descriptor: int) -> tuple[socket.socket, tuple[str, int]] | None:
-    """Another handle of a connection that somebody else may close any time, and its peer; None when it is over."""
+    """Duplicates the descriptor of a connection that ZeroMQ may close any time; with its peer, None when it is over."""
     try:
         copy = os.dup(descriptor)
     except OSError:
         return None
     try:
-        # The number may be that of anything by now.
+        # The descriptor may belong to anything by now.
         connection = socket.socket(fileno=copy)
     except OSError:
         os.close(copy)
@@ -74,7 +74,7 @@ def handle_of(descriptor: int) -> tuple[socket.socket, tuple[str, int]] | None:
 
 
 def progress(connection: socket.socket) -> TcpProgress:
-    """What has become of all bytes so far."""
+    """The connection's counters now."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     if len(info) < _INFO_BYTES:
         raise OldKernel("the kernel's TCP_INFO does not count bytes sent: Linux 4.19 or newer is needed")
@@ -86,28 +86,28 @@ def progress(connection: socket.socket) -> TcpProgress:
 
 
 def taken(connection: socket.socket) -> int:
-    """How many bytes have come and been read; what the kernel still holds is nobody's burden."""
+    """Bytes that have arrived and been read, without those that the kernel still holds."""
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    # In this order: what comes or is read in between makes it less, never more.
+    # In this order: bytes that arrive or are read in between make the result smaller, never larger.
     (unread,) = _UNREAD.unpack(ioctl(connection, FIONREAD, bytes(_UNREAD.size)))
     return int(_RECEIVED.unpack_from(info, _RECEIVED_AT)[0]) - int(unread)
 
 
 def keep_little_unsent(connection: socket.socket) -> None:
-    """What waits stays where it can be given up; what is on its way is not limited."""
+    """Limits unsent bytes in the kernel, so that messages can still be aborted; bytes in flight are not limited."""
     connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
 
 
 def cut_off(connection: socket.socket) -> None:
-    """Reset the connection now; nothing of what has not left ever does."""
-    nowhere = bytes(16)  # an address of the family AF_UNSPEC: no connection any more
+    """Resets the connection now; unsent bytes are never sent."""
+    nowhere = bytes(16)  # an address of the family AF_UNSPEC dissolves the connection
     if _libc.connect(connection.fileno(), nowhere, len(nowhere)):
-        # It was over anyway, or the kernel is older than that: then it ends when the last descriptor is closed.
+        # It was over anyway, or the kernel is too old: then it ends when the last descriptor is closed.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def is_over(connection: socket.socket) -> bool:
-    """Whether the other end, which never says anything, has closed or reset it."""
+    """Whether the other end, which never sends data, has closed or reset it."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

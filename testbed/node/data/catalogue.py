@@ -1,4 +1,4 @@
-"""The data sets that are known by name: what they are, whose, how large, and where to get them.
+"""The catalogue of data sets: what each contains, its terms, its size, and where to get it.
 
 Takes a name, gives its entry; touches nothing.
 """
@@ -25,17 +25,17 @@ from testbed.units import shown
 
 @dataclass(frozen=True)
 class ArrayShape:
-    """One array as it must be, whichever source it came from."""
+    """Expected type, shape and hash of an array, the same from every source."""
 
     dtype: str
     shape: tuple[int, ...]
     sha256: str
-    """Of its bytes in C order."""
+    """Hash of its bytes in C order."""
 
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """One data set."""
+    """A data set known by name."""
 
     name: str
     summary: str
@@ -44,20 +44,20 @@ class CatalogueEntry:
     classes: int
     input_shape: tuple[int, ...]
     train: int
-    """How many samples; of `synthetic` by default."""
+    """Number of samples to train on; for `synthetic` the default."""
     test: int
     users: int = 0
     items: int = 0
     class_counts: tuple[int, ...] = ()
-    """How many of the samples to train on each class has; empty where that is known only with the data."""
+    """Number of samples to train on, by class; empty where only the data tells."""
     class_names: tuple[str, ...] = ()
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     scale: float = 1.0
     arrays: Mapping[str, ArrayShape] | None = None
-    """What is stored; None: nothing, it is made where it is needed."""
+    """The stored arrays; None for a data set that is generated where it is needed."""
     sources: tuple[DataSource, ...] = ()
-    """In the order in which they are tried."""
+    """Sources in the order in which they are tried."""
 
     @property
     def needs_download(self) -> bool:
@@ -65,7 +65,7 @@ class CatalogueEntry:
 
     @property
     def stored_bytes(self) -> int:
-        """What it takes on disk."""
+        """Bytes on disk."""
         sizes = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8}
         return sum(sizes[each.dtype] * prod(each.shape) for each in (self.arrays or {}).values())
 

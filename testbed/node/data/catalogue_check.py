@@ -1,4 +1,4 @@
-"""What the catalogue says of a data set is so: plans are made by it before the data is there.
+"""Checks a data set against its entry in the catalogue, by which plans are made before the data is there.
 
 Takes an entry of the catalogue and samples, gives a `DataSet` or raises `Impossible`; touches nothing.
 """
@@ -15,7 +15,7 @@ from testbed.node.data.problems import Impossible
 
 
 def dataset_of(entry: CatalogueEntry, train: Samples, test: Samples) -> DataSet:
-    """These samples as the data set of that entry, which they fit."""
+    """A data set of these samples, checked against its entry."""
     return check_facts(
         entry,
         DataSet(
@@ -35,7 +35,7 @@ def dataset_of(entry: CatalogueEntry, train: Samples, test: Samples) -> DataSet:
 
 
 def check_facts(entry: CatalogueEntry, dataset: DataSet) -> DataSet:
-    """The data set itself; raises Impossible where it is not what its entry says."""
+    """Returns the data set; raises Impossible where it differs from its entry."""
     for what, said, found in _facts(entry, dataset):
         if said != found:
             hint = f"`testbed data fetch {entry.name}` checks what is there" if entry.needs_download else ""
@@ -44,7 +44,7 @@ def check_facts(entry: CatalogueEntry, dataset: DataSet) -> DataSet:
 
 
 def _facts(entry: CatalogueEntry, dataset: DataSet) -> Iterator[tuple[str, object, object]]:
-    """What, as the catalogue has it, as the data has it."""
+    """Yields each fact's name, its value in the catalogue, and its value in the data."""
     yield "samples to train on", entry.train, len(dataset.train)
     yield "samples to test with", entry.test, len(dataset.test)
     for part, samples in (("train", dataset.train), ("test", dataset.test)):

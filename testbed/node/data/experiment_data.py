@@ -1,7 +1,7 @@
-"""The data of an experiment, and who gets which part of it.
+"""The data of an experiment, divided among its learners.
 
-Takes an `Experiment` and the number of learners, gives a `DataSet` and its parts; may fetch the data set, or goes by
-what the catalogue says of it. Every node works out the same parts.
+Takes an `Experiment` and the number of learners, gives a `DataSet` and its parts; may fetch the data set, or use the
+catalogue's facts about it. Every node computes the same parts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PartitionedData:
     dataset: DataSet
     parts: list[Part]
     is_estimated: bool = False
-    """The parts are about as large as those of the real data set, which is not here; otherwise exactly."""
+    """Whether the data set is not here, so that the sizes of the parts are approximate."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ class PartitionedData:
 
 
 def fetch_data(experiment: Experiment, tell: Tell) -> None:
-    """The data set is in the cache, or needs none; raises NoSource when it cannot be had."""
+    """Fetches the data set into the cache if it needs to be; raises NoSource when no source has it."""
     if not is_at_hand(experiment.data.name, experiment.data.options):
         ensure(experiment.data.name, tell=tell)
 
@@ -54,20 +54,20 @@ def partition_data(
     tell: Tell = silently,
     fetch: bool = True,
 ) -> PartitionedData:
-    """The same parts for the same experiment, number of learners and seed; raises Impossible where there are none.
+    """The same parts for the same experiment, number of learners and seed; raises Impossible where none exist.
 
-    Without `fetch`, a data set that is not here is stood in for by one of the same sizes and of made-up samples.
+    Without `fetch`, a data set that is not here is replaced by one of the same sizes with made-up samples.
     """
     data = experiment.data
     is_real = fetch or is_at_hand(data.name, data.options, cache)
     dataset = load_dataset(data.name, data.options, seed, cache, tell) if is_real else stand_in(entry_of(data.name))
     parts = partition(dataset, learners, data.partition.kind, _options(data.partition), seed)
-    test_parts(dataset, parts)  # who could not be tried shows before anything starts
+    test_parts(dataset, parts)  # a learner without test data is reported before anything starts
     return PartitionedData(dataset, parts, is_estimated=not is_real and data.partition.kind == "user")
 
 
 def is_at_hand(name: str, options: Mapping[str, object] = _NO_OPTIONS, cache: Path | None = None) -> bool:
-    """Whether a data set with these options can be opened without fetching anything."""
+    """Whether a data set with these options can be opened without a download."""
     if is_code(name) or options.get("path") is not None:
         return True
     entry = entry_of(name)

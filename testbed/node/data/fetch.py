@@ -18,11 +18,11 @@ Tell = Callable[[str], None]
 
 
 def silently(words: str) -> None:
-    """For callers who do not want to hear."""
+    """Discards progress messages."""
 
 
 def ensure(name: str, *, cache: Path | None = None, tell: Tell = silently, check: bool = False) -> Path:
-    """The folder of a data set, fetched if need be; with `check` what is there is read, and replaced if damaged."""
+    """The folder of a data set, fetched if needed; with `check`, stored data is verified and replaced if damaged."""
     entry = entry_of(name)
     if not entry.needs_download:
         raise Impossible(f"{name} needs no download: it is made where it is needed")
@@ -30,7 +30,7 @@ def ensure(name: str, *, cache: Path | None = None, tell: Tell = silently, check
 
 
 def ensure_entry(entry: CatalogueEntry, cache: Path, tell: Tell, check: bool = False) -> Path:
-    """The folder of a data set that may be in nobody's catalogue."""
+    """The same for an entry that need not be in the catalogue."""
     place = store.place_of(entry, cache)
     if store.is_stored(entry, place) and not check:
         return place

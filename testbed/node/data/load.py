@@ -1,7 +1,7 @@
-"""Opens a data set by its name, or by the name of a function that makes one.
+"""Opens a data set by its name, or by the name of a researcher's function that makes one.
 
 Takes `fashion-mnist`, `module:function` or `path/to/file.py:function`, options and a seed, gives a `DataSet`;
-touches the cache of data sets and, when one has to be fetched first, the network.
+touches the cache of data sets and, when one has to be fetched first, the network. What a function returns is checked.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _movielens(
 
 
 def _from_code(spec: str, options: Mapping[str, object], seed: int) -> DataSet:
-    """Called as `function(seed=…, **options)`."""
+    """Calls `function(seed=…, **options)` and checks its result."""
     try:
         function = code.load_object(spec)
         if not callable(function):
@@ -87,7 +87,7 @@ def _from_code(spec: str, options: Mapping[str, object], seed: int) -> DataSet:
 
 
 def _checked(found: object, where: str) -> DataSet:
-    """The object itself, if it keeps what `DataSet` promises."""
+    """Returns the object if it fulfils what `DataSet` promises; raises Impossible otherwise."""
     if not isinstance(found, DataSet):
         _bad(where, f"returned {type(found).__name__}, not a DataSet")
     if found.kind is Kind.CLASSES and found.classes < 2:

@@ -1,8 +1,7 @@
-"""Keeps data sets as arrays ready to be mapped into memory: all processes of a machine share the pages.
+"""Stores data sets as arrays that are mapped into memory, so that all processes of a machine share the pages.
 
-Takes arrays, gives a folder, and back; touches the cache. A folder in the cache is whole: it is written elsewhere,
-its `meta.json` last, and renamed into place. Two processes that want the same data set do not meet: the second
-waits.
+Takes arrays, gives a folder, and back; touches the cache. A folder in the cache is always complete: it is written
+elsewhere, its `meta.json` last, and renamed into place. Of two processes that fetch the same data set the second waits.
 
     $TESTBED_DATA, else $XDG_CACHE_HOME/testbed, else ~/.cache/testbed
         fashion-mnist-v1/  train_inputs.npy  train_targets.npy  test_inputs.npy  test_targets.npy  meta.json
@@ -36,7 +35,7 @@ _MOST_META_BYTES = 100_000
 
 
 def cache_folder(cache: Path | None = None) -> Path:
-    """Where data sets are kept on this machine; need not exist yet."""
+    """The folder of all data sets on this machine; it need not exist yet."""
     if cache is not None:
         return cache
     if own := os.environ.get("TESTBED_DATA"):
@@ -49,7 +48,7 @@ def cache_folder(cache: Path | None = None) -> Path:
 
 
 def made(cache: Path) -> Path:
-    """The folder, which is there from now on, by a path that means the same everywhere on this machine."""
+    """Makes the folder and returns its absolute path."""
     with _writing(cache):
         cache.mkdir(parents=True, exist_ok=True)
     return cache.absolute()
@@ -61,7 +60,7 @@ def place_of(entry: CatalogueEntry, cache: Path) -> Path:
 
 
 def is_stored(entry: CatalogueEntry, place: Path) -> bool:
-    """Whether the folder holds this data set whole, by its own account and by the sizes of its files."""
+    """Whether the folder holds the complete data set, according to its `meta.json` and the sizes of its files."""
     try:
         with (place / _META).open("rb") as file:
             meta = json.loads(file.read(_MOST_META_BYTES))
@@ -73,7 +72,7 @@ def is_stored(entry: CatalogueEntry, place: Path) -> bool:
 
 
 def is_sound(entry: CatalogueEntry, place: Path) -> bool:
-    """Whether the stored arrays are what they should be, byte for byte; reads all of them."""
+    """Whether the stored arrays have the expected hashes; reads all of them."""
     try:
         check_arrays(entry, read(entry, place))
     except (OSError, ValueError, SourceFailed):
@@ -87,7 +86,7 @@ def read(entry: CatalogueEntry, place: Path) -> Arrays:
 
 
 def check_arrays(entry: CatalogueEntry, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Fails unless these are exactly the arrays of that data set."""
+    """Raises SourceFailed unless these are exactly the arrays of the data set."""
     expected = entry.arrays or {}
     if set(arrays) != set(expected):
         raise SourceFailed(f"expected the arrays {', '.join(expected)}, got {', '.join(arrays)}")
@@ -106,7 +105,7 @@ def sha256_of(array: NDArray[Any]) -> str:
 
 @contextmanager
 def locked(entry: CatalogueEntry, cache: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Only one process at a time works on a data set; the lock ends with the process, however it ends."""
+    """Locks a data set for one process; the lock ends with the process, however it ends."""
     with _writing(cache):
         descriptor = os.open(
             made(cache) / f".{entry.name}.lock", os.O_RDWR | os.O_CREAT | open_flags("O_CLOEXEC"), 0o666
@@ -122,7 +121,7 @@ def locked(entry: CatalogueEntry, cache: Path, tell: Callable[[str], None]) -> I
 
 @contextmanager
 def workspace(entry: CatalogueEntry, cache: Path) -> Iterator[Path]:
-    """A folder beside the data sets that is gone afterwards, with those that killed processes left. Needs the lock."""
+    """A temporary folder beside the data sets; also removes those that killed processes left. Needs the lock."""
     for left in cache.glob(f".{entry.name}.*.part"):
         shutil.rmtree(left, ignore_errors=True)
     with _writing(cache):
@@ -134,7 +133,7 @@ def workspace(entry: CatalogueEntry, cache: Path) -> Iterator[Path]:
 
 
 def write(entry: CatalogueEntry, arrays: Mapping[str, NDArray[Any]], source: str, folder: Path, place: Path) -> None:
-    """Put checked arrays in place by way of an empty folder on the same file system. Needs the lock."""
+    """Moves checked arrays into place via an empty folder on the same file system. Needs the lock."""
     with _writing(place.parent):
         new, old = folder / "new", folder / "old"
         new.mkdir()
@@ -156,12 +155,12 @@ def write(entry: CatalogueEntry, arrays: Mapping[str, NDArray[Any]], source: str
             json.dump(meta, file, indent=2)
             _settle(file.fileno())
         with suppress(FileNotFoundError):
-            place.rename(old)  # whoever has mapped the old arrays keeps them
+            place.rename(old)  # processes that have mapped the old arrays keep them
         new.rename(place)
 
 
 def _settle(descriptor: int) -> None:
-    """After a power failure, too, a folder that is in place is whole."""
+    """Flushes to disk, so that a folder in place is complete even after a power failure."""
     os.fsync(descriptor)
 
 

@@ -1,4 +1,4 @@
-"""A data set made from the seed: every user labels its own samples with its own linear classifier.
+"""Generates a data set from the seed: every user labels its own samples with its own linear classifier.
 
 Takes a seed and options, gives a data set; touches nothing. The construction follows the synthetic data set of LEAF
 (Caldas et al., LEAF: A Benchmark for Federated Settings, 2018, appendix): users belong to clusters, a user's
@@ -53,7 +53,7 @@ def make_synthetic(entry: CatalogueEntry, options: Mapping[str, object], seed: i
         values = (centres[user] + normals(random, len(own), features)) * scales
         inputs[own] = values
         scores = weights[-1] + _NOISE * normals(random, len(own), classes)
-        for feature in range(features):  # in this order: a library's own product may sum in any
+        for feature in range(features):  # in a fixed order: a library's product may sum in any
             scores += values[:, feature, np.newaxis] * weights[feature]
         targets[own] = scores.argmax(axis=1)
     within = np.arange(samples) - np.searchsorted(owners, owners)
