@@ -32,7 +32,7 @@ _MOST_PROBLEMS = 20
 """Of one run, on the terminal; the JSON has them all."""
 
 
-class Form(StrEnum):
+class OutputForm(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
@@ -60,10 +60,10 @@ class _Collected:
 @click.option(
     "--format",
     "form",
-    type=click.Choice([each.value for each in Form]),
-    default=Form.TABLE.value,
+    type=click.Choice([each.value for each in OutputForm]),
+    default=OutputForm.TABLE.value,
     show_default=True,
-    callback=lambda _context, _parameter, value: Form(value),
+    callback=lambda _context, _parameter, value: OutputForm(value),
     help="How to write the results.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of the terminal.")
@@ -83,7 +83,7 @@ class _Collected:
 @click.option("--group", is_flag=True, help="Put runs together that differ only in their seed: means, 95 % intervals.")
 @results_option
 def command(
-    given: Path, results: Path, form: Form, output: str | None, by: By, target: float | None, group: bool
+    given: Path, results: Path, form: OutputForm, output: str | None, by: By, target: float | None, group: bool
 ) -> None:
     """What happened in the runs in RESULTS: a run's name or directory, or a folder of runs.
 
@@ -98,7 +98,7 @@ def command(
     """
     if group and by is not By.RUN:
         raise UsageProblem("--group puts runs together: it goes with --by run only", "leave one of the two out")
-    if form is Form.PARQUET and output is None:
+    if form is OutputForm.PARQUET and output is None:
         raise UsageProblem("Parquet is not for terminals", "give a file with -o FILE")
     found = _collect(_place(given, results), by, target, group)
     _write(found, form, output, by, group)
@@ -162,8 +162,8 @@ def _tell_repeated(group: RunGroup) -> None:
         click.echo(printable(f"a seed counts once in a group; left out of it: {named(group.left_out)}"), err=True)
 
 
-def _write(found: _Collected, form: Form, output: str | None, by: By, group: bool) -> None:
-    if form is Form.PARQUET:
+def _write(found: _Collected, form: OutputForm, output: str | None, by: By, group: bool) -> None:
+    if form is OutputForm.PARQUET:
         from testbed.collect.parquet import parquet_bytes
 
         assert output is not None  # noqa: S101 - the command has seen to it
@@ -176,9 +176,9 @@ def _write(found: _Collected, form: Form, output: str | None, by: By, group: boo
         write_atomically(output, text.getvalue())
 
 
-def _print(found: _Collected, form: Form, by: By, group: bool) -> None:
+def _print(found: _Collected, form: OutputForm, by: By, group: bool) -> None:
     match form:
-        case Form.JSON:
+        case OutputForm.JSON:
             lists: dict[str, Sequence[RunSummary | NodeRow | RoundRow | RunGroup]] = {"runs": found.runs}
             if group:
                 lists["groups"] = found.groups
@@ -187,7 +187,7 @@ def _print(found: _Collected, form: Form, by: By, group: bool) -> None:
             if by is By.ROUND:
                 lists["rounds"] = found.rounds
             print_json({name: [asdict(each) for each in rows] for name, rows in lists.items()})
-        case Form.CSV:
+        case OutputForm.CSV:
             table = _flat(found, by, group)
             print_csv(table.columns, table.rows)
         case _:

@@ -26,7 +26,7 @@ def command(*, output_format: Format) -> None:
     if is_linux():
         from testbed.cli.doctor_checks import checks
     else:
-        from testbed.cli.doctor_elsewhere import checks
+        from testbed.cli.doctor_portable import checks
 
     found = list(checks())
     rows = [each[: len(COLUMNS)] for each in found]

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import get_args
 
-from testbed.cli.doctor_check import Check
-from testbed.cli.doctor_containers import containers
+from testbed.cli.doctor_portable import Check, containers
 from testbed.cores import usable_cores
 from testbed.engines.denied import NetworkDenied, raised_limit
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare

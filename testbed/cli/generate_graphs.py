@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from testbed.cli.findings import print_findings
-from testbed.cli.generate_options import Asked, core_options, shared_options
+from testbed.cli.generate_options import GenerateOptions, core_options, shared_options
 from testbed.topologies.model import LinkProperties
 
 # The imports inside the functions below bring networkx with them, which nobody else should wait for.
@@ -30,7 +30,7 @@ _route_factor = click.option(
 @core_options
 @shared_options(nodes_required=False, nodes_help=_NODES_HELP)
 def graph_command(
-    asked: Asked,
+    asked: GenerateOptions,
     core: LinkProperties,
     file: Path,
     latency_key: str | None,
@@ -59,7 +59,7 @@ def graph_command(
 @_route_factor
 @core_options
 @shared_options(nodes_required=False, nodes_help=_NODES_HELP)
-def topohub_command(asked: Asked, core: LinkProperties, key: str, route_factor: float) -> None:
+def topohub_command(asked: GenerateOptions, core: LinkProperties, key: str, route_factor: float) -> None:
     """A reference topology of the `topohub` package, which `scripts/venv topohub` installs in the checkout.
 
     \b

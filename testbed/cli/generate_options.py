@@ -6,49 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from testbed.cli.findings import print_findings
 from testbed.cli.output_file import write_atomically
+from testbed.cli.quantity import Quantity
 from testbed.errors import InvalidInput, UsageProblem
 from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.populate import Population, populate
 from testbed.topologies.generate.sites import SiteNetwork
 from testbed.topologies.generate.stragglers import MOST_SLOWDOWN, StragglerKind, Stragglers
 from testbed.topologies.model import DEFAULT_IMAGE, MAX_NODES, LinkProperties, Routing, Topology
-from testbed.units import UnitError, parse_latency_ms, parse_loss, parse_rate_bps
+from testbed.units import parse_latency_ms, parse_loss, parse_rate_bps
 
 Command = Callable[..., None]
 
 LONGEST_NAME = 100
 LONGEST_IMAGE = 255
-
-
-if TYPE_CHECKING:
-    _NumberType = click.ParamType[float]
-else:
-    _NumberType = click.ParamType  # generic only in newer versions of click
-
-
-class Quantity(_NumberType):
-    """A number with its unit, read as everywhere in this project."""
-
-    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; a bad one is a usage error that says how to write it."""
-        if not isinstance(value, str):
-            return float(value)
-        try:
-            return self._parse(value)
-        except UnitError as problem:
-            self.fail(f"{problem.message}; {problem.hint}", param, ctx)
-
 
 LATENCY = Quantity("latency", parse_latency_ms)
 RATE = Quantity("rate", parse_rate_bps)
@@ -57,7 +34,7 @@ NODES = click.IntRange(1, MAX_NODES)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GenerateOptions:
     """What the shared options say."""
 
     nodes: int | None
@@ -96,7 +73,7 @@ def _given(parameter: str) -> bool:
 def shared_options(
     *, nodes_required: bool = True, nodes_help: str = "Nodes in all, spread evenly over the sites."
 ) -> Callable[[Command], Command]:
-    """The options of every kind, passed on as an `Asked` called `asked`."""
+    """The options of every kind, passed on as `GenerateOptions` called `asked`."""
 
     def decorate(function: Command) -> Command:
         @wraps(function)
@@ -127,7 +104,7 @@ def shared_options(
             _refuse_without_effect(bool(stragglers), access_up is not None and access_down is not None)
             slow = Stragglers(stragglers, slowdown, straggler_kind) if stragglers else None
             up, down = access(access_up), access(access_down)
-            asked = Asked(nodes, up, down, slow, seed, name, image, kollaps, routing, output)
+            asked = GenerateOptions(nodes, up, down, slow, seed, name, image, kollaps, routing, output)
             function(asked=asked, **others)
 
         return _with_options(command, _shared(nodes_required, nodes_help))

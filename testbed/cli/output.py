@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
@@ -39,6 +40,11 @@ def format_option(function: _Function) -> _Function:
         callback=lambda _context, _parameter, value: Format(value),
         help="How to print the data.",
     )(function)
+
+
+def colour() -> bool | None:
+    """Click's `color`: False where the environment declines colours, None to decide by whether it is a terminal."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
 
 
 def print_json(value: object) -> None:

@@ -26,7 +26,7 @@ def topology_argument(function: _Function) -> _Function:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedTopology:
     """A topology without errors."""
 
     topology: Topology
@@ -63,7 +63,7 @@ def _nowhere(file: str) -> UsageProblem:
     return UsageProblem(f"{printable(file)}: does not exist, and no topology of that name is bundled", hint)
 
 
-def open_topology(file: str) -> Opened:
+def open_topology(file: str) -> OpenedTopology:
     """A topology to work with; raises InvalidInput when it has errors."""
     loaded = load_named(file)
-    return Opened(loaded.require(), loaded.findings, loaded.file)
+    return OpenedTopology(loaded.require(), loaded.findings, loaded.file)

@@ -157,7 +157,7 @@ def test_a_graph_file_and_what_it_leaves_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("ring", "--nodes", "4", "--latency", "5"), "`5` has no unit; write a number and a unit, such as 5ms"),
+        (("ring", "--nodes", "4", "--latency", "5"), "`5` has no unit (write a number and a unit, such as 5ms"),
         (("ring", "--nodes", "4", "--rate", "10mbps"), "did you mean `10Mbps`?"),
         (("ring", "--nodes", "4", "--loss", "2"), "did you mean 2%?"),
         (("ring", "--nodes", "0"), "not in the range"),
