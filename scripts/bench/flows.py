@@ -16,7 +16,7 @@ import networkx as nx
 
 from testbed.network.flows import Delivered, Flows
 from testbed.network.graph import Network, expand
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
 

@@ -36,7 +36,7 @@ from testbed.rundir import create_run
 from testbed.runtimes.sim.compute import Shared
 from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 from testbed.topologies.load import load
 
 CORES = os.cpu_count() or 1

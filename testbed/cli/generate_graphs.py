@@ -66,9 +66,9 @@ def topohub_command(asked: GenerateOptions, core: LinkProperties, key: str, rout
     Example:
       testbed generate topohub sndlib/germany50 --nodes 50 --routing latency -o germany50.yaml
     """
-    from testbed.topologies.graph_import import interpret, read_reference, renames
+    from testbed.topologies.graph_import import interpret, read_topohub, renames
 
-    imported = interpret(read_reference(key), core, route_factor=route_factor)
+    imported = interpret(read_topohub(key), core, route_factor=route_factor)
     print_findings(key, imported.findings)
     topology = asked.deliver(imported.network, asked.nodes or len(imported.network.names), key.rpartition("/")[2][:80])
     print_findings(key, renames(imported.network, topology))

@@ -15,9 +15,8 @@ from testbed.cli.findings import print_findings
 from testbed.cli.output_file import write_atomically
 from testbed.cli.quantity import Quantity
 from testbed.errors import InvalidInput, UsageProblem
-from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.populate import Population, populate
-from testbed.topologies.generate.sites import SiteNetwork
+from testbed.topologies.generate.sites import SiteNetwork, counted
 from testbed.topologies.generate.stragglers import MOST_SLOWDOWN, StragglerKind, Stragglers
 from testbed.topologies.model import DEFAULT_IMAGE, MAX_NODES, LinkProperties, Routing, Topology
 from testbed.units import parse_latency_ms, parse_loss, parse_rate_bps

@@ -13,7 +13,7 @@ import click
 
 from testbed.code import is_code
 from testbed.errors import UsageProblem
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 
 if TYPE_CHECKING:
     from testbed.cli.experiment_options import Resolved

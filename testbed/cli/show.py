@@ -14,7 +14,7 @@ from testbed.cli.moment import Moment, moment_options
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.topology_file import open_topology, topology_argument
 from testbed.errors import Finding
-from testbed.topologies.pairs import count_events
+from testbed.topologies.two_way import count_events
 from testbed.units import format_duration, format_latency, format_loss, format_number, format_rate, format_size
 
 if TYPE_CHECKING:

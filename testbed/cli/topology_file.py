@@ -11,7 +11,7 @@ import click
 
 from testbed.cli.output import printable
 from testbed.errors import Finding, UsageProblem, closest
-from testbed.topologies.library import BUNDLED, find_bundled
+from testbed.topologies.bundled import BUNDLED, find_bundled
 
 if TYPE_CHECKING:
     from testbed.topologies.load import Loaded

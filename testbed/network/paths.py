@@ -24,7 +24,7 @@ _ROWS_ELEMENTS = 1 << 19
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Properties:
+class PathProperties:
     """End-to-end properties of pairs, by source, then by destination."""
 
     latency_ms: Floats
@@ -39,7 +39,7 @@ class Properties:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Paths(Properties):
+class Paths(PathProperties):
     """Properties by source (in the order asked for), then by the rank of the destination; and the routes.
 
     A pair without a path has hops -1, latency inf, jitter 0, loss 1, bandwidth 0. A node and itself is not a path:
@@ -121,12 +121,12 @@ def compute_paths(network: Network, sources: Sequence[int] | None = None) -> Pat
     )
 
 
-def _empty(sources: int, dests: int) -> Properties:
+def _empty(sources: int, dests: int) -> PathProperties:
     def table() -> Floats:
         return np.empty((sources, dests), dtype=np.float64)
 
     hops = np.empty((sources, dests), dtype=np.int32)
-    return Properties(table(), table(), table(), table(), hops, np.empty((sources, dests), dtype=np.bool_))
+    return PathProperties(table(), table(), table(), table(), hops, np.empty((sources, dests), dtype=np.bool_))
 
 
 def _slices(count: int, width: int, elements: int) -> Iterator[slice]:
@@ -143,7 +143,7 @@ def _follow(
     ranks: Ints,
     tree_of: NDArray[np.intp],
     rows: NDArray[np.intp],
-    result: Properties,
+    result: PathProperties,
 ) -> NDArray[np.int64]:
     """Writes the rows of the sources that start from these trees, and gives how many paths each node carries."""
     collapsed, order = _along(network, core, trees)
@@ -179,7 +179,7 @@ def _levels(hops: Ints) -> _Levels:
     return _Levels(pair=pair, ends=np.cumsum(sizes)[1:])
 
 
-def _along(network: Network, core: Core, trees: Trees) -> tuple[Properties, _Levels]:
+def _along(network: Network, core: Core, trees: Trees) -> tuple[PathProperties, _Levels]:
     """Properties from every start to every core vertex; `jitter_ms` is still squared."""
     shape, width = trees.hops.shape, trees.hops.shape[1]
     reached = (trees.hops.ravel() >= 0).astype(np.float64)
@@ -208,7 +208,7 @@ def _along(network: Network, core: Core, trees: Trees) -> tuple[Properties, _Lev
             jitter[pair] = jitter[before] + link_jitter[last]
         if has_loss:
             loss[pair] = _either(loss[before], link_loss[last])
-    collapsed = Properties(
+    collapsed = PathProperties(
         latency_ms=latency.reshape(shape),
         jitter_ms=jitter.reshape(shape),
         loss=loss.reshape(shape),
@@ -227,11 +227,11 @@ def _either(one: Floats, other: Floats) -> Floats:
 def _attach(
     network: Network,
     core: Core,
-    collapsed: Properties,
+    collapsed: PathProperties,
     ranks: Ints,
     tree_of: NDArray[np.intp],
     rows: NDArray[np.intp],
-    result: Properties,
+    result: PathProperties,
 ) -> None:
     """Adds the access links of both ends to the core's properties, and writes the rows of these sources."""
     nodes = np.arange(network.node_count, dtype=np.int32)
@@ -276,7 +276,7 @@ def _attach(
     result.tied[rows] = tied
 
 
-def _access(network: Network, access: Access, ranks: Ints) -> Properties:
+def _access(network: Network, access: Access, ranks: Ints) -> PathProperties:
     """What the access links of nodes add to their paths: nothing where a node has none."""
     link = access.link[ranks]
     has = link >= 0
@@ -286,7 +286,7 @@ def _access(network: Network, access: Access, ranks: Ints) -> Properties:
         found[has] = table[link[has]]
         return found
 
-    return Properties(
+    return PathProperties(
         latency_ms=added(network.latency_ms, 0.0),
         jitter_ms=added(network.jitter_ms, 0.0),
         loss=added(network.loss, 0.0),

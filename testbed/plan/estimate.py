@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.network.flows import Tcp
-from testbed.network.flows.sharing import TWO_WAYS
+from testbed.network.flows.bandwidth_sharing import TWO_WAYS
 from testbed.network.graph import expand
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan

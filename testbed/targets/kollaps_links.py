@@ -18,7 +18,7 @@ from testbed.targets.kollaps_latency import zero_latency
 from testbed.targets.reported import ReportedFindings
 from testbed.targets.shared_links import crowded_uplink
 from testbed.topologies.model import Link, LinkEvent, Topology
-from testbed.topologies.pairs import in_pairs, same_link
+from testbed.topologies.two_way import in_pairs, same_link
 from testbed.units import UNLIMITED, format_latency, format_rate, shown
 
 _MOST_LINKS = 65_535

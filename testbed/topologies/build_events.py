@@ -32,7 +32,7 @@ from testbed.topologies.model import (
     PartitionEvent,
     When,
 )
-from testbed.topologies.pairs import whole_change
+from testbed.topologies.two_way import whole_change
 from testbed.units import format_duration, shown
 
 

@@ -25,7 +25,7 @@ from testbed.topologies.model import (
     Service,
     Topology,
 )
-from testbed.topologies.pairs import WrittenEvent, in_pairs, same_event, same_link, written_events
+from testbed.topologies.two_way import WrittenEvent, in_pairs, same_event, same_link, written_events
 from testbed.units import UNLIMITED, format_number, shown
 
 _Attributes = Mapping[str, str | None]

@@ -28,7 +28,7 @@ from testbed.topologies.model import (
     Topology,
     When,
 )
-from testbed.topologies.pairs import WrittenEvent, in_pairs, same_event, same_link, written_events
+from testbed.topologies.two_way import WrittenEvent, in_pairs, same_event, same_link, written_events
 from testbed.units import format_duration, format_latency, format_loss, format_rate, format_size
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.network.flows import Acknowledged, Delivered, Flows, Left, Sharing, Tcp, Transfer
+from testbed.network.flows import Acknowledged, BandwidthSharing, Delivered, Flows, Sent, Tcp, Transfer
 from testbed.network.graph import Floats, Network, expand
 from testbed.seeds import stream
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
 
@@ -200,7 +200,7 @@ def carried_bps(flows: Flows, network: Network) -> Floats:
 
 
 def test_no_link_carries_more_than_its_rate_and_a_full_one_is_full() -> None:
-    for sharing in Sharing:
+    for sharing in BandwidthSharing:
         network = bundled("wan64")
         flows = Flows(network, seed=1, sharing=sharing)
         for send in mesh(64, 6):
@@ -406,4 +406,4 @@ def test_news_are_values_about_the_callers_transfer() -> None:
     news = flows.advance(flows.next_s())
     while flows.next_s() < float("inf"):
         news += flows.advance(flows.next_s())
-    assert news == [Left(transfer), Delivered(transfer), Acknowledged(transfer)]
+    assert news == [Sent(transfer), Delivered(transfer), Acknowledged(transfer)]

@@ -19,7 +19,7 @@ from testbed.records import Count, End, Round
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 from testbed.topologies.load import load
 from tests.runtimes.sim_runs import plan_of, records, run, star, texts
 

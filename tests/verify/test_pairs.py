@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from testbed.network.graph import Network, expand
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
 from testbed.verify.pairs import OneWayPath, Pair, choose_pairs, find_shared

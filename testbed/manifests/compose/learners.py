@@ -19,7 +19,7 @@ DATA_MOUNT = filled(DATA, ":/testbed/data:ro")
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServiceLimits:
     """How much of the machine a container gets, as Compose writes it."""
 
     memory: str
@@ -35,7 +35,7 @@ class Learner:
     name: str
     rank: str
     host: str
-    service: Service
+    service: ServiceLimits
     mounts: tuple[Filled, ...]
 
 
@@ -54,7 +54,7 @@ def learners_of(plan: RunPlan, topology: Topology) -> list[Learner]:
     ]
 
 
-def of_all(learners: Sequence[Learner]) -> Service | None:
+def of_all(learners: Sequence[Learner]) -> ServiceLimits | None:
     """What all of them get alike; None where they differ."""
     several = {learner.service for learner in learners}
     return several.pop() if len(several) == 1 else None
@@ -76,9 +76,9 @@ def _mounts(run_id: str, node: PlannedNode) -> tuple[Filled, ...]:
     )
 
 
-def _service(limits: Limits) -> Service:
+def _service(limits: Limits) -> ServiceLimits:
     """A life of a node is a start of its container: it is started again as often as events bring it back."""
-    return Service(
+    return ServiceLimits(
         memory=f"{-(-limits.memory_bytes // _MIB)}m",
         processors=limits.processors,
         restart=f"on-failure:{limits.returns}" if limits.returns else "no",

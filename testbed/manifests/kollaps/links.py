@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from testbed.errors import Finding, note
 from testbed.manifests.kollaps.services import Rewritten
 from testbed.topologies.model import Bridge, Event, Link, LinkEvent, LinkProperties, Topology
-from testbed.topologies.pairs import in_pairs, same_link
+from testbed.topologies.two_way import in_pairs, same_link
 from testbed.units import format_latency, shown
 
 LEAST_MS = 0.001

@@ -19,8 +19,8 @@ lost, unless all of them are.
 
 from __future__ import annotations
 
-from testbed.network.flows.messages import Acknowledged, Delivered, Left, Transfer
 from testbed.network.flows.model import Flows
-from testbed.network.flows.settings import Sharing, Tcp
+from testbed.network.flows.settings import BandwidthSharing, Tcp
+from testbed.network.flows.transfers import Acknowledged, Delivered, Sent, Transfer
 
-__all__ = ["Acknowledged", "Delivered", "Flows", "Left", "Sharing", "Tcp", "Transfer"]
+__all__ = ["Acknowledged", "BandwidthSharing", "Delivered", "Flows", "Sent", "Tcp", "Transfer"]

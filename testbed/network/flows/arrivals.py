@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from testbed.network.flows.connections import Connection, Connections
-from testbed.network.flows.messages import Acknowledged, Delivered, Left, News, Transfer
-from testbed.network.flows.routes import Route
+from testbed.network.flows.connections import Connections, TcpConnection
+from testbed.network.flows.routes import FlowRoute
 from testbed.network.flows.settings import Tcp
+from testbed.network.flows.transfers import Acknowledged, Delivered, News, Sent, Transfer
 
 _LONGEST_BACKOFF_S = 120.0
 _MOST_TRIES = 15
 """A segment, or a handshake, that is lost so often again gets through the next time: Linux gives up a connection then,
 after a quarter of an hour, and whoever uses it opens another one."""
 
-_STAGES = (Left, Delivered, Acknowledged)
+_STAGES = (Sent, Delivered, Acknowledged)
 _Due = tuple[float, int, int, int, int, Transfer]
 """When, destination, origin, number, which of the stages, and of what."""
 
@@ -46,7 +46,7 @@ class Arrivals:
         self._news = [news for news in self._news if rank not in news[1:3]]
         heapify(self._news)
 
-    def leave(self, connection: Connection, transfer: Transfer, left_s: float, now_s: float) -> None:
+    def leave(self, connection: TcpConnection, transfer: Transfer, left_s: float, now_s: float) -> None:
         """The last byte left then: it arrives after everything before it, and the sender hears of that."""
         route = connection.present_route
         transfer.has_left = True
@@ -62,7 +62,7 @@ class Arrivals:
         for stage, at_s in enumerate(times_s):
             heappush(self._news, (at_s, *key, stage, transfer))
 
-    def lose(self, connection: Connection, at_s: float, left_bytes: float) -> None:
+    def lose(self, connection: TcpConnection, at_s: float, left_bytes: float) -> None:
         """The segment that the stream has run into is lost: what leaves after it waits until it has been sent again.
 
         The acknowledgements of later segments tell the sender so a round trip later. When there are none, nothing but
@@ -78,7 +78,7 @@ class Arrivals:
             self.draw_loss(connection)
             state.to_loss[slot] -= beyond
 
-    def _send_again(self, connection: Connection, route: Route, at_s: float, *, is_last: bool) -> None:
+    def _send_again(self, connection: TcpConnection, route: FlowRoute, at_s: float, *, is_last: bool) -> None:
         timeout_s = route.rtt_s + self._tcp.min_rto_s
         tries = connection.draws.failures(route.loss, _MOST_TRIES)
         again_s = at_s + (timeout_s if is_last else route.rtt_s) + _waited_s(timeout_s, tries)
@@ -86,12 +86,12 @@ class Arrivals:
         self._state.lost[connection.slot] = max(lost, float(self._state.lost[connection.slot]))
         connection.held_s = max(connection.held_s, again_s + route.latency_s)
 
-    def draw_loss(self, connection: Connection) -> None:
+    def draw_loss(self, connection: TcpConnection) -> None:
         """How far it is to the connection's next lost segment."""
         segments = connection.draws.segments_until_loss(connection.present_route.loss)
         self._state.to_loss[connection.slot] = segments * self._tcp.mss_bytes
 
-    def handshake_done_s(self, connection: Connection, began_s: float) -> float:
+    def handshake_done_s(self, connection: TcpConnection, began_s: float) -> float:
         """When the first message of a connection may leave."""
         if not self._tcp.handshake:
             return began_s

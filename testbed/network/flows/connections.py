@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from testbed.network.flows.bandwidth_sharing import Links
 from testbed.network.flows.draws import Draws
-from testbed.network.flows.messages import Transfer
-from testbed.network.flows.routes import Route, Routes
-from testbed.network.flows.sharing import Links
+from testbed.network.flows.routes import FlowRoute, FlowRoutes
+from testbed.network.flows.transfers import Transfer
 from testbed.network.graph import Floats
 
 _FIRST_SLOTS = 256
@@ -22,7 +22,7 @@ _FIRST_HOPS = 4
 
 
 @dataclass(slots=True)
-class Part:
+class TransferPart:
     """A transfer in its connection's queue, and how many of its bytes this connection is to send."""
 
     transfer: Transfer
@@ -30,19 +30,19 @@ class Part:
 
 
 @dataclass(eq=False, slots=True)
-class Connection:
+class TcpConnection:
     """One ordered pair of nodes: what is looked at once per message rather than all the time."""
 
     origin: int
     dest: int
     draws: Draws
-    route: Route | None = None
+    route: FlowRoute | None = None
     """As of `routes`, the network that it was last looked up in."""
-    routes: Routes | None = None
+    routes: FlowRoutes | None = None
     slot: int = -1
     sent_count: int = 0
     """Messages handed over so far."""
-    queue: deque[Part] = field(default_factory=deque)
+    queue: deque[TransferPart] = field(default_factory=deque)
     delivered_s: float = 0.0
     """When the message before is delivered: the next one is not earlier."""
     opened_s: float = 0.0
@@ -53,7 +53,7 @@ class Connection:
     """Nothing that left after a lost segment is delivered before that segment has been sent again."""
 
     @property
-    def present_route(self) -> Route:
+    def present_route(self) -> FlowRoute:
         """The route, where there must be one because something is being sent."""
         if self.route is None:
             raise RuntimeError(f"there is no path from {self.origin} to {self.dest}")
@@ -65,7 +65,7 @@ class Connections:
 
     def __init__(self, no_link: int) -> None:
         self.slots = 0
-        self.by_slot: list[Connection] = []
+        self.by_slot: list[TcpConnection] = []
         self.no_link = no_link
         self.is_busy = np.zeros(_FIRST_SLOTS, dtype=np.bool_)
         """Has something to send."""
@@ -125,7 +125,7 @@ class Connections:
         self.epoch_s: Floats = np.zeros(_FIRST_SLOTS)
         """Cubic's: when it last lost."""
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: TcpConnection) -> None:
         """Gives the connection a slot."""
         if self.slots == self.is_busy.size:
             self._grow()
@@ -139,7 +139,7 @@ class Connections:
                 more = np.zeros_like(array) if array.ndim == 1 else np.full_like(array, self.no_link)
                 setattr(self, name, np.concatenate([array, more]))
 
-    def set_route(self, slot: int, route: Route) -> None:
+    def set_route(self, slot: int, route: FlowRoute) -> None:
         """Where the connection's bytes go from now on."""
         self.links = self._with_row(self.links, slot, route.links)
         self.back = self._with_row(self.back, slot, route.back_links)

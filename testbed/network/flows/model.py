@@ -16,14 +16,14 @@ import math
 import numpy as np
 
 from testbed.network.flows.arrivals import Arrivals, next_try_s
-from testbed.network.flows.connections import Connection, Connections, Part
+from testbed.network.flows.bandwidth_sharing import TWO_WAYS, Links, held_back, max_min, rtt_weighted
+from testbed.network.flows.connections import Connections, TcpConnection, TransferPart
 from testbed.network.flows.draws import Draws
-from testbed.network.flows.messages import News, Transfer
 from testbed.network.flows.queues import Queues
-from testbed.network.flows.routes import Routes
-from testbed.network.flows.settings import Sharing, Tcp
-from testbed.network.flows.sharing import TWO_WAYS, Links, held_back, max_min, rtt_weighted
+from testbed.network.flows.routes import FlowRoutes
+from testbed.network.flows.settings import BandwidthSharing, Tcp
 from testbed.network.flows.tcp import Windows
+from testbed.network.flows.transfers import News, Transfer
 from testbed.network.graph import Network
 
 _FEW = 24
@@ -48,17 +48,17 @@ class Flows:
         *,
         seed: int,
         tcp: Tcp = _DEFAULT_TCP,
-        sharing: Sharing = Sharing.MAX_MIN,
+        sharing: BandwidthSharing = BandwidthSharing.MAX_MIN,
     ) -> None:
         self.now_s = 0.0
         self._seed = seed
         self._tcp = tcp
         self._sharing = sharing
-        self._routes = Routes(network, tcp)
+        self._routes = FlowRoutes(network, tcp)
         self._state = Connections(no_link=network.link_count)
         self._windows = Windows(self._state, tcp)
         self._queues = Queues(self._state, tcp)
-        self._pairs: dict[tuple[int, int], Connection] = {}
+        self._pairs: dict[tuple[int, int], TcpConnection] = {}
         self._resets: dict[int, int] = {}
         self._starting: dict[tuple[int, int], float] = {}
         self._arrivals = Arrivals(self._state, tcp)
@@ -79,7 +79,7 @@ class Flows:
         transfer = Transfer(origin, dest, size_bytes, connection.sent_count)
         connection.sent_count += 1
         size = float(max(size_bytes, 1))
-        connection.queue.append(Part(transfer, size))
+        connection.queue.append(TransferPart(transfer, size))
         if (origin, dest) in self._starting:
             return transfer
         if self._is_draining(connection):
@@ -111,7 +111,7 @@ class Flows:
             del self._starting[transfer.origin, transfer.dest]
         return transfer.kept_bytes
 
-    def _cut(self, connection: Connection, place: int, cut: float, *, is_gone: bool) -> None:
+    def _cut(self, connection: TcpConnection, place: int, cut: float, *, is_gone: bool) -> None:
         """A message in the queue of a busy connection got smaller, or is out of it."""
         state, slot = self._state, connection.slot
         state.queued[slot] -= cut
@@ -158,7 +158,7 @@ class Flows:
         path resumes sending, with a window of one segment.
         """
         self._account()
-        self._routes = Routes(network, self._tcp)
+        self._routes = FlowRoutes(network, self._tcp)
         if network.link_count != self._state.no_link:
             raise ValueError("a network does not get more or fewer links, they go up and down")
         for connection in self._state.by_slot:
@@ -177,7 +177,7 @@ class Flows:
                 self._forget(connection)
         self._go_on()
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: TcpConnection) -> None:
         pair = connection.origin, connection.dest
         for part in connection.queue:
             part.transfer.is_cancelled = True
@@ -193,16 +193,16 @@ class Flows:
 
     # Messages in and out
 
-    def _connection(self, origin: int, dest: int) -> Connection:
+    def _connection(self, origin: int, dest: int) -> TcpConnection:
         pair = origin, dest
         if pair not in self._pairs:
-            self._pairs[pair] = Connection(origin, dest, self._draws(origin, dest))
+            self._pairs[pair] = TcpConnection(origin, dest, self._draws(origin, dest))
         return self._pairs[pair]
 
     def _draws(self, origin: int, dest: int) -> Draws:
         return Draws(self._seed, origin, dest, self._resets.get(origin, 0) + self._resets.get(dest, 0))
 
-    def _is_draining(self, connection: Connection) -> bool:
+    def _is_draining(self, connection: TcpConnection) -> bool:
         """Still has something to send by now, so that more goes on behind it."""
         slot = connection.slot
         if slot < 0 or not self._state.is_busy[slot]:
@@ -324,12 +324,12 @@ class Flows:
         self._starting.clear()
         return begun
 
-    def _open(self, connection: Connection, began_s: float) -> None:
+    def _open(self, connection: TcpConnection, began_s: float) -> None:
         connection.opened_s = self._arrivals.handshake_done_s(connection, began_s)
         self._windows.open(connection.slot, connection.opened_s)
         self._arrivals.draw_loss(connection)
 
-    def _reroute(self, connection: Connection) -> None:
+    def _reroute(self, connection: TcpConnection) -> None:
         """The connection's path in the present network; without one it waits, with one again it tries again."""
         state, slot, before = self._state, connection.slot, connection.route
         route = self._routes.route(connection.origin, connection.dest)
@@ -366,7 +366,7 @@ class Flows:
         if not sending.size:
             return
         links = state.links.take(sending, axis=0)
-        if self._sharing is Sharing.MAX_MIN:
+        if self._sharing is BandwidthSharing.MAX_MIN:
             rates = max_min(links, self._routes.capacity)
             if self._tcp.two_ways:
                 waiting = np.maximum(1.0 - state.window[sending] / state.queued[sending], 0.0)

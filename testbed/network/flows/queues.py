@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.network.flows.connections import Connections
-from testbed.network.flows.routes import Routes
+from testbed.network.flows.routes import FlowRoutes
 from testbed.network.flows.settings import Tcp
 from testbed.network.graph import Floats
 
@@ -29,7 +29,7 @@ class Queues:
         self._mss = float(tcp.mss_bytes)
         self._drops = tcp.drops
 
-    def look(self, busy: Slots, asked: Slots, rounds: Slots, begun: list[int], routes: Routes) -> None:
+    def look(self, busy: Slots, asked: Slots, rounds: Slots, begun: list[int], routes: FlowRoutes) -> None:
         """What queues do to all that happens at an instant, whatever its order.
 
         The first segments of those that are `asked` have arrived: they are told when their rounds are over. Rounds of
@@ -57,7 +57,7 @@ class Queues:
         found[-1] = 0.0
         return found
 
-    def _overflow(self, adding: Slots, busy: Slots, standing: Floats, routes: Routes) -> None:
+    def _overflow(self, adding: Slots, busy: Slots, standing: Floats, routes: FlowRoutes) -> None:
         """What does not fit is not sent in this round, and the window is cut at the round's end.
 
         Messages that are handed over together stand one behind the other, so the last of them lose; what

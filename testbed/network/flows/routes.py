@@ -27,7 +27,7 @@ _LEAST_LEFT = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class FlowRoute:
     """There and back between two nodes."""
 
     links: tuple[int, ...]
@@ -45,14 +45,14 @@ class Route:
         return self.latency_s + self.return_s
 
 
-class Routes:
+class FlowRoutes:
     """Of one network; a new one for every change. Rates are what is left of them for messages."""
 
     def __init__(self, network: Network, tcp: Tcp) -> None:
         self.network = network
         self._bytes_per_bit = tcp.goodput / _BITS
         self._segment_bytes = tcp.mss_bytes
-        self._found: dict[tuple[int, int], Route | None] = {}
+        self._found: dict[tuple[int, int], FlowRoute | None] = {}
 
     @cached_property
     def capacity(self) -> Floats:
@@ -72,7 +72,7 @@ class Routes:
     def _paths(self) -> Paths:
         return compute_paths(self.network)
 
-    def route(self, origin: int, dest: int) -> Route | None:
+    def route(self, origin: int, dest: int) -> FlowRoute | None:
         """None unless there is a way both there and back that carries anything at all, since TCP needs both."""
         pair = origin, dest
         if pair not in self._found:
@@ -90,13 +90,13 @@ class Routes:
         each_s = self._segment_bytes / self.capacity[links]
         return float(each_s.sum() - each_s.max())
 
-    def _look_up(self, origin: int, dest: int) -> Route | None:
+    def _look_up(self, origin: int, dest: int) -> FlowRoute | None:
         paths = self._paths
         for one, other in ((origin, dest), (dest, origin)):
             if paths.hops[one, other] <= 0 or paths.loss[one, other] >= 1.0:
                 return None
         links = paths.links(origin, dest)
-        return Route(
+        return FlowRoute(
             links=self._throttling(links),
             back_links=self._throttling(paths.links(dest, origin)),
             latency_s=max(float(paths.latency_ms[origin, dest]) / 1e3, _LEAST_LATENCY_S) + self._passed_on_s(links),

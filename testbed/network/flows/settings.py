@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Sharing(StrEnum):
+class BandwidthSharing(StrEnum):
     """How the flows on a link divide it."""
 
     MAX_MIN = "max-min"

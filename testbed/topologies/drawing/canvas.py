@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from testbed.topologies.drawing.shapes import Frame, Shape, Words
+from testbed.topologies.drawing.shapes import Box, Shape, Words
 from testbed.topologies.drawing.strokes import Course
 
 
@@ -20,7 +20,7 @@ class Canvas:
     bodies: list[Shape] = field(default_factory=list)
     backs: list[Shape] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
-    taken: list[Frame] = field(default_factory=list)
+    taken: list[Box] = field(default_factory=list)
     courses: list[Course] = field(default_factory=list)
 
     def shapes(self) -> list[Shape]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 from itertools import combinations
 
-from testbed.topologies.generate.geography import CLOUD_ROUTE_FACTOR, Place, fibre_latency_ms, great_circle_km
+from testbed.topologies.generate.geography import CLOUD_ROUTE_FACTOR, Coordinates, fibre_latency_ms, great_circle_km
 from testbed.topologies.generate.matrix import MATRICES, arranged, read_rates
 from testbed.topologies.generate.populate import supervisor, two_way
 from testbed.topologies.model import Bridge, Link, LinkProperties, Routing, Service, Topology
@@ -60,6 +60,8 @@ def ten_regions(name: str) -> Topology:
     return Topology(name, services, tuple(links), bridges, routing=Routing.LATENCY)
 
 
-def _places() -> dict[str, Place]:
+def _places() -> dict[str, Coordinates]:
     with (MATRICES / "divshare-places.csv").open(encoding="utf-8", newline="") as file:
-        return {row["region"]: Place(float(row["latitude"]), float(row["longitude"])) for row in csv.DictReader(file)}
+        return {
+            row["region"]: Coordinates(float(row["latitude"]), float(row["longitude"])) for row in csv.DictReader(file)
+        }

@@ -20,14 +20,14 @@ and 3.2: cables follow coasts, and traffic follows contracts.
 """
 
 
-class Place(NamedTuple):
+class Coordinates(NamedTuple):
     """In degrees; north and east are positive."""
 
     latitude: float
     longitude: float
 
 
-def great_circle_km(a: Place, b: Place) -> float:
+def great_circle_km(a: Coordinates, b: Coordinates) -> float:
     """The shortest way along the surface of a sphere of the earth's mean radius."""
     north = radians(b.latitude - a.latitude)
     east = radians(b.longitude - a.longitude)

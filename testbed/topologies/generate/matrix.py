@@ -16,8 +16,7 @@ from io import StringIO
 from pathlib import Path
 
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, did_you_mean, error
-from testbed.topologies.generate.plural import counted
-from testbed.topologies.generate.sites import LEAST_LATENCY_MS
+from testbed.topologies.generate.sites import LEAST_LATENCY_MS, counted
 from testbed.topologies.source import read_at_most
 from testbed.units import UnitError, parse_latency_ms, parse_loss, parse_rate_bps, shown
 

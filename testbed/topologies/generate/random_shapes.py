@@ -13,13 +13,13 @@ from random import Random
 
 from testbed import seeds
 from testbed.errors import UsageProblem
-from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.sites import (
     LEAST_LATENCY_MS,
     SiteLink,
     SiteNetwork,
     check_links,
     connected_parts,
+    counted,
     numbered_sites,
     uniform_links,
 )

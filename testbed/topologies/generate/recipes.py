@@ -1,7 +1,7 @@
 """How every bundled topology is made.
 
 Takes nothing, gives topologies, touches only the bundled matrices. `scripts/bundled-topologies` writes them into
-files; `testbed.topologies.library` says what each is for.
+files; `testbed.topologies.bundled` says what each is for.
 """
 
 from __future__ import annotations

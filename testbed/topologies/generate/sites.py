@@ -88,3 +88,8 @@ def connected_parts(count: int, pairs: Iterable[tuple[int, int]]) -> list[list[i
                     waiting.append(neighbour)
         parts.append(sorted(part))
     return parts
+
+
+def counted(count: int, what: str) -> str:
+    """`1 link`, `2 links`: the number and the word, in the plural unless there is exactly one."""
+    return f"{count} {what}{'' if count == 1 else 's'}"

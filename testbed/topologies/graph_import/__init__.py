@@ -10,7 +10,7 @@ makes sense as one; `renames` tells which sites could not keep their names.
 
 from testbed.topologies.graph_import.files import read_graph
 from testbed.topologies.graph_import.meaning import Imported, Keys, interpret
-from testbed.topologies.graph_import.reference import read_reference
 from testbed.topologies.graph_import.renames import renames
+from testbed.topologies.graph_import.topohub import read_topohub
 
-__all__ = ["Imported", "Keys", "interpret", "read_graph", "read_reference", "renames"]
+__all__ = ["Imported", "Keys", "interpret", "read_graph", "read_topohub", "renames"]

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from testbed.errors import Finding, UsageProblem, note, warning
-from testbed.topologies.generate.geography import Place, fibre_latency_ms, great_circle_km
-from testbed.topologies.generate.plural import counted
-from testbed.topologies.generate.sites import LEAST_LATENCY_MS, SiteLink, SiteNetwork, connected_parts
+from testbed.topologies.generate.geography import Coordinates, fibre_latency_ms, great_circle_km
+from testbed.topologies.generate.sites import LEAST_LATENCY_MS, SiteLink, SiteNetwork, connected_parts, counted
 from testbed.topologies.graph_import.problems import Graph
 from testbed.topologies.graph_import.quantities import (
     MOST_KM,
@@ -243,7 +242,7 @@ def _name(site: object, attributes: _Attributes) -> str:
     return str(site)
 
 
-def _place(attributes: _Attributes, geographic: bool) -> Place | None:
+def _place(attributes: _Attributes, geographic: bool) -> Coordinates | None:
     """Where a site is: named degrees, `pos` = [longitude, latitude], or x and y where the file says that they are."""
     position = attributes.get("pos")
     if isinstance(position, list | tuple) and len(position) == 2:
@@ -254,7 +253,7 @@ def _place(attributes: _Attributes, geographic: bool) -> Place | None:
         latitude = next((attributes[key] for key in _LATITUDES if key in attributes), None)
         longitude = next((attributes[key] for key in _LONGITUDES if key in attributes), None)
     north, east = _degrees(latitude, 90.0), _degrees(longitude, 360.0)
-    return None if north is None or east is None else Place(north, east)
+    return None if north is None or east is None else Coordinates(north, east)
 
 
 def _degrees(value: object, most: float) -> float | None:

@@ -9,8 +9,7 @@ from collections import defaultdict
 
 from testbed.errors import Finding, note
 from testbed.topologies.generate.names import plain_name
-from testbed.topologies.generate.plural import counted
-from testbed.topologies.generate.sites import SiteNetwork
+from testbed.topologies.generate.sites import SiteNetwork, counted
 from testbed.topologies.model import Topology
 from testbed.units import shown
 

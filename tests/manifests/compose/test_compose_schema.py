@@ -14,7 +14,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from testbed.manifests import Manifest
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 from tests.manifests.compose.composing import PARTS, document_of, hostile, mounts, rendered, services_of
 from tests.manifests.compose.test_compose_golden import SERVER
 

@@ -18,7 +18,7 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*(/[A-Za-z0-9][A-Za-z0-9_.+-]*)+")
 _EXAMPLES = "for example sndlib/germany50, topozoo/Abilene, backbone/africa or gabriel/25/0"
 
 
-def read_reference(key: str) -> Graph:
+def read_topohub(key: str) -> Graph:
     """The graph of that key, or UsageProblem when the package or the key is missing."""
     if find_spec("topohub") is None:
         raise UsageProblem(

@@ -28,7 +28,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Sent:
     """The last byte left the sender, which may think of the next message."""
 
     transfer: Transfer
@@ -48,4 +48,4 @@ class Acknowledged:
     transfer: Transfer
 
 
-News = Left | Delivered | Acknowledged
+News = Sent | Delivered | Acknowledged

@@ -15,10 +15,10 @@ import pytest
 from testbed.network.findings import path_findings
 from testbed.network.graph import count_directed_links, expand
 from testbed.network.paths import compute_paths
-from testbed.topologies.generate.geography import CLOUD_ROUTE_FACTOR, Place, fibre_latency_ms, great_circle_km
+from testbed.topologies.bundled import BUNDLED, Bundled, find_bundled
+from testbed.topologies.generate.geography import CLOUD_ROUTE_FACTOR, Coordinates, fibre_latency_ms, great_circle_km
 from testbed.topologies.generate.matrix import MATRICES, read_latencies, read_losses, read_rates
 from testbed.topologies.generate.recipes import RECIPES, make
-from testbed.topologies.library import BUNDLED, Bundled, find_bundled
 from testbed.topologies.load import load
 from testbed.topologies.model import (
     DEFAULT_NETWORK,
@@ -38,16 +38,16 @@ NAMES = [bundled.name for bundled in BUNDLED]
 FOR_KOLLAPS = [bundled.name for bundled in BUNDLED if bundled.form == "xml"]
 
 CLOUD = {
-    "n-virginia": ("America", Place(38.95, -77.45)),
-    "n-california": ("America", Place(37.35, -121.96)),
-    "oregon": ("America", Place(45.84, -119.70)),
-    "ireland": ("Europe", Place(53.35, -6.26)),
-    "frankfurt": ("Europe", Place(50.11, 8.68)),
-    "tokyo": ("Asia", Place(35.68, 139.69)),
-    "seoul": ("Asia", Place(37.57, 126.98)),
-    "singapore": ("Asia", Place(1.35, 103.82)),
-    "sydney": ("Australia", Place(-33.87, 151.21)),
-    "sao-paulo": ("South America", Place(-23.55, -46.63)),
+    "n-virginia": ("America", Coordinates(38.95, -77.45)),
+    "n-california": ("America", Coordinates(37.35, -121.96)),
+    "oregon": ("America", Coordinates(45.84, -119.70)),
+    "ireland": ("Europe", Coordinates(53.35, -6.26)),
+    "frankfurt": ("Europe", Coordinates(50.11, 8.68)),
+    "tokyo": ("Asia", Coordinates(35.68, 139.69)),
+    "seoul": ("Asia", Coordinates(37.57, 126.98)),
+    "singapore": ("Asia", Coordinates(1.35, 103.82)),
+    "sydney": ("Australia", Coordinates(-33.87, 151.21)),
+    "sao-paulo": ("South America", Coordinates(-23.55, -46.63)),
 }
 """Continent and place of the regions in the bundled matrices."""
 
