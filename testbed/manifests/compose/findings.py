@@ -1,4 +1,4 @@
-"""What is not as the topology says, or not as its writer may think, when containers are started by Compose.
+"""Findings about a run by Compose: where it differs from the topology, or from what its writer may expect.
 
 Takes a plan and its topology, gives findings; pure.
 """
@@ -22,14 +22,14 @@ _NOT_HERE = ("docker-name", "docker-image", "docker-command")
 
 
 def check(topology: Topology, file: str) -> None:
-    """Raises InvalidInput where no Engine could run it, under whatever names."""
+    """Raises InvalidInput for topologies that no Engine can run."""
     found = [finding for finding in docker_findings(topology) if finding.code not in _NOT_HERE]
     if has_errors(found):
         raise InvalidInput(file, found)
 
 
 def compose_findings(plan: RunPlan, topology: Topology, made: Sequence[Learner]) -> Iterator[Finding]:
-    """All that is to be said, warnings first."""
+    """All findings, warnings first."""
     yield from _files(plan)
     services = list(learning(topology))
     commanded = [service for service in services if service.command]

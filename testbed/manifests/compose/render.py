@@ -38,17 +38,17 @@ from testbed.topologies.model import Topology
 
 PLAN_FILE, COMPOSE_FILE, VARIABLES_FILE, README_FILE = "plan.json", "docker-compose.yml", ".env", "README.txt"
 _WITHOUT_A_CACHE = ("digits", "synthetic")
-"""Data sets that are in the image or made from the seed: nothing is fetched, and nothing kept for them."""
+"""Data sets that are in the image or generated from the seed: they need no download and no cache."""
 _PLAN_MOUNTED_AT = "/testbed/plan.json"
 
 
 def render(
     plan: RunPlan, *, words: Sequence[str] | None = None, topology: Topology | None = None, file: str = ""
 ) -> Manifest:
-    """The files; `words` are the topology and options that make this plan anywhere, where there are such.
+    """Renders the files; `words`: topology and options that make the same plan anywhere, if there are any.
 
-    With them the file needs no plan beside it. `topology` is the plan's with its places in `file`. Raises InvalidInput
-    where no Engine could run it.
+    With `words` the file needs no plan beside it. `topology` is the plan's, with its places in `file`. Raises
+    InvalidInput for topologies that no Engine can run.
     """
     given = topology if topology is not None else plan.load_topology()
     file = file or plan.topology_name
@@ -86,7 +86,7 @@ def render(
         data_mount=DATA_MOUNT if has_data else None,
         settings=_settings(plan),
         hosts=[f"{name}:{address}" for name, address in hosts_of(plan).items()],
-        tmp=f"/tmp:{TMP_OPTIONS}",  # noqa: S108 - inside, and nobody else is there
+        tmp=f"/tmp:{TMP_OPTIONS}",  # noqa: S108 - in a container of its own
         log_size=LOG_SIZE,
         learner_pids=LEARNER_PIDS,
         part_pids=PART_PIDS,
@@ -111,5 +111,5 @@ def render(
 
 
 def _settings(plan: RunPlan) -> dict[str, Filled]:
-    """Of the kernel, for learners: /proc/sys is read-only in a container, so the Engine has to write them."""
+    """Kernel settings for learners: /proc/sys is read-only in a container, so the Engine must write them."""
     return {f"net.ipv4.{name}": found_in(value, GROUP) for name, value in settings_of(tcp_of(plan), str(GROUP)).items()}
