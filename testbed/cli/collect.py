@@ -1,4 +1,4 @@
-"""`testbed collect`: what happened in one run, or in all runs of a folder."""
+"""`testbed collect`: the results of one run, or of all runs of a folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from testbed.collect.text_tables import TextTable
 
 _MOST_PROBLEMS = 20
-"""Of one run, on the terminal; the JSON has them all."""
+"""Problems of a run shown on a terminal; the JSON has them all."""
 
 
 class OutputForm(StrEnum):
@@ -47,7 +47,7 @@ class By(StrEnum):
 
 @dataclass
 class _Collected:
-    """What the output needs of all runs; their columns are let go one run after the other."""
+    """What the output needs of all runs; the columns of each run are freed after it."""
 
     runs: list[RunSummary] = field(default_factory=list)
     nodes: list[NodeRow] = field(default_factory=list)
@@ -112,7 +112,7 @@ def command(
 
 
 def _place(given: Path, results: Path) -> Path:
-    """A path goes before a name."""
+    """The given path, or else the run of that name."""
     is_name = len(given.parts) == 1 and not given.exists()
     return find_run(str(given), results).path if is_name else given
 

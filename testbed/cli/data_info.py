@@ -1,6 +1,6 @@
-"""What `testbed data list` and `info` tell of a data set.
+"""The output of `testbed data list` and `testbed data info`.
 
-Takes entries of the catalogue, gives rows and values to print; touches the cache of data sets to see what is there.
+Takes entries of the catalogue, gives rows and values to print; looks into the cache of data sets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LIST_COLUMNS = ("name", "kind", "train", "test", "shape", "download_mb", "here",
 
 
 def is_here(entry: CatalogueEntry) -> bool:
-    """Whether it can be used without a network."""
+    """Whether the data set can be used without a network."""
     return not entry.needs_download or store.is_stored(entry, store.place_of(entry, store.cache_folder()))
 
 
@@ -52,7 +52,7 @@ def describe(entry: CatalogueEntry) -> dict[str, object]:
 
 
 def describe_own(spec: str, options: Mapping[str, object]) -> dict[str, object]:
-    """What a researcher's function makes; raises Impossible when it is no data set."""
+    """Everything about the data set that a researcher's function makes; raises Impossible if it is none."""
     dataset = _load(spec, options)
     return {
         "name": dataset.name,
@@ -78,7 +78,7 @@ def _load(spec: str, options: Mapping[str, object]) -> DataSet:
 
 
 def _per_target(dataset: DataSet) -> list[dict[str, object]]:
-    """How many samples there are of each class, or of each rating."""
+    """Number of samples of each class, or of each rating."""
     from testbed.node.data.partition import targets_of
 
     labels = target_labels(dataset)
@@ -93,7 +93,7 @@ def _per_target(dataset: DataSet) -> list[dict[str, object]]:
 
 
 def target_labels(dataset: DataSet) -> list[str]:
-    """What to call each class or rating."""
+    """Labels of the classes or ratings."""
     from testbed.node.data.catalogue import ENTRIES
     from testbed.node.data.partition import targets_of
 

@@ -1,4 +1,4 @@
-"""`testbed draw`: a picture of a topology, in a file whose ending says what kind."""
+"""`testbed draw`: a picture of a topology; the file's ending selects the format."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command(file: str, output: str, labels: str, colour: str) -> None:
 
 
 def _kind(output: str) -> PictureFormat:
-    """What the file's ending asks for."""
+    """The format that the file's ending stands for."""
     ending = Path(output).suffix.lower().removeprefix(".")
     if ending not in list(PictureFormat):
         known = ", ".join(f".{kind}" for kind in PictureFormat)

@@ -1,4 +1,4 @@
-"""`testbed generate graph` and `topohub`: networks that others have published."""
+"""`testbed generate graph` and `topohub`: published networks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.cli.findings import print_findings
 from testbed.cli.generate_options import GenerateOptions, core_options, shared_options
 from testbed.topologies.model import LinkProperties
 
-# The imports inside the functions below bring networkx with them, which nobody else should wait for.
+# Imported inside the functions because networkx, which they need, is slow to import.
 
 _NODES_HELP = "Nodes in all, spread evenly over the sites.  [default: one at each]"
 _route_factor = click.option(

@@ -1,4 +1,4 @@
-"""What all kinds of `testbed generate` share: their options, and what happens to the topology that comes out."""
+"""Options that all kinds of `testbed generate` share, and output of the generated topology."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NODES = click.IntRange(1, MAX_NODES)
 
 @dataclass(frozen=True, slots=True)
 class GenerateOptions:
-    """What the shared options say."""
+    """The values of the shared options."""
 
     nodes: int | None
     up: LinkProperties
@@ -49,11 +49,11 @@ class GenerateOptions:
 
     @property
     def place(self) -> str:
-        """Where the topology goes, in words."""
+        """The output's name in messages."""
         return "standard output" if self.output == "-" else self.output
 
     def deliver(self, network: SiteNetwork, nodes: int, default_name: str, *, drawn: bool = False) -> Topology:
-        """Populate the network and write the topology; `drawn` tells that the seed has decided what it looks like."""
+        """Populates the network and writes the topology; `drawn`: whether the network depends on the seed."""
         population = Population(nodes, self.up, self.down, self.stragglers, self.image, self.seed, self.kollaps)
         topology = populate(network, self.name or default_name, population, self.routing)
         _write(topology, self.output, self.place)
@@ -64,7 +64,7 @@ class GenerateOptions:
 
 
 def _given(parameter: str) -> bool:
-    """Whether the person has written the option, rather than left it at its default."""
+    """Whether an option was given explicitly."""
     source = click.get_current_context().get_parameter_source(parameter)
     return source not in (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
@@ -112,7 +112,7 @@ def shared_options(
 
 
 def _refuse_without_effect(stragglers: bool, both_ways: bool) -> None:
-    """An option that would be ignored is a mistake: whoever wrote it expects something of it."""
+    """Refuses options that would be ignored, since their user expects an effect."""
     for parameter in ("slowdown", "straggler_kind"):
         if not stragglers and _given(parameter):
             option = f"--{parameter.replace('_', '-')}"
@@ -238,12 +238,12 @@ def _write(topology: Topology, output: str, where: str) -> None:
 
 
 def _print_jitter(topology: Topology, file: str) -> None:
-    """What `validate` says of links that vary more than they delay, about numbers that somebody has just chosen."""
+    """Prints the warnings of `validate` about jitter, since its values were just chosen."""
     if not any(link.properties.jitter_ms for link in topology.links):
         return
     from testbed.network.findings import path_findings
     from testbed.network.graph import expand
 
-    # No paths are followed in an empty network: what is said of the links alone costs next to nothing.
+    # In an empty network no paths are followed, so findings about links alone cost little.
     nothing = expand(Topology(topology.name, (), ()))
     print_findings(file, (each for each in path_findings(topology, nothing) if each.code == "jitter"))

@@ -1,4 +1,4 @@
-"""`testbed topologies`: what is bundled."""
+"""`testbed topologies`: lists the bundled topologies."""
 
 from __future__ import annotations
 

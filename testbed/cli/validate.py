@@ -1,4 +1,4 @@
-"""`testbed validate`: all that is wrong or doubtful in a topology, at once."""
+"""`testbed validate`: all findings about a topology at once."""
 
 from __future__ import annotations
 
