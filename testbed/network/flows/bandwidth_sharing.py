@@ -1,7 +1,7 @@
-"""How links are divided among the flows that are sending: the two rules, for all flows at once; what two ways cost.
+"""Divides links among the flows that are sending, by either of two rules; and the cost of data in both directions.
 
-Takes arrays, gives the rate of every flow; touches nothing. A flow is a row of link numbers; the last number of the
-capacities stands for "no further link", and its capacity is the most that a flow gets where nothing throttles it.
+Takes arrays, gives the rate of every flow; touches nothing. A flow is a row of link numbers; the last link number
+stands for "no further link", and its capacity is the rate of a flow without any limit.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 from testbed.network.graph import Floats
 
 Links = NDArray[np.intp]
-"""By flow, then by place on its path."""
+"""By flow, then by position on its path."""
 
 _EQUAL = 1.0 + 1e-9
-"""Shares that differ by rounding are one share."""
+"""Shares that differ by less are equal, but for rounding."""
 
 _ROUNDING = 1e-12
 _FULL = 0.95
-"""Of a link's capacity: one that carries so much is full."""
+"""Share of its capacity from which a link counts as full."""
 TWO_WAYS = 0.33
-"""How much longer a flow takes whose acknowledgements meet a full link, as measured with the kernel's TCP between
+"""How much longer a flow takes whose acknowledgements cross a full link, as measured with the kernel's TCP between
 four and six nodes (`docs/fidelity.md`)."""
 
 
 def max_min(links: Links, capacity: Floats) -> Floats:
-    """The max–min fair rates: no flow can have more without taking from one that has no more than it.
+    """Max–min fair rates: no flow can get more without taking from one that has no more than it.
 
-    Every step looks at all links at once: a link whose share is the lowest on the paths of all its flows stays that,
-    whatever happens elsewhere, so all its flows get that share for good.
+    Every step considers all links at once: if a link's share is the lowest on the paths of all its flows, it stays so
+    whatever happens elsewhere, and all its flows get that share for good.
     """
     rates = np.empty(links.shape[0])
     left = capacity.copy()
@@ -56,12 +56,11 @@ def max_min(links: Links, capacity: Floats) -> Floats:
 
 
 def held_back(rates: Floats, links: Links, back: Links, capacity: Floats, slower: Floats) -> Floats:
-    """By how much longer flows take that have those rates, where acknowledgements meet links that data fills.
+    """Factors by which flows with these rates take longer, where acknowledgements cross links that data fills.
 
-    Acknowledgements stand behind the data there, so they come late and many at once, and what they set free travels on
-    as a train. Flows of both directions then wait for each other: those with the smaller windows are slower, though no
-    link is full of them, and who waits for all messages waits for these. `slower` is by how much more such a flow
-    takes.
+    There acknowledgements queue behind data, so they arrive late and in bursts, and what they release travels as a
+    burst. Flows of both directions then wait for each other: those with smaller windows are slower, though they fill no
+    link, and receivers of all messages wait for them. `slower` is the increase for such a flow.
     """
     carried = np.bincount(links.ravel(), np.repeat(rates, links.shape[1]), minlength=capacity.size)
     is_full = carried >= capacity * _FULL
@@ -71,9 +70,9 @@ def held_back(rates: Floats, links: Links, back: Links, capacity: Floats, slower
 
 
 def rtt_weighted(links: Links, capacity: Floats, rtt_s: Floats, used: Floats) -> Floats:
-    """Kollaps' rule: shares by the inverse of the round-trip time, what some leave over is given out once.
+    """Kollaps' rule: shares proportional to the inverse of the round-trip time; leftovers are distributed once.
 
-    `used` is what each flow would use if it could: the slowest link of its path, or less.
+    `used` is each flow's demand: the slowest link of its path, or less.
     """
     width = links.shape[1]
     flat = links.ravel()

@@ -1,4 +1,4 @@
-"""What goes into the fluid model and what comes out: transfers, and the news about them.
+"""Input and output of the fluid model: transfers, and news about them.
 
 Plain values; touches nothing.
 """
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False, slots=True)
 class Transfer:
-    """One message on its way; equal only to itself."""
+    """A message under way; equal only to itself."""
 
     origin: int
     dest: int
     size_bytes: int
     number: int
-    """Its place among the messages from this origin to this destination."""
+    """Its number among the messages from this origin to this destination."""
     kept_bytes: int = field(init=False, repr=False)
-    """How much of it leaves: all, unless it was cancelled."""
+    """Bytes of it that leave: all, unless it was cancelled."""
     has_left: bool = field(default=False, init=False, repr=False)
-    """That has left the sender."""
+    """Whether those have left the sender."""
     is_cancelled: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -29,21 +29,21 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The last byte left the sender, which may think of the next message."""
+    """The last byte has left the sender."""
 
     transfer: Transfer
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The last byte reached the receiver's application."""
+    """The last byte has reached the receiver's application."""
 
     transfer: Transfer
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The sender knows that all of it arrived."""
+    """The sender knows that all bytes have arrived."""
 
     transfer: Transfer
 
