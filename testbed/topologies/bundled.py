@@ -1,6 +1,6 @@
-"""The bundled topologies: what there is and where.
+"""The bundled topologies: their names, contents and paths.
 
-Takes a name, gives a path, touches nothing (reading the file is `load`'s business).
+Takes a name, gives a path, touches nothing (`load` reads the file).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PREFIX = "topologies"
 
 @dataclass(frozen=True, slots=True)
 class Bundled:
-    """A file that comes with the package. XML where real Kollaps can run it, YAML where it cannot."""
+    """A topology file in the package: XML if Kollaps can run it, otherwise YAML."""
 
     name: str
     form: str
@@ -45,7 +45,7 @@ BUNDLED = (
 
 
 def find_bundled(name: str) -> Path | None:
-    """The file called `wan256`, `wan256.xml`, `topologies/wan256` or `topologies/wan256.xml`."""
+    """The file for `wan256`, `wan256.xml`, `topologies/wan256` or `topologies/wan256.xml`."""
     path = PurePosixPath(name)
     if path.parts[:1] == (_PREFIX,):
         path = path.relative_to(_PREFIX)

@@ -1,4 +1,4 @@
-"""Model → what a file writes as one entry: two directions as one link, one event for both. Pure."""
+"""Pairs the directed links and events of the model into the two-way entries of a file. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Item = TypeVar("_Item")
 
 
 def in_pairs(items: Sequence[_Item], belong: Callable[[_Item, _Item], bool]) -> Iterator[tuple[_Item, _Item | None]]:
-    """Neighbours that belong together as one pair, everything else alone; order is kept."""
+    """Pairs adjacent items that belong together; others stay alone, and the order is kept."""
     position = 0
     while position < len(items):
         if position + 1 < len(items) and belong(items[position], items[position + 1]):
@@ -24,7 +24,7 @@ def in_pairs(items: Sequence[_Item], belong: Callable[[_Item, _Item], bool]) -> 
 
 
 def same_link(first: Link, second: Link) -> bool:
-    """Whether the two are the two directions of one link."""
+    """Whether two links are the two directions of one link."""
     return (
         (first.origin, first.dest) == (second.dest, second.origin)
         and first.network == second.network
@@ -34,7 +34,7 @@ def same_link(first: Link, second: Link) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WrittenEvent:
-    """An event as a file says it: the event that creates a link also says what the link is like."""
+    """An event as a file has it: the event that creates a link also has the link's properties."""
 
     event: Event
     change: LinkChange = UNCHANGED
@@ -54,7 +54,7 @@ def whole_change(properties: LinkProperties) -> LinkChange:
 
 
 def written_events(topology: Topology) -> list[WrittenEvent]:
-    """Every event; the earliest that brings up a link that starts down also says the network of this new link."""
+    """All events; the earliest that brings up a link that starts down also has the network of this new link."""
     created = {(link.origin, link.dest): link for link in topology.links if link.starts_down}
     creating: dict[int, Link] = {}
     for event in sorted(topology.events, key=lambda event: event.when.at_s):
@@ -69,12 +69,12 @@ def written_events(topology: Topology) -> list[WrittenEvent]:
 
 
 def count_events(topology: Topology) -> int:
-    """How many events a file writes: a change of both directions of a link is one."""
+    """Number of events in a file, where a change of both directions of a link is one."""
     return sum(1 for _ in in_pairs(written_events(topology), same_event))
 
 
 def same_event(first: WrittenEvent, second: WrittenEvent) -> bool:
-    """Whether the two are one event in the two directions of a link; only the rates may differ."""
+    """Whether two events are one event for both directions of a link; only the rates may differ."""
     there, back = first.event, second.event
     if not isinstance(there, LinkEvent) or not isinstance(back, LinkEvent) or first.network != second.network:
         return False

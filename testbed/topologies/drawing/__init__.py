@@ -5,7 +5,7 @@ Takes a `Topology`, gives bytes; touches nothing. Equal topologies give equal by
     Topology ─ grouping ─> Anatomy ─ stage (cluster, layout) ─> Stage ─ scene (strokes, legend) ─> Picture ─ svg, png
                               └─ text_graphs ─> .dot, .mmd                                          └─ html
 
-The modules of a kind are imported when it is asked for: only PNG needs matplotlib.
+The modules of a format are imported on demand: only PNG needs matplotlib.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Colour", "Labels", "PictureFormat", "Style", "draw"]
 
 
 class PictureFormat(StrEnum):
-    """What a drawing is; the value is the ending of its file."""
+    """Format of a drawing; the value is the ending of its file."""
 
     SVG = "svg"
     PNG = "png"
@@ -32,7 +32,7 @@ class PictureFormat(StrEnum):
 
 
 def draw(topology: Topology, kind: PictureFormat, style: Style | None = None) -> bytes:
-    """The contents of a file of this kind; text is UTF-8."""
+    """The contents of a file in this format; text is UTF-8."""
     match kind:
         case PictureFormat.PNG:
             from testbed.topologies.drawing.png import png

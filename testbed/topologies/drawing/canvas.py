@@ -1,4 +1,4 @@
-"""A picture in the making: its shapes by layer, and the room that is taken.
+"""A picture under construction: its shapes by layer, and the occupied area.
 
 Takes shapes, gives them back in painting order; touches nothing.
 """
@@ -13,7 +13,7 @@ from testbed.topologies.drawing.strokes import Course
 
 @dataclass
 class Canvas:
-    """The shapes so far, by layer, and the room that is taken."""
+    """The shapes so far, by layer, and the occupied boxes."""
 
     lines: list[Shape] = field(default_factory=list)
     marks: list[Shape] = field(default_factory=list)

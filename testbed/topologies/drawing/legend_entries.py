@@ -1,4 +1,4 @@
-"""Which lines the legend of a picture has: only what the picture really contains, and what is said once for all.
+"""The lines of a picture's legend: only what the picture contains, and properties that all parts share.
 
 Takes a topology and its stage, gives `LegendEntry`s; touches nothing.
 """

@@ -1,7 +1,7 @@
 """The few shapes of which every picture consists, in CSS pixels from the top left corner.
 
-Pure data: the painters (SVG, PNG) know nothing of networks, whoever composes a picture knows nothing of painting.
-A shape's `tip` is what a person sees who points at it.
+Pure data: the painters (SVG, PNG) know nothing of networks, and the modules that compose a picture nothing of painting.
+A shape's `tip` is its tooltip.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How links are drawn: colour and width by their properties, arrow heads, detours around what they do not touch.
+"""Draws links: colour and width by their properties, arrow heads, detours around other places.
 
 Takes ties and positions, gives shapes; touches nothing.
 """

@@ -3,9 +3,9 @@
 Takes the bundled matrices, gives a `Topology`, touches only those files.
 
 The synthetic one is a star whose slow nodes come last, in the order of the published file. The real one gives every
-pair of nodes in different regions a link of its own at the published rate. Its published file says 1 ms for every
-link and has no way between nodes of the same region; here latencies follow from great-circle distances, and the nodes
-of a region meet at a small LAN.
+pair of nodes in different regions a link of its own at the published rate. The published file has 1 ms for every link
+and no path between nodes of the same region; here latencies follow from great-circle distances, and the nodes of a
+region share a small LAN.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LAN = LinkProperties(latency_ms=0.5, rate_bps=1e9)
 
 
 def star_with_stragglers(name: str) -> Topology:
-    """53 nodes at 60 Mbps and 7 at a fifth of that, more or less, around one switch 1 ms away."""
+    """53 nodes at 60 Mbps and 7 at about a fifth of that, around one switch 1 ms away."""
     services = [supervisor(), Service("fastworker", replicas=_FAST_NODES)]
     rates = [_FAST_MBPS]
     for number, mbps in enumerate(_SLOW_MBPS):

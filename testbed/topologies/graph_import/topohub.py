@@ -19,7 +19,7 @@ _EXAMPLES = "for example sndlib/germany50, topozoo/Abilene, backbone/africa or g
 
 
 def read_topohub(key: str) -> Graph:
-    """The graph of that key, or UsageProblem when the package or the key is missing."""
+    """The graph of that key; raises UsageProblem when the package or the key is missing."""
     if find_spec("topohub") is None:
         raise UsageProblem(
             "the reference topologies are in the package `topohub`, which is not installed",
