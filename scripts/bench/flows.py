@@ -43,7 +43,7 @@ CASES = (
 
 
 def network_of(name: str) -> Network:
-    """A bundled topology, or a star of so many nodes."""
+    """A bundled topology, or for `star N` a star of N nodes."""
     if name.startswith("star "):
         text = f"services: {{n: {{replicas: {name[5:]}}}}}\nbridges: [hub]\n"
         text += "links:\n  - {from: n, to: hub, latency: 5ms, rate: 100Mbps}\n"

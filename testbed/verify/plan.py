@@ -14,7 +14,7 @@ from testbed.verify.sizing import (
     MARGIN_S,
     Effort,
     StreamNeed,
-    Work,
+    Task,
     echoes,
     filling,
     flood,
@@ -100,37 +100,37 @@ class Plan:
         return replace(self, effort=replace(self.effort, affordable_loss=0.0)).seconds
 
 
-def _seconds(wanted: list[list[Work[_Job]]]) -> float:
+def _seconds(wanted: list[list[Task[_Job]]]) -> float:
     return _HEADSTART_S * len(wanted) + seconds_of(wanted)
 
 
-def loss_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[tuple[Pair, StreamNeed]]]:
+def loss_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[tuple[Pair, StreamNeed]]]:
     needs = [(pair, losses(pair.there, effort)) for pair in pairs]
     return [
-        Work((pair, need), links_for_probes(pair), need.seconds, need.load) for pair, need in needs if need is not None
+        Task((pair, need), links_for_probes(pair), need.seconds, need.load) for pair, need in needs if need is not None
     ]
 
 
-def flood_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[tuple[Pair, StreamNeed]]]:
+def flood_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[tuple[Pair, StreamNeed]]]:
     needs = [(pair, flood(pair.there, effort)) for pair in pairs]
     return [
-        Work((pair, need), pair.links, need.seconds, min(1.0, need.load)) for pair, need in needs if need is not None
+        Task((pair, need), pair.links, need.seconds, min(1.0, need.load)) for pair, need in needs if need is not None
     ]
 
 
-def filling_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
+def filling_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[Pair]]:
     """Queues of links that are too fast for a flood; TCP fills them."""
-    found: list[Work[Pair]] = []
+    found: list[Task[Pair]] = []
     for pair in pairs:
         need = filling(pair) if flood(pair.there, effort) is None else None
         if need is not None and len(found) < effort.fast_queues:
-            found.append(Work(pair, pair.links, need.seconds, 1.0))
+            found.append(Task(pair, pair.links, need.seconds, 1.0))
     return found
 
 
-def tcp_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
+def tcp_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[Pair]]:
     """All pairs whose rate is judged, and some of the others."""
-    found: list[Work[Pair]] = []
+    found: list[Task[Pair]] = []
     told = 0
     for pair in pairs:
         need = tcp(pair)
@@ -139,17 +139,17 @@ def tcp_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
         is_told = pair.there.loss > 0 or not is_gated(pair.there.rate_bps)
         told += is_told
         if not is_told or told <= effort.told_tcp:
-            found.append(Work(pair, pair.links, need.seconds, min(1.0, need.load)))
+            found.append(Task(pair, pair.links, need.seconds, min(1.0, need.load)))
     return found
 
 
-def iperf_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
+def iperf_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[Pair]]:
     """Some pairs without loss, for TCP, and some with loss, for UDP; one at a time."""
     clean = [work for work in tcp_work(pairs, effort) if not work.job.there.loss]
     clean = [work for work in clean if work.job.there.rate_bps <= FASTEST_BPS]
-    lossy = [Work(pair, pair.links, need.seconds, 1.0) for pair, need in _floods(pairs, effort) if pair.there.loss]
+    lossy = [Task(pair, pair.links, need.seconds, 1.0) for pair, need in _floods(pairs, effort) if pair.there.loss]
     return [
-        *(Work(work.job, work.links, work.seconds, 1.0) for work in clean[: effort.iperf_pairs]),
+        *(Task(work.job, work.links, work.seconds, 1.0) for work in clean[: effort.iperf_pairs]),
         *lossy[: effort.iperf_pairs],
     ]
 

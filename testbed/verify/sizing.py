@@ -193,7 +193,7 @@ def is_gated(rate_bps: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Work(Generic[_Job]):
+class Task(Generic[_Job]):
     """Something to measure, and what it takes."""
 
     job: _Job
@@ -203,9 +203,9 @@ class Work(Generic[_Job]):
     """Share of what this machine can do at once."""
 
 
-def waves(works: Iterable[Work[_Job]]) -> list[list[Work[_Job]]]:
+def waves(works: Iterable[Task[_Job]]) -> list[list[Task[_Job]]]:
     """Groups work that may run in parallel: no shared link, total load at most 1; longest first."""
-    found: list[list[Work[_Job]]] = []
+    found: list[list[Task[_Job]]] = []
     for work in sorted(works, key=lambda work: -work.seconds):
         for wave in found:
             fits = sum(other.load for other in wave) + work.load <= 1.0
@@ -217,5 +217,5 @@ def waves(works: Iterable[Work[_Job]]) -> list[list[Work[_Job]]]:
     return found
 
 
-def seconds_of(wanted: Iterable[list[Work[_Job]]]) -> float:
+def seconds_of(wanted: Iterable[list[Task[_Job]]]) -> float:
     return sum(max(work.seconds for work in wave) for wave in wanted)

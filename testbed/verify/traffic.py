@@ -25,7 +25,7 @@ from testbed.verify.probe_protocol import (
     TcpSend,
     TcpSent,
 )
-from testbed.verify.sizing import EchoNeed, StreamNeed, Work
+from testbed.verify.sizing import EchoNeed, StreamNeed, Task
 
 _STREAM_PORTS = 16
 """Of each stream: several sockets hold more than one while the receiver waits for the processor."""
@@ -59,7 +59,7 @@ def echo_all(jobs: Sequence[tuple[Pair, EchoNeed]], running: Running) -> list[tu
 
 
 def stream_all(
-    wave: Sequence[Work[tuple[Pair, StreamNeed]]], running: Running
+    wave: Sequence[Task[tuple[Pair, StreamNeed]]], running: Running
 ) -> Iterator[tuple[Pair, StreamNeed, DatagramsSent, DatagramsReceived]]:
     """Runs all streams at once."""
     start_s = time.monotonic() + HEADSTART_S

@@ -13,7 +13,7 @@ from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
 from testbed.verify.pairs import OneWayPath, Pair, choose_pairs, find_shared
 from testbed.verify.prepare import plan_of
-from testbed.verify.sizing import Effort, Work, echoes, flood, links_for_probes, losses, seconds_of, tcp, waves
+from testbed.verify.sizing import Effort, Task, echoes, flood, links_for_probes, losses, seconds_of, tcp, waves
 
 
 def network_of(links: list[dict[str, str]], services: dict[str, int], bridges: tuple[str, ...] = ()) -> Network:
@@ -168,11 +168,11 @@ def test_a_flood_is_twice_the_rate_until_after_the_queue_is_full() -> None:
 
 def test_what_shares_a_link_does_not_run_at_once() -> None:
     works = [
-        Work("a", frozenset({1, 2}), 3.0, 0.1),
-        Work("b", frozenset({2, 3}), 5.0, 0.1),
-        Work("c", frozenset({4}), 1.0, 0.1),
-        Work("d", frozenset({5}), 1.0, 0.9),
-        Work("e", frozenset({6}), 4.0, 1.0),
+        Task("a", frozenset({1, 2}), 3.0, 0.1),
+        Task("b", frozenset({2, 3}), 5.0, 0.1),
+        Task("c", frozenset({4}), 1.0, 0.1),
+        Task("d", frozenset({5}), 1.0, 0.9),
+        Task("e", frozenset({6}), 4.0, 1.0),
     ]
     found = [[work.job for work in wave] for wave in waves(works)]
     assert found == [["b", "c"], ["e"], ["a", "d"]]
