@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import struct
 from contextlib import suppress
 from functools import cache
@@ -125,6 +124,8 @@ _ATTRIBUTES = struct.Struct("=IIQiIQQQII")
 
 def raise_open_file_limit() -> None:
     """Lets this process and all that it starts open as many files as an ordinary user may."""
+    import resource  # not on Windows, where virtual time imports this module
+
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
