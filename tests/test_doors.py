@@ -31,7 +31,7 @@ from testbed.plan.overlay_graph import NoGraph
 from testbed.protocol.message import ProtocolError
 from testbed.records import Over
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.places import read_record, record_of
+from testbed.runtimes.tracking.process_records import read_record, record_of
 from testbed.topologies.graph_import import read_graph
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form

@@ -20,9 +20,9 @@ from testbed import first_words
 from testbed.protocol.fabric import FROM_FABRIC_TO_NODE, FROM_NODE_TO_FABRIC, Attach, Attached, Refused
 from testbed.protocol.message import Message, encode
 from testbed.protocol.zygote import Fork
-from testbed.runtimes.container.inside import Inside
-from testbed.runtimes.container.names import CRADLE_SOCKET, FABRIC_SOCKET, LOG, NODE, PLAN, ROOT, SOCKETS
-from testbed.runtimes.container.orders import ATTACH, FROM_CRADLE, KILL, TO_CRADLE, Came, Do
+from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.names import FABRIC_SOCKET, LOG, NODE, PLAN, ROOT, SOCKETS, SUPERVISOR_SOCKET
+from testbed.runtimes.containers.supervisor_messages import ATTACH, FROM_SUPERVISOR, KILL, TO_SUPERVISOR, Came, Do
 from testbed.socket_paths import short_enough
 
 REPOSITORY = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ PLANNED = {
 HEAVY = {
     *("msgspec", "typing_extensions", "pydantic", "numpy", "torch", "zmq"),
     *("asyncio", "dataclasses", "inspect", "pathlib", "typing"),
-    *("testbed.errors", "testbed.protocol", "testbed.runtimes.container.cradle"),
+    *("testbed.errors", "testbed.protocol", "testbed.runtimes.containers.supervisor"),
 }
 CHILD = f"""
 import sys
@@ -42,7 +42,9 @@ import sys
 from contextlib import nullcontext
 import ctypes, json, os
 from testbed.engines import device
-from testbed.runtimes.container import __main__, arrival, names
+from testbed.runtimes.containers import names
+from testbed.runtimes.containers import arrival
+from testbed.runtimes.containers import __main__
 
 names.ROOT = sys.argv[1]
 given_up = []
@@ -74,7 +76,7 @@ class Container:
         node.mkdir()
         (node / PLAN).write_text(json.dumps(PLANNED))
         self._open = ExitStack()
-        self._control_door, self._fabric_door = map(self._door, (sockets / CRADLE_SOCKET, sockets / FABRIC_SOCKET))
+        self._control_door, self._fabric_door = map(self._door, (sockets / SUPERVISOR_SOCKET, sockets / FABRIC_SOCKET))
         self._process = subprocess.Popen(
             [sys.executable, "-c", CHILD.format(first=first), str(folder)],
             env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TESTBED_UID": "7", "TESTBED_GID": "8"},
@@ -93,7 +95,7 @@ class Container:
     def comes(self) -> None:
         self.control = self._open.enter_context(self._control_door.accept()[0])
         self.control.settimeout(30)
-        assert FROM_CRADLE.read(self.control.recv(1000)) == Came()
+        assert FROM_SUPERVISOR.read(self.control.recv(1000)) == Came()
 
     def hands_over(self, answer: bytes) -> None:
         with self._fabric_door.accept()[0] as node:
@@ -197,8 +199,8 @@ def test_the_first_words_are_what_the_protocol_makes_of_them(word: bytes, messag
 
 
 def test_all_who_hear_the_first_words_understand_them() -> None:
-    assert FROM_CRADLE.read(first_words.CAME) == Came()
-    assert TO_CRADLE.read(first_words.DO_ATTACH) == Do(ATTACH)
+    assert FROM_SUPERVISOR.read(first_words.CAME) == Came()
+    assert TO_SUPERVISOR.read(first_words.DO_ATTACH) == Do(ATTACH)
     assert FROM_NODE_TO_FABRIC.read(first_words.ATTACH) == Attach()
     assert FROM_FABRIC_TO_NODE.read(first_words.ATTACHED) == Attached()
 

@@ -32,16 +32,16 @@ from testbed.engines.fabric.sockets import control_socket
 from testbed.engines.fabric.start import FabricConversation
 from testbed.engines.privileges import User
 from testbed.experiment.language import Experiment
+from testbed.image.engine_client import connected
 from testbed.node.data.store import cache_folder
 from testbed.plan.files import write_plan
 from testbed.plan.make import make_plan
 from testbed.protocol.fabric import FabricStatus, GetStatus
 from testbed.rundir import create_run
-from testbed.runtimes.container.inside import sockets_of
-from testbed.runtimes.container.layout import lay_out, remove_sockets
+from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.layout import lay_out, remove_sockets
+from testbed.runtimes.docker.container_set import WORKERS, ContainerSet, of_run, remove
 from testbed.runtimes.docker.containers import LEARNER, Container, containers_of
-from testbed.runtimes.docker.crew import WORKERS, Crew, of_run, remove
-from testbed.runtimes.docker.engine_client import connected
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 
@@ -75,7 +75,7 @@ def learners_s(engine: DockerClient, image: str, containers: Sequence[Container]
     """Seconds until the last learner is attached."""
     wanted = sum(each.part == LEARNER for each in containers)
     began_s = time.perf_counter()
-    Crew(engine, image).start(containers)
+    ContainerSet(engine, image).start(containers)
     while attached(sockets) < wanted:
         if time.perf_counter() - began_s > PATIENCE_S:
             raise SystemExit(f"after {PATIENCE_S:g} s only {attached(sockets)} of {wanted} are attached")

@@ -30,7 +30,7 @@ import msgspec
 from testbed.node.data.fetch import ensure
 from testbed.rundir import RunDirectory
 from testbed.runtimes.docker.live import pids_of_nodes
-from testbed.runtimes.real.places import read_record
+from testbed.runtimes.tracking.process_records import read_record
 
 NODES = (8, 16, 32, 64, 128, 256)
 LOOPBACK_ROUNDS = 100

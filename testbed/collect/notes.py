@@ -14,8 +14,6 @@ from testbed.collect.problems import Problem, counted, named, shortened
 from testbed.collect.run import RunResult, representative_average
 from testbed.collect.spread import quantiles
 
-_JUDGED = frozenset({"local", "docker"})
-"""Runtimes whose control writes a run's health at the very end."""
 _FALLBACK = "fallback"
 
 
@@ -32,7 +30,7 @@ def _not_valid(result: RunResult, judged: RunHealth) -> Iterator[Problem]:
         yield Problem(f"overloaded, so no time of it can be trusted: {why}", incomplete=False)
     elif judged.health == BROKEN:
         yield Problem("its health is broken: it never began, or a process that all nodes need was gone before its end")
-    elif judged.health == UNKNOWN and result.plan.runtime in _JUDGED and result.log.over is not None:
+    elif judged.health == UNKNOWN and result.plan.is_judged and result.log.over is not None:
         yield Problem("no summary.json that can be read: whether this run was valid is unknown")
 
 

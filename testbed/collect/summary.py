@@ -142,11 +142,10 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
     curves = _curves(looked)
     time_to_target = None if target is None else time_to(target, mean_curve(curves))
     average = representative_average(result)
-    is_virtual = plan.runtime == "sim"
-    judged = RunHealth("valid") if is_virtual else read_run_health(result.directory.path)
-    by_hand = () if is_virtual else manual_actions(result.directory, result.log.done)
+    judged = RunHealth("valid") if plan.is_virtual else read_run_health(result.directory.path)
+    by_hand = () if plan.is_virtual else manual_actions(result.directory, result.log.done)
     stayed = [journal for journal in learners if journal.end in STAYED] or learners
-    wire = WireTraffic() if is_virtual else read_wire_traffic(result.directory.path)
+    wire = WireTraffic() if plan.is_virtual else read_wire_traffic(result.directory.path)
     problems = (*result.problems, *notes(result, judged, by_hand, wire))
     return RunSummary(
         run_id=result.run_id,

@@ -1,7 +1,7 @@
 """Fills templates; every value is dumped by a serializer, never pasted.
 
-Takes the name of a file in `templates/` and values, gives text; reads that file only. The template engine itself calls
-the dumper last, so a template cannot write a value without it.
+Takes the name of a file in `templates/` and values, gives text; reads that file only. Jinja itself calls the dumper
+last, so a template cannot write a value without it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ import json
 import shlex
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.runtime import Undefined
+
+import testbed
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _ON_ONE_LINE = 2**31 - 1
+_PACKAGE = Path(testbed.__file__).parent
+_FOLDERS = _PACKAGE / "templates", _PACKAGE.parent / "templates"
+"""Folders of templates in an installed wheel, and in a checkout."""
 
 
 def yaml_value(value: object) -> str:
@@ -59,7 +65,7 @@ def fill(template: str, dump: Callable[[object], str], **values: object) -> str:
 @cache
 def _environment(dump: Callable[[object], str]) -> Environment:
     return Environment(
-        loader=PackageLoader("testbed.manifests"),
+        loader=FileSystemLoader(_FOLDERS),
         autoescape=False,  # noqa: S701 - nothing here is HTML, and `finalize` dumps every value
         finalize=dump,
         undefined=StrictUndefined,

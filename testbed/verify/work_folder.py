@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from testbed.run_files import Malformed, read_document
-from testbed.runtimes.real.leftovers import end_all, is_alive
-from testbed.runtimes.real.places import ProcessRecord, process_record
+from testbed.runtimes.tracking.leftovers import end_all, is_alive
+from testbed.runtimes.tracking.process_records import ProcessRecord, process_record
 
 PREFIX = "testbed-verify-"
 RECORD = "owner.json"

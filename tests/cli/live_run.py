@@ -21,11 +21,11 @@ from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
 from testbed.protocol.fabric import Done, Links, ShowLink, ToFabric
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.fabric_link import FabricLink
-from testbed.runtimes.real.injections import Injections
-from testbed.runtimes.real.node_actions import NodeActions
-from testbed.runtimes.real.places import Places, process_record
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.fabric_link import FabricLink
+from testbed.runtimes.processes.injections import Injections
+from testbed.runtimes.processes.node_actions import NodeActions
+from testbed.runtimes.tracking.process_records import Places, process_record
 from tests.engines.world import configuration, pair
 from tests.plan.test_make import nodes, plan_of
 from tests.runtimes.unforked import Unforked

@@ -18,7 +18,7 @@ from testbed.engines.fabric.requests import FabricLost
 from testbed.errors import ExitCode, PreflightRefused, UsageProblem
 from testbed.plan.files import write_plan
 from testbed.rundir import create_run
-from testbed.runtimes.real.places import Places, process_record, record_of
+from testbed.runtimes.tracking.process_records import Places, process_record, record_of
 from testbed.topologies.model import Topology
 from testbed.verify import prepare
 from testbed.verify.judge import Row, Verdict

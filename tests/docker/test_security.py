@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 from testbed.cli.main import main
+from testbed.image.engine_client import connected
 from testbed.plan.containers import LEARNER_PIDS
 from testbed.runtimes.docker.containers import FOLDER_LABEL, NODE_LABEL
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.real.clearing import clear_away
+from testbed.runtimes.tracking.removal import clear_away
 from tests.docker.hostile.escapes import DENIED
 from tests.docker.hostile_runs import (
     deploy_words,

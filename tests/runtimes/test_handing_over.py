@@ -11,8 +11,8 @@ import pytest
 
 from testbed.isolation.sandbox import learner_environment
 from testbed.rundir import create_run
-from testbed.runtimes.real.handing_over import hand_over, keep_private
-from testbed.runtimes.real.shelf import Shelf
+from testbed.runtimes.processes.shared_models import Shelf
+from testbed.runtimes.tracking.file_owners import hand_over, keep_private
 
 DEEP = 1500
 

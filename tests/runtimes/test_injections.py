@@ -19,12 +19,12 @@ from testbed.errors import UsageProblem
 from testbed.protocol.fabric import Cut, Heal, Partition, ToFabric, Uncut
 from testbed.records import Event
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.injections import Injections
-from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.node_actions import NodeActions
-from testbed.runtimes.real.places import ProcessRecord, process_record
-from testbed.runtimes.real.run import RealRun
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.injections import Injections
+from testbed.runtimes.processes.node_actions import NodeActions
+from testbed.runtimes.processes.run import RealRun
+from testbed.runtimes.tracking.leftovers import is_alive
+from testbed.runtimes.tracking.process_records import ProcessRecord, process_record
 from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import DECODER, plan_of, star
 from tests.runtimes.unforked import Unforked

@@ -17,8 +17,8 @@ from testbed.protocol.zygote import Discard, Judge, Judged
 from testbed.records import AnyRecord, Average, Event
 from testbed.rundir import RunDirectory
 from testbed.runtimes.averaging import judge
-from testbed.runtimes.real.judge import Judges
-from testbed.runtimes.real.shelf import Shelf
+from testbed.runtimes.processes.average_process import Judges
+from testbed.runtimes.processes.shared_models import Shelf
 from tests.runtimes import local_runs, sim_runs
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -91,7 +91,7 @@ def lost(directory: RunDirectory) -> list[int]:
 LEAKS = """
 import pathlib, sys
 from testbed.node.algorithms.dpsgd import DPSGD
-from testbed.runtimes.real.shelf import Shelf
+from testbed.runtimes.processes.shared_models import Shelf
 class Mine(DPSGD): pass
 put = Shelf.put
 def leak(shelf, rank, vector, *, is_last):
@@ -356,7 +356,7 @@ def _never() -> None:
 
 
 def test_a_large_shelf_is_in_pieces_that_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.runtimes.real.shelf._LARGEST_BYTES", 2 * 4 * SLOTS * 3)
+    monkeypatch.setattr("testbed.runtimes.processes.shared_models._LARGEST_BYTES", 2 * 4 * SLOTS * 3)
     shelf = Shelf(5, 3)
     for rank in range(5):
         for slot in range(SLOTS):

@@ -18,11 +18,11 @@ from testbed.engines.fabric.start import start_fabric
 from testbed.errors import ExitCode
 from testbed.records import End, Failure, Over
 from testbed.rundir import create_run
-from testbed.runtimes.real import run as real
-from testbed.runtimes.real.engine import FabricEngine
-from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.nursery import Nursery
-from testbed.runtimes.real.places import Places, make_places, process_record
+from testbed.runtimes.processes import run as real
+from testbed.runtimes.processes.engine import FabricEngine
+from testbed.runtimes.processes.zygote_client import ZygoteClient
+from testbed.runtimes.tracking.leftovers import is_alive
+from testbed.runtimes.tracking.process_records import Places, make_places, process_record
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -150,9 +150,9 @@ def test_nobody_waits_for_ever_for_one_that_should_tell_of_deaths(
     monkeypatch.setattr(real, "_LAST_WORK_EACH_S", 0.0)
     monkeypatch.setattr(control_module, "_JUDGING_S", 0.5)
     parents: list[int] = []
-    is_warm, begin = Nursery.is_warm, Control.begin
+    is_warm, begin = ZygoteClient.is_warm, Control.begin
 
-    async def and_note(self: Nursery) -> Failure | None:
+    async def and_note(self: ZygoteClient) -> Failure | None:
         parents.extend(self.pids)
         return await is_warm(self)
 
@@ -161,7 +161,7 @@ def test_nobody_waits_for_ever_for_one_that_should_tell_of_deaths(
             os.kill(pid, signal.SIGSTOP)
         return begin(self)
 
-    monkeypatch.setattr(Nursery, "is_warm", and_note)
+    monkeypatch.setattr(ZygoteClient, "is_warm", and_note)
     monkeypatch.setattr(Control, "begin", and_hang)
     begun_s = time.monotonic()
     directory, outcome = run(plan_of(star(2)), tmp_path)

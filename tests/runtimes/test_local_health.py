@@ -11,7 +11,7 @@ from testbed.control.control import Control
 from testbed.errors import ExitCode
 from testbed.protocol.fabric import Lateness
 from testbed.protocol.nodes import Overrun
-from testbed.runtimes.real.engine import Judgement, NoEngine
+from testbed.runtimes.processes.engine import Judgement, NoEngine
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -19,7 +19,7 @@ LATE = Lateness(1000, 0.1, 4.0, 9.0)
 LOSES = """
 from testbed.engines.counters import DeviceCounters
 from testbed.node.algorithms.dpsgd import DPSGD
-from testbed.runtimes.real import node_process
+from testbed.runtimes.processes import node_process
 
 
 class Loses(DPSGD):

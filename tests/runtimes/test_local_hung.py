@@ -18,13 +18,13 @@ from testbed.control.log import ControlLog
 from testbed.engines.spawn import spawn_module
 from testbed.errors import ExitCode
 from testbed.records import Over
-from testbed.runtimes.real import barrier, nursery, waited
-from testbed.runtimes.real import run as run_module
-from testbed.runtimes.real.barrier import BarrierWatch
-from testbed.runtimes.real.ground import Nodes
-from testbed.runtimes.real.nursery import Nursery
-from testbed.runtimes.real.run import RealRun
-from testbed.runtimes.real.waited import IDLE_S, LONGEST_S, Waited
+from testbed.runtimes.processes import run as run_module
+from testbed.runtimes.processes import start_barrier, waited, zygote_client
+from testbed.runtimes.processes.backend import Nodes
+from testbed.runtimes.processes.run import RealRun
+from testbed.runtimes.processes.start_barrier import BarrierWatch
+from testbed.runtimes.processes.waited import IDLE_S, LONGEST_S, Waited
+from testbed.runtimes.processes.zygote_client import ZygoteClient
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -41,8 +41,8 @@ def test_before_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         started.append(process.pid)
         return process
 
-    monkeypatch.setattr("testbed.runtimes.real.nursery.spawn_module", start_and_stop)
-    monkeypatch.setattr(nursery, "_LOOK_S", 0.1)
+    monkeypatch.setattr("testbed.runtimes.processes.zygote_client.spawn_module", start_and_stop)
+    monkeypatch.setattr(zygote_client, "_LOOK_S", 0.1)
     monkeypatch.setattr(waited, "IDLE_S", 0.5)
     directory, outcome = run(plan_of(star(2)), tmp_path, engine="none")
     assert outcome.exit_code is ExitCode.NOT_STARTED
@@ -58,17 +58,17 @@ BACK = "  - {at: 0.3s, node: node.2, do: crash}\n  - {at: 0.6s, node: node.2, do
 
 @needs_network
 def test_while_nothing_but_a_node_that_joins_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fork = Nursery.fork
+    fork = ZygoteClient.fork
 
-    def stop_and_fork(self: Nursery, rank: int, rejoin: str | None, first_round: int) -> None:
+    def stop_and_fork(self: ZygoteClient, rank: int, rejoin: str | None, first_round: int) -> None:
         if rejoin is not None:
             for pid in self.pids:
                 os.kill(pid, signal.SIGSTOP)
             monkeypatch.setattr(waited, "IDLE_S", 1.0)
         fork(self, rank, rejoin, first_round)
 
-    monkeypatch.setattr(Nursery, "fork", stop_and_fork)
-    monkeypatch.setattr(nursery, "_LOOK_S", 0.1)
+    monkeypatch.setattr(ZygoteClient, "fork", stop_and_fork)
+    monkeypatch.setattr(zygote_client, "_LOOK_S", 0.1)
     monkeypatch.setattr(RealRun, "_patience_s", lambda _: 0.5)
     _, outcome = run(plan_of(star(3, BACK), missing={"after": "100ms", "then": "skip"}, stop={"rounds": 30}), tmp_path)
     assert outcome.exit_code is ExitCode.NODE_FAILED
@@ -97,8 +97,8 @@ NOT_READY = "it was to get ready, and has done nothing for 1.5 s"
 
 
 def look_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barrier, "_LOOK_S", 0.1)
-    monkeypatch.setattr(barrier, "CONNECTED_S", 0.1)
+    monkeypatch.setattr(start_barrier, "_LOOK_S", 0.1)
+    monkeypatch.setattr(start_barrier, "CONNECTED_S", 0.1)
     monkeypatch.setattr(run_module, "_GRACE_S", 0.5)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.isolation.sandbox_check import sandbox_support
 from testbed.limits import LOG_BYTES, PROCESSES, counts_processes_by_namespace
-from testbed.runtimes.real import excess
+from testbed.runtimes.processes import excess
 from tests.runtimes.local_runs import run
 from tests.runtimes.sim_runs import plan_of, star
 

@@ -16,9 +16,9 @@ from testbed.protocol.message import encode
 from testbed.protocol.nodes import Overrun
 from testbed.records import Round
 from testbed.rundir import create_run
-from testbed.runtimes.local.local_ground import LocalGround
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.run import RealRun
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.local_backend import LocalBackend
+from testbed.runtimes.processes.run import RealRun
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -72,7 +72,7 @@ def test_who_looks_on_is_told_what_the_summary_will_say(tmp_path: Path) -> None:
         raise AssertionError
 
     async def body() -> tuple[Seen, Seen]:
-        whole = RealRun(plan, create_run(tmp_path, "run"), LocalGround())
+        whole = RealRun(plan, create_run(tmp_path, "run"), LocalBackend())
         whole._control, whole._engine = Control(plan, log), NoEngine()
         whole._control._overruns[1, 11] = Overrun(1000, 900, 9.0, 7, 99.0)
         early = await look(whole)

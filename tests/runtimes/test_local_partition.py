@@ -14,9 +14,9 @@ from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.errors import UsageProblem
 from testbed.protocol.fabric import Heal, ToFabric
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.injections import Injections
-from testbed.runtimes.real.node_actions import NodeActions
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.injections import Injections
+from testbed.runtimes.processes.node_actions import NodeActions
 from tests.runtimes.sim_runs import plan_of, star
 from tests.runtimes.unforked import Unforked
 

@@ -20,13 +20,12 @@ from testbed.node.compute_slots import ComputeSlots, holders
 from testbed.plan.files import write_plan
 from testbed.records import Event
 from testbed.rundir import create_run
-from testbed.runtimes.local import local_ground
-from testbed.runtimes.local.local_ground import LocalGround
-from testbed.runtimes.real import unheard
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.node_actions import NodeActions
-from testbed.runtimes.real.proc_stat import stands_still, stat_of
-from testbed.runtimes.real.run import RealRun
+from testbed.runtimes.processes import local_backend, unheard
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.local_backend import LocalBackend
+from testbed.runtimes.processes.node_actions import NodeActions
+from testbed.runtimes.processes.run import RealRun
+from testbed.runtimes.tracking.proc_stat import stands_still, stat_of
 from tests.runtimes.corner import until
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
@@ -208,8 +207,8 @@ def test_one_that_cannot_be_paused_in_time_holds_up_nobody_for_long_and_is_told_
             while True:
                 time.sleep(60)
         pids.append(pid)
-    monkeypatch.setattr(local_ground, "_ATTEMPTS_S", 0.3)
-    monkeypatch.setattr(local_ground, "holders", lambda _: set(pids[1:]))
+    monkeypatch.setattr(local_backend, "_ATTEMPTS_S", 0.3)
+    monkeypatch.setattr(local_backend, "holders", lambda _: set(pids[1:]))
 
     async def body() -> float:
         log = ControlLog(tmp_path / "events.jsonl")
@@ -254,7 +253,7 @@ def test_a_node_that_is_silent_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     directory = create_run(tmp_path, "run")
     write_plan(directory, plan)
     said: list[str] = []
-    RealRun(plan, directory, LocalGround(), say=said.append).run()
+    RealRun(plan, directory, LocalBackend(), say=said.append).run()
     told = [each for each in records(directory, None) if isinstance(each, Event) and each.what == "unheard"]
     assert {each.node for each in told} == {"node.2"}
     assert "(paused)" in told[0].detail

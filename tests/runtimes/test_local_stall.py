@@ -11,8 +11,8 @@ from testbed.control import silence
 from testbed.control.silence import Silence
 from testbed.network.timeline import PartitionChange
 from testbed.records import Count, End, Event, Phases, Round, Start
-from testbed.runtimes.real import stall
-from testbed.runtimes.real.stall import Carried, _Coming
+from testbed.runtimes.processes import stall_watch
+from testbed.runtimes.processes.stall_watch import Carried, _Coming
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -113,7 +113,7 @@ def test_a_slow_message_is_carried_among_connections_that_are_kept_alive(
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "LEAST_S", 2.0)
-    monkeypatch.setattr(stall, "_EVERY_S", 0.25)
+    monkeypatch.setattr(stall_watch, "_EVERY_S", 0.25)
 
 
 CRASH = "  - {at: 0.5s, node: node.3, do: crash}\n"

@@ -26,10 +26,10 @@ from testbed.engines.tun import DEVICE
 from testbed.errors import ExitCode
 from testbed.plan.addresses import address
 from testbed.rundir import create_run
-from testbed.runtimes.real import device_watch
-from testbed.runtimes.real.device_watch import DeviceWatch
-from testbed.runtimes.real.engine import FabricEngine
-from testbed.runtimes.real.places import make_places
+from testbed.runtimes.processes import device_watch
+from testbed.runtimes.processes.device_watch import DeviceWatch
+from testbed.runtimes.processes.engine import FabricEngine
+from testbed.runtimes.tracking.process_records import make_places
 from tests.engines.odd_kernel import make_odd
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, star

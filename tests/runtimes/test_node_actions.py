@@ -16,10 +16,10 @@ from testbed.plan.model import RunPlan
 from testbed.protocol.fabric import ToFabric
 from testbed.protocol.nodes import Halt
 from testbed.records import Event
-from testbed.runtimes.local.local_ground import LocalGround, LocalNodes
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.ground import News
-from testbed.runtimes.real.node_actions import NodeActions
+from testbed.runtimes.processes.backend import News
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.local_backend import LocalBackend, LocalNodes
+from testbed.runtimes.processes.node_actions import NodeActions
 from tests.control.test_barrier import heard
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
@@ -226,7 +226,7 @@ def test_the_last_word_about_a_node_that_is_still_to_come_counts(tmp_path: Path)
     play(tmp_path, body)
 
 
-class LateBirths(LocalGround):
+class LateBirths(LocalBackend):
     """Who comes back is born half a second after it was asked for, as on a machine that has much to do."""
 
     def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> LocalNodes:

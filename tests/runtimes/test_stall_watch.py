@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from testbed.control.silence import Silence
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.stall import StallWatch
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.stall_watch import StallWatch
 from tests.runtimes.sim_runs import plan_of, star
 
 LONG_S = 10_000.0

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.places import ProcessRecord, process_record
+from testbed.runtimes.tracking.leftovers import is_alive
+from testbed.runtimes.tracking.process_records import ProcessRecord, process_record
 from testbed.verify.work_folder import PREFIX, RECORD, Owned, make_work_folder, remove_leftovers
 from tests.engines.world import needs_network
 

@@ -15,13 +15,13 @@ import msgspec
 from testbed.code import place_words
 from testbed.errors import PreflightRefused
 from testbed.experiment.attached import own_code
+from testbed.image.passing_container import passing_container
 from testbed.node.data.store import cache_folder
 from testbed.plan.containers import PART_PIDS, limits_of
 from testbed.plan.model import RunPlan
-from testbed.runtimes.container.check_code import Wrong
-from testbed.runtimes.container.inside import Inside
+from testbed.runtimes.containers.check_code import Wrong
+from testbed.runtimes.containers.inside import Inside
 from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, closed
-from testbed.runtimes.docker.passing_container import passing_container
 
 if TYPE_CHECKING:
     from docker import DockerClient

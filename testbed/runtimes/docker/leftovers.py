@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.errors import CouldNotStart, PreflightRefused, TestbedError
+from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.inside import outcome_file, sockets_of
-from testbed.runtimes.container.layout import remove_sockets
+from testbed.runtimes.containers.inside import outcome_file, sockets_of
+from testbed.runtimes.containers.layout import remove_sockets
+from testbed.runtimes.docker.container_set import of_run, present, remove
 from testbed.runtimes.docker.containers import CONTROL, FOLDER_LABEL, NODE_LABEL, PART_LABEL, RUN_LABEL
-from testbed.runtimes.docker.crew import of_run, present, remove
-from testbed.runtimes.docker.engine_client import connected
 from testbed.runtimes.docker.volumes import folders_with_volumes, remove_volumes, volumes_of
-from testbed.runtimes.real.belonging import end_marked
-from testbed.runtimes.real.leftovers import Removed, is_alive, is_of, tell
-from testbed.runtimes.real.places import read_record, record_of
+from testbed.runtimes.tracking.leftovers import Removed, is_alive, is_of, tell
+from testbed.runtimes.tracking.ownership import end_marked
+from testbed.runtimes.tracking.process_records import read_record, record_of
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from testbed.errors import PreflightRefused, TestbedError
 from testbed.experiment.attached import own_files
+from testbed.image.baked_code import missing_files
+from testbed.image.engine_client import connected, engine_address
+from testbed.image.facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL, id_of, labels_of
+from testbed.image.likeness import doubt
+from testbed.image.packages import versions_in
 from testbed.memory import available_bytes
 from testbed.plan.containers import limits_of, models_bytes
 from testbed.plan.model import RunPlan
-from testbed.runtimes.docker.baked_code import missing_files
 from testbed.runtimes.docker.code_check import check_code
-from testbed.runtimes.docker.engine_client import connected, engine_address
-from testbed.runtimes.docker.image_facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL, id_of, labels_of
-from testbed.runtimes.docker.image_likeness import doubt
-from testbed.runtimes.docker.image_packages import versions_in
 from testbed.runtimes.docker.leftovers import refuse_if_there
 from testbed.units import size_for_people
 

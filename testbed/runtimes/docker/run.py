@@ -19,25 +19,25 @@ from testbed.control.outcome import Outcome
 from testbed.control.progress import Progress, Tell
 from testbed.doors import Door
 from testbed.errors import TestbedError
+from testbed.image.engine_client import EngineSilent, connected
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import Over
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.inside import sockets_of
-from testbed.runtimes.container.layout import lay_out_files
+from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.layout import lay_out_files
+from testbed.runtimes.docker.container_set import ContainerSet, Ended
 from testbed.runtimes.docker.containers import FABRIC, name_of
-from testbed.runtimes.docker.crew import Crew, Ended
-from testbed.runtimes.docker.engine_client import EngineSilent, connected
+from testbed.runtimes.docker.control_client import ControlClient
+from testbed.runtimes.docker.engine_outage import EngineOutage
 from testbed.runtimes.docker.leftovers import DEPLOY, NotRemoved, remove_all_of
-from testbed.runtimes.docker.line import Line
-from testbed.runtimes.docker.patience import Patience
 from testbed.runtimes.docker.relayed import relayed
 from testbed.runtimes.docker.socket_places import Sockets
 from testbed.runtimes.docker.start import Start
 from testbed.runtimes.docker.verdict import outcome_of
-from testbed.runtimes.real.belonging import end_marked, held_open, new_mark
-from testbed.runtimes.real.places import Places, commands_socket, process_record
-from testbed.runtimes.real.unheard import words_of
+from testbed.runtimes.processes.unheard import words_of
+from testbed.runtimes.tracking.ownership import end_marked, held_open, new_mark
+from testbed.runtimes.tracking.process_records import Places, commands_socket, process_record
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -75,7 +75,7 @@ class DockerRun:
         self._began_s = time.monotonic() if began_s is None else began_s
         self._say = say
         self._unheard: tuple[str, ...] = ()
-        self._patience = Patience(say)
+        self._patience = EngineOutage(say)
         self._places = Places(self._directory, sockets_of(self._directory), new_mark())
         self._start = Start(
             plan,
@@ -87,7 +87,7 @@ class DockerRun:
             met=lambda: self._record(os.getpid()),
             say=say,
         )
-        self._line: Line | None = None
+        self._line: ControlClient | None = None
         self._deaf_until_s = 0.0
         self._wants_end = False
         self._was_asked = False
@@ -146,7 +146,7 @@ class DockerRun:
         """How all containers ended, of which none is left; None where they are left to themselves."""
         has_left = False
         with connected() as engine:
-            crew = Crew(engine, self._image, wanted=lambda: not self._wants_end)
+            crew = ContainerSet(engine, self._image, wanted=lambda: not self._wants_end)
             try:
                 ids = self._start.start(engine, crew)
                 control = next(iter(ids.values()))
@@ -183,7 +183,7 @@ class DockerRun:
 
     # -- while it goes on ------------------------------------------------------------------------------------------
 
-    def _follow(self, crew: Crew, control: str, fabric: str, *, leave: bool) -> None:
+    def _follow(self, crew: ContainerSet, control: str, fabric: str, *, leave: bool) -> None:
         """Until control has ended, or will only wait for a fabric that cannot come any more."""
         while self._patience.ask(lambda: crew.is_running(control), self._look):
             self._look()
@@ -199,7 +199,7 @@ class DockerRun:
             return False  # it hears nobody yet, and asking may cost a process there
         self._deaf_until_s = time.monotonic() + _DEAF_S
         try:
-            line = self._line = self._line or Line(self._door())
+            line = self._line = self._line or ControlClient(self._door())
             if self._wants_end and not self._was_asked:
                 line.ask(EndRun())
                 self._was_asked = True
@@ -247,7 +247,7 @@ class DockerRun:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _all_ended(self, crew: Crew, ids: Sequence[str]) -> list[Ended]:
+    def _all_ended(self, crew: ContainerSet, ids: Sequence[str]) -> list[Ended]:
         until_s = time.monotonic() + (_LAST_S if self._has_begun else _LAST_UNBEGUN_S)
         while self._patience.ask(lambda: any(crew.is_running(each) for each in ids)) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.inside import Inside, folder_of_node, slots_of, sockets_of
+from testbed.runtimes.containers.inside import Inside, folder_of_node, slots_of, sockets_of
 
 _INSIDE = Inside()
 

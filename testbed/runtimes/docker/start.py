@@ -19,14 +19,14 @@ from testbed.errors import CouldNotStart, PreflightRefused
 from testbed.node.data.store import made
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.inside import sockets_of
-from testbed.runtimes.container.knock import KNOCKS, Unreached
-from testbed.runtimes.container.layout import lay_out_sockets, remove_sockets
+from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.layout import lay_out_sockets, remove_sockets
+from testbed.runtimes.containers.reachability import KNOCKS, Unreached
+from testbed.runtimes.docker.container_set import ContainerSet, NameInUse, remove
 from testbed.runtimes.docker.containers import CONTROL, Container, containers_of, sockets_maker
-from testbed.runtimes.docker.crew import Crew, NameInUse, remove
-from testbed.runtimes.docker.door import open_door
 from testbed.runtimes.docker.exec_stream import engine_socket
 from testbed.runtimes.docker.leftovers import remove_all_of
+from testbed.runtimes.docker.reachability_socket import open_door
 from testbed.runtimes.docker.relayed import ON_ITS_MACHINE
 from testbed.runtimes.docker.socket_places import InFolder, OnVolumes, SocketPlaces, Sockets
 from testbed.runtimes.docker.verdict import why_not
@@ -77,7 +77,7 @@ class Start:
         self.unseen = False
         """Whether nobody here can see the containers' processes, or nobody has looked."""
 
-    def start(self, engine: DockerClient, crew: Crew) -> dict[str, str]:
+    def start(self, engine: DockerClient, crew: ContainerSet) -> dict[str, str]:
         """Their ids by name, control's first; raises KeyboardInterrupt where they are not wanted any more.
 
         Raises PreflightRefused where sockets on volumes are wanted that nobody would reach.
@@ -98,12 +98,12 @@ class Start:
 
     # -- in the run directory --------------------------------------------------------------------------------------
 
-    def _start_in_folder(self, crew: Crew) -> dict[str, str]:
+    def _start_in_folder(self, crew: ContainerSet) -> dict[str, str]:
         """Raises Unreached where sockets do not reach over."""
         lay_out_sockets(self._plan, self._directory, usable_cores())
         return self._all(crew, InFolder(self._directory), self._who_knocks)
 
-    def _who_knocks(self, crew: Crew, control: Container, of: int) -> str:
+    def _who_knocks(self, crew: ContainerSet, control: Container, of: int) -> str:
         """What it can reach, all can: before many are started, it is known whether they and this command can meet."""
         with open_door(sockets_of(self._directory)) as door:
             knocking = replace(control, environment={**control.environment, KNOCKS: "1"})
@@ -119,14 +119,14 @@ class Start:
 
     # -- on volumes ------------------------------------------------------------------------------------------------
 
-    def _start_on_volumes(self, engine: DockerClient, crew: Crew) -> dict[str, str]:
+    def _start_on_volumes(self, engine: DockerClient, crew: ContainerSet) -> dict[str, str]:
         self._say(_ON_VOLUMES)
         self.on_volumes = self.unseen = True
         volumes = OnVolumes(self._plan.run_id, [node.rank for node in self._plan.nodes])
         self._make(engine, crew, volumes)
         return self._all(crew, volumes, self._first)
 
-    def _make(self, engine: DockerClient, crew: Crew, volumes: OnVolumes) -> None:
+    def _make(self, engine: DockerClient, crew: ContainerSet, volumes: OnVolumes) -> None:
         """They are there, and this user's."""
         (id_,) = self._started_first(crew, sockets_maker(self._plan, self._directory, self._user, volumes)).values()
         until_s = time.monotonic() + _MAKING_S
@@ -146,7 +146,7 @@ class Start:
     # -- anywhere --------------------------------------------------------------------------------------------------
 
     def _all(
-        self, crew: Crew, sockets: SocketPlaces, start_first: Callable[[Crew, Container, int], str]
+        self, crew: ContainerSet, sockets: SocketPlaces, start_first: Callable[[ContainerSet, Container, int], str]
     ) -> dict[str, str]:
         data = made(self._data)  # nothing need have been kept there yet, but what a container mounts must be there
         containers = containers_of(self._plan, self._directory, self._user, data, sockets)
@@ -159,11 +159,11 @@ class Start:
             raise KeyboardInterrupt
         return ids
 
-    def _first(self, crew: Crew, control: Container, of: int) -> str:
+    def _first(self, crew: ContainerSet, control: Container, of: int) -> str:
         return self._started_first(crew, control, lambda count: self._started(count, of))[control.name]
 
     def _started_first(
-        self, crew: Crew, container: Container, done: Callable[[int], None] = lambda _: None
+        self, crew: ContainerSet, container: Container, done: Callable[[int], None] = lambda _: None
     ) -> dict[str, str]:
         """What the Engine denies one container, it denies all."""
         try:

@@ -18,7 +18,7 @@ from testbed.node.training import Trainer
 from testbed.node.training_batch import Indices
 from testbed.node.training_settings import Score
 from testbed.runtimes.sim.arena import Arena
-from testbed.runtimes.sim.pool_crew import Crew
+from testbed.runtimes.sim.pool_processes import WorkerProcesses
 from testbed.runtimes.sim.pool_records import Order, Outcome, Work, WorkerFailed, WorkerLost
 from testbed.runtimes.sim.pool_worker import Desk
 
@@ -95,7 +95,7 @@ class TrainingPool:
         self._jobs: dict[int, _UnderWay] = {}
         """Those without an outcome, by number, in the order in which they were handed in."""
         self._free_slots = list(range(len(arena.evaluated)))
-        self._crew = Crew(self._desk, workers) if workers else None
+        self._crew = WorkerProcesses(self._desk, workers) if workers else None
 
     @property
     def workers(self) -> list[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from testbed.node.node import Node
 from testbed.node.world import Vector
 from testbed.protocol.nodes import SLOTS
-from testbed.runtimes.real.model_files import ModelFiles
+from testbed.runtimes.processes.model_files import ModelFiles
 
 FOLDER = Path("/testbed/node")
 NAMES = (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import PreflightRefused
-from testbed.runtimes.container.knock import Unreached
-from testbed.runtimes.docker.door import open_door
+from testbed.runtimes.containers.reachability import Unreached
+from testbed.runtimes.docker.reachability_socket import open_door
 
 
 @pytest.mark.parametrize(

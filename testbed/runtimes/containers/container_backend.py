@@ -1,0 +1,119 @@
+"""Containers as the ground of a run: control, the fabric and every learner are in one each, started by others.
+
+Takes the run directory and the folder of sockets as control's container has them, gives nodes and an engine; starts a
+process that judges averages of models, and touches the nodes' sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from testbed.control.control import Control
+from testbed.engines.fabric.sockets import control_socket
+from testbed.plan.containers import comebacks
+from testbed.plan.model import RunPlan
+from testbed.protocol.zygote import Discard, Judge
+from testbed.records import Event, Failure
+from testbed.rundir import NodeDirectory, RunDirectory
+from testbed.runtimes.containers.end_mark import mark_in
+from testbed.runtimes.containers.external_fabric import meet_fabric
+from testbed.runtimes.containers.inside import Inside, folder_of_node, slots_of
+from testbed.runtimes.containers.layout import remove_within
+from testbed.runtimes.containers.names import CONTROL_SOCKET
+from testbed.runtimes.containers.supervisor_clients import SupervisorClients
+from testbed.runtimes.processes.backend import News
+from testbed.runtimes.processes.engine import Engine, FabricEngine, NoEngine
+from testbed.runtimes.processes.model_files import remove_models
+from testbed.runtimes.processes.shared_models import FILES
+from testbed.runtimes.processes.zygote_client import ZygoteClient
+from testbed.runtimes.tracking.process_records import Places
+from testbed.topologies.event_checks import starting_absent
+
+
+class ContainerBackend:
+    """One run's."""
+
+    def __init__(self, inside: Inside) -> None:
+        self._inside = inside
+        self._places: Places
+        self._directories: list[NodeDirectory] = []
+        self._cradles: SupervisorClients | None = None
+        self._is_wanted: Callable[[], bool]
+
+    def places(self, run: RunDirectory) -> Places:
+        self._places = Places(run, self._inside.sockets)
+        return self._places
+
+    def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> ContainerNodes:
+        sockets = self._inside.sockets
+        self._directories = [self._inside.run.node(node.name) for node in plan.nodes]
+        self._is_wanted = lambda: not control.is_ending
+        control.listen_at([folder_of_node(sockets, node.rank) / CONTROL_SOCKET for node in plan.nodes])
+        topology = plan.load_topology()
+        absent = tuple(sorted(starting_absent(topology)))
+        cradles = SupervisorClients(sockets, [node.name for node in plan.nodes], absent, comebacks(topology), news)
+        self._cradles = cradles
+        judge = partial(ZygoteClient, self._places, loopback, news.began, news.died, news.judged, news.gone, FILES)
+        return ContainerNodes(cradles, judge)
+
+    async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
+        met = await meet_fabric(control_socket(self._inside.sockets), self._is_wanted)
+        return NoEngine() if met is None else FabricEngine(plan, self._places, log, lost, lambda *_: met)
+
+    def leave(self) -> None:
+        """Without the folder itself, which is mounted here, nor what containers look for that are started once more."""
+        sockets = self._inside.sockets
+        again = [] if self._cradles is None else self._cradles.started_again
+        marks = [mark_in(folder_of_node(sockets, rank)) for rank in again]
+        mounted = [slots_of(sockets)] if again else []  # without it they would not even be started
+        remove_within(sockets, [*marks, *mounted])
+        for directory in self._directories:
+            remove_models(directory)
+
+
+class ContainerNodes:
+    """The learners' containers, and the process that judges averages of their models."""
+
+    def __init__(self, cradles: SupervisorClients, start_judge: Callable[[], ZygoteClient]) -> None:
+        self._cradles = cradles
+        self._start_judge = start_judge
+        self._judge: ZygoteClient | None = None
+        self.start = cradles.fork
+        self.why_not_again = cradles.why_not_again
+        self.may_come_back = cradles.may_come_back
+        self.signal = cradles.signal
+        self.busy_s = cradles.busy_s
+
+    def started_by(self, rank: int) -> list[int]:  # noqa: ARG002
+        """Nothing that is to be looked at: the Engine limits what a container has."""
+        return []
+
+    async def is_warm(self) -> Failure | None:
+        """First the containers come, then what judges is started: it loads torch, and would take the processors."""
+        await self._cradles.have_come()
+        self._judge = self._start_judge()
+        return await self._judge.is_warm()
+
+    def judge(self, order: Judge | Discard) -> None:
+        if self._judge is not None:
+            self._judge.judge(order)
+
+    def give_up(self) -> None:
+        """Nobody need be waited for any more."""
+        self._cradles.give_up()
+        if self._judge is not None:
+            self._judge.give_up()
+
+    async def pause(self, ranks: Collection[int], is_wanted: Callable[[int], bool]) -> list[int]:  # noqa: ARG002
+        """Each by itself: its container's first process knows when it computes."""
+        return await self._cradles.pause(ranks)
+
+    def is_gone(self, rank: int) -> bool:  # noqa: ARG002
+        """Nobody is told of deaths here: who is dead hangs up."""
+        return False
+
+    def close(self, patience_s: float) -> None:
+        if self._judge is not None:
+            self._judge.close(patience_s)
+        self._cradles.close()
