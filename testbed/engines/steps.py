@@ -1,6 +1,7 @@
-"""The steps of setting up a node's network, by name; what is denied is loaded where a machine does deny something.
+"""The steps of setting up a node's network, by name.
 
-Takes an OSError, gives a `NetworkDenied`; touches nothing. Light: the first process of a container imports it.
+Takes an OSError, gives a `NetworkDenied`; touches nothing. Imports little, since a container's first process imports
+it: `denied` is loaded only when a step is denied.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from enum import StrEnum
 
 
 class Step(StrEnum):
-    """What a node does to get its network, in this order; the value is how a sentence names it."""
+    """Steps of a node joining its network, in this order; the value is how messages name the step."""
 
     NAMESPACE = "making a network namespace"
     USER_NAMESPACE = "making a user namespace"
@@ -27,7 +28,7 @@ class Step(StrEnum):
 
 @contextmanager
 def during(step: Step) -> Iterator[None]:
-    """An OSError in here is this step's."""
+    """Turns an OSError raised within into a `NetworkDenied` that names the step."""
     try:
         yield
     except OSError as problem:

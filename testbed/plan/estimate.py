@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from testbed.catalogue.algorithms import WithPeers
 from testbed.network.flows import Tcp
-from testbed.network.flows.sharing import TWO_WAYS
+from testbed.network.flows.bandwidth_sharing import TWO_WAYS
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
 from testbed.plan.rehearse import Rehearsal, rehearse, window_of
