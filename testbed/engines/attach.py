@@ -10,10 +10,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.engines.attempt import during
 from testbed.engines.device import NodeDevice, hand_over, make_device
 from testbed.engines.namespace import TcpSettings, enter_namespace
 from testbed.engines.privileges import User, drop_privileges
-from testbed.engines.steps import Step, during
+from testbed.engines.steps import Step
 from testbed.engines.tun import MTU, QUEUE_LENGTH
 
 

@@ -9,9 +9,10 @@ import errno
 import os
 from pathlib import Path
 
+from testbed.engines.attempt import during
 from testbed.engines.denied import NetworkDenied
 from testbed.engines.kernel import CLONE_NEWNET, enter_user_namespace, unshare
-from testbed.engines.steps import Step, during
+from testbed.engines.steps import Step
 from testbed.engines.tun import bring_up
 from testbed.plan.tcp import TcpSettings as TcpSettings  # re-exported
 from testbed.plan.tcp import settings_of

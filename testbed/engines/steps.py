@@ -1,13 +1,7 @@
-"""The steps of setting up a node's network, by name.
-
-Takes an OSError, gives a `NetworkDenied`; touches nothing. Imports little, since a container's first process imports
-it: `denied` is loaded only when a step is denied.
-"""
+"""The steps of setting up a node's network, by name. Touches nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 
 
@@ -24,14 +18,3 @@ class Step(StrEnum):
     ROUTE = "setting the route with its congestion control"
     HAND_OVER = "handing the device to the fabric"
     PRIVILEGES = "giving up privileges"
-
-
-@contextmanager
-def during(step: Step) -> Iterator[None]:
-    """Turns an OSError raised within into a `NetworkDenied` that names the step."""
-    try:
-        yield
-    except OSError as problem:
-        from testbed.engines.denied import NetworkDenied
-
-        raise NetworkDenied(step, problem.strerror or str(problem), problem.errno or 0) from problem

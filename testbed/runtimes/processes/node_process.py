@@ -18,10 +18,11 @@ from pathlib import Path
 from testbed.code import CodeProblem
 from testbed.control.packets import PacketLink
 from testbed.engines.attach import NodeNetwork, join_network
+from testbed.engines.attempt import during
 from testbed.engines.counters import device_counters
 from testbed.engines.denied import NetworkDenied
 from testbed.engines.privileges import drop_privileges
-from testbed.engines.steps import Step, during
+from testbed.engines.steps import Step
 from testbed.errors import TestbedError
 from testbed.journal import CannotWrite, Journal
 from testbed.node.choose import choose_algorithm
