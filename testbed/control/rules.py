@@ -61,6 +61,8 @@ class RunRules:
         """What all nodes need and is gone, in words."""
         self._failures: list[NodeFailure] = []
         self._finished: set[int] = set()
+        self._done: set[int] = set()
+        """Nodes that have ended by themselves, with all of their work done."""
         self._stayed: set[int] = set()
         """Learners that have ended in good order, without leaving."""
         self._doomed: set[int] = set()
@@ -71,6 +73,7 @@ class RunRules:
     def life_begins(self, rank: int) -> None:
         """The node gets a process, or another one: it has not finished before that has."""
         self._finished.discard(rank)
+        self._done.discard(rank)
 
     def recorded(self, rank: int, record: AnyRecord) -> None:
         """A node has written this into its journal."""
@@ -83,6 +86,8 @@ class RunRules:
         if reason == INTERRUPTED or self.has_failed(rank):
             return
         self._finished.add(rank)
+        if reason == FINISHED:
+            self._done.add(rank)
         if reason != LEFT and rank in self._plan.learners:
             self._stayed.add(rank)
 
@@ -139,6 +144,10 @@ class RunRules:
     def next_life(self, *, has_lived: bool) -> tuple[str, int]:
         """What a node that joins begins with, and its first round: none that others would have to repeat for it."""
         return self._plan.experiment.rejoin if has_lived else "fresh", self.progress.round_of_the_slowest()
+
+    def may_join(self, rank: int) -> bool:
+        """Not a node that has done all of its work: there is nothing left for it to come back to."""
+        return rank not in self._done
 
     def has_failed(self, rank: int) -> bool:
         return any(each.node == self._names[rank] for each in self._failures)
