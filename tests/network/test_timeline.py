@@ -235,9 +235,7 @@ def test_many_like_partitions_are_one() -> None:
 
 
 def test_one_timeline_has_many_readers_each_with_a_place_of_its_own() -> None:
-    given = topology(
-        "at: 3s, node: a.0, do: crash", "at: 1s, link: [a, ra], state: down", "at: 2s, node: b.0, do: leave"
-    )
+    given = topology("at: 3s, node: a.0, do: crash", "at: 1s, partition: [a, b]", "at: 2s, node: b.0, do: leave")
     changes = Timeline(given, seed=1)
     first, of_nodes = iter(changes), changes.of_nodes()
     assert [next(first).at_s, next(first).at_s] == [1, 2]
