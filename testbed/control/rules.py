@@ -133,13 +133,16 @@ class RunRules:
 
     def is_accurate_enough(self, working: Collection[int]) -> bool:
         """By the server's model where there is one, else by the mean over the learners at work."""
-        server = self._plan.server
-        counted = [rank for rank in self._plan.learners if rank in working] if server is None else [server]
-        return self._target is not None and self.progress.has_reached(self._target, counted)
+        if self._target is None:
+            return False
+        server, present = self._plan.server, set(working)
+        counted = [rank for rank in self._plan.learners if rank in present] if server is None else [server]
+        return self.progress.has_reached(self._target, counted)
 
     def staying(self, working: Collection[int]) -> list[int]:
         """Learners whose models belong into every average: those at work, and those that have ended in good order."""
-        return [rank for rank in self._plan.learners if rank in working or rank in self._stayed]
+        present = self._stayed.union(working)
+        return [rank for rank in self._plan.learners if rank in present]
 
     def next_life(self, *, has_lived: bool) -> tuple[str, int]:
         """What a node that joins begins with, and its first round: none that others would have to repeat for it."""

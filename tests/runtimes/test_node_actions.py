@@ -267,7 +267,7 @@ def test_a_run_whose_node_crashes_while_its_process_is_being_made(tmp_path: Path
     directory, outcome = run(
         plan_of(star(3, events), stop={"rounds": 20}, missing={"after": "300ms", "then": "skip"}),
         tmp_path,
-        ground=LateBirths(),
+        backend=LateBirths(),
     )
     assert (outcome.reason, outcome.failures) == ("finished", ())
     happened = [each.what for each in records(directory, None) if isinstance(each, Event) and each.node == "node.2"]
