@@ -49,9 +49,8 @@ from testbed.topologies.event_checks import starting_absent
 
 
 def main(arguments: list[str]) -> None:
-    """LOOPBACK is the block of a run without an engine, else 0; MODELS is where nodes leave models to be averaged: memory or files.
-
-    SECLUSION is a descriptor; empty where nodes cannot be kept apart, or need not be.
+    """LOOPBACK is the block of a run without an engine, else 0; MODELS is `memory` or `files`: where nodes
+    leave models to be averaged. SECLUSION is a descriptor; empty where nodes cannot be kept apart, or need not be.
     """
     run, sockets, descriptor, parent, loopback, kind, cores, told = arguments
     die_with_parent(int(parent))
