@@ -364,7 +364,7 @@ class Control:
     def _look_around(self) -> None:
         """Nodes that only serve others may end when none of those works any more."""
         working = self.nodes.working
-        idle = [rank for rank in working if self.nodes[rank].is_idle]
+        idle = {rank for rank in working if self.nodes[rank].is_idle}
         left = remaining(working, idle, is_any_coming=self.nodes.is_any_coming)
         if left is Remaining.SERVING:
             for rank in working:

@@ -104,7 +104,7 @@ class NodeTable:
     @property
     def working(self) -> list[int]:
         """Those that have not said their last word."""
-        return [rank for rank in self.living if not self.has_ended(rank)]
+        return sorted(rank for rank, life in self._lives.items() if life.end is None)
 
     @property
     def is_any_coming(self) -> bool:

@@ -61,6 +61,8 @@ class RunRules:
         """What all nodes need and is gone, in words."""
         self._failures: list[NodeFailure] = []
         self._finished: set[int] = set()
+        self._done: set[int] = set()
+        """Nodes that have ended by themselves, with all of their work done."""
         self._stayed: set[int] = set()
         """Learners that have ended in good order, without leaving."""
         self._doomed: set[int] = set()
@@ -71,6 +73,7 @@ class RunRules:
     def life_begins(self, rank: int) -> None:
         """The node gets a process, or another one: it has not finished before that has."""
         self._finished.discard(rank)
+        self._done.discard(rank)
 
     def recorded(self, rank: int, record: AnyRecord) -> None:
         """A node has written this into its journal."""
@@ -83,6 +86,8 @@ class RunRules:
         if reason == INTERRUPTED or self.has_failed(rank):
             return
         self._finished.add(rank)
+        if reason == FINISHED:
+            self._done.add(rank)
         if reason != LEFT and rank in self._plan.learners:
             self._stayed.add(rank)
 
@@ -128,17 +133,24 @@ class RunRules:
 
     def is_accurate_enough(self, working: Collection[int]) -> bool:
         """By the server's model where there is one, else by the mean over the learners at work."""
-        server = self._plan.server
-        counted = [rank for rank in self._plan.learners if rank in working] if server is None else [server]
-        return self._target is not None and self.progress.has_reached(self._target, counted)
+        if self._target is None:
+            return False
+        server, present = self._plan.server, set(working)
+        counted = [rank for rank in self._plan.learners if rank in present] if server is None else [server]
+        return self.progress.has_reached(self._target, counted)
 
     def staying(self, working: Collection[int]) -> list[int]:
         """Learners whose models belong into every average: those at work, and those that have ended in good order."""
-        return [rank for rank in self._plan.learners if rank in working or rank in self._stayed]
+        present = self._stayed.union(working)
+        return [rank for rank in self._plan.learners if rank in present]
 
     def next_life(self, *, has_lived: bool) -> tuple[str, int]:
         """What a node that joins begins with, and its first round: none that others would have to repeat for it."""
         return self._plan.experiment.rejoin if has_lived else "fresh", self.progress.round_of_the_slowest()
+
+    def may_join(self, rank: int) -> bool:
+        """Not a node that has done all of its work: there is nothing left for it to come back to."""
+        return rank not in self._done
 
     def has_failed(self, rank: int) -> bool:
         return any(each.node == self._names[rank] for each in self._failures)

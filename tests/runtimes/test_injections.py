@@ -99,8 +99,8 @@ def test_the_last_word_may_be_the_topologys(tmp_path: Path) -> None:
         made = Injections(context_of(plan, control, log, NoEngine(), actions), actions, lambda _: None)
         begun = made.obey(Inject("disconnect", (0, 1), 0.2))
         assert isinstance(await anext(aiter(begun)), Done)
-        ground: Any = None
-        run = RealRun(plan, RunDirectory(tmp_path), ground)
+        backend: Any = None
+        run = RealRun(plan, RunDirectory(tmp_path), backend)
         run._control = control
         await run._follow_timeline(actions, made, control._begun_at)
         while made.is_waiting:

@@ -167,6 +167,22 @@ def test_who_is_to_die_before_it_lives_dies_then(
     play(tmp_path, body)
 
 
+def test_a_node_that_has_done_its_work_does_not_come_back(tmp_path: Path) -> None:
+    """Neither by the topology's events nor by hand: it would train again what it has."""
+
+    async def body(stage: Stage) -> None:
+        await stage.act("join")
+        await stage.lives(10)
+        stage.control.rules.ended(1, "finished")
+        assert stage.actions.why_not("join", 1) == "has done all of its work"
+        await stage.dies(10)
+        stage.done.clear()
+        await stage.act("join")
+        assert stage.done == []
+
+    play(tmp_path, body)
+
+
 def test_who_is_to_leave_before_it_lives_leaves_as_soon_as_it_can_hear_of_it(tmp_path: Path) -> None:
     async def body(stage: Stage) -> None:
         await stage.act("join")
@@ -251,7 +267,7 @@ def test_a_run_whose_node_crashes_while_its_process_is_being_made(tmp_path: Path
     directory, outcome = run(
         plan_of(star(3, events), stop={"rounds": 20}, missing={"after": "300ms", "then": "skip"}),
         tmp_path,
-        ground=LateBirths(),
+        backend=LateBirths(),
     )
     assert (outcome.reason, outcome.failures) == ("finished", ())
     happened = [each.what for each in records(directory, None) if isinstance(each, Event) and each.node == "node.2"]

@@ -1,4 +1,4 @@
-"""Containers as the ground of a run: control, the fabric and every learner are in one each, started by others.
+"""Containers as the backend of a run: control, the fabric and every learner are in one each, started by others.
 
 Takes the run directory and the folder of sockets as control's container has them, gives nodes and an engine; starts a
 process that evaluates averages of models, and touches the nodes' sockets.

@@ -94,6 +94,8 @@ class NodeActions:
         lives = self._known.pid_of(rank) is not None and not self._known.has_ended(rank)
         match action:
             case NodeAction.JOIN:
+                if not self._control.rules.may_join(rank):
+                    return "has done all of its work"
                 if self._is_about_to_go(rank):
                     return self._nodes.why_not_again(rank)
                 if self._known.is_expected(rank):
@@ -168,6 +170,8 @@ class NodeActions:
         return since_s, remark
 
     async def _join_when_gone(self, rank: int) -> None:
+        if not self._control.rules.may_join(rank):
+            return
         lives = self._known.pid_of(rank) is not None
         if self._is_about_to_go(rank) or (lives and self._known.has_ended(rank)):
             self._returning.add(rank)

@@ -1,6 +1,6 @@
 """The zygote: everything loaded and warmed once, then every node is forked from it.
 
-`python -m testbed.runtimes.processes.zygote RUN SOCKETS FD PARENT LOOPBACK SHELF CORES SANDBOX`
+`python -m testbed.runtimes.processes.zygote RUN SOCKETS FD PARENT LOOPBACK MODELS CORES SANDBOX`
 
 Takes the run's plan, and packets over the descriptor; gives node processes, and news of their deaths. A fork costs a
 few milliseconds and shares all memory that is not written to. It ends, and all nodes with it, when control is gone.
@@ -49,9 +49,8 @@ from testbed.topologies.event_checks import starting_absent
 
 
 def main(arguments: list[str]) -> None:
-    """LOOPBACK is the block of a run without an engine, else 0; SHELF is where nodes leave models: memory or files.
-
-    SANDBOX is a descriptor; empty where nodes cannot be kept apart, or need not be.
+    """LOOPBACK is the block of a run without an engine, else 0; MODELS is `memory` or `files`: where nodes
+    leave models to be averaged. SANDBOX is a descriptor; empty where nodes cannot be kept apart, or need not be.
     """
     run, sockets, descriptor, parent, loopback, kind, cores, told = arguments
     die_with_parent(int(parent))

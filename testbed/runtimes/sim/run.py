@@ -281,7 +281,7 @@ class SimRun:
             case NodeAction.JOIN if living is not None:
                 if living.is_ending:
                     self._returning.add(rank)
-            case NodeAction.JOIN if node is None or node.life.reason is not Reason.FINISHED:
+            case NodeAction.JOIN if self._rules.may_join(rank):
                 self._join(rank)
             case NodeAction.LEAVE if living is not None:
                 self._returning.discard(rank)
