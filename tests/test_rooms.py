@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "isolation": LEAVES | {"engines"},
     "control": PURE | {"experiment", "plan"},
     "image": PURE | {"experiment", "plan", "node"},
-    "runtimes": PURE | {"targets", "experiment", "plan", "node", "engines", "isolation", "control", "image"},
+    "runtimes": PURE | {"targets", "experiment", "plan", "node", "engines", "isolation", "control", "image", "collect"},
     "verify": PURE | {"experiment", "plan", "node", "engines", "control", "runtimes"},
     "collect": LEAVES | {"experiment", "plan"},
     "cli": PURE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,15 +15,14 @@ from testbed.catalogue.data_sets import DATA_SETS
 from testbed.catalogue.models import MODELS
 from testbed.catalogue.sharings import SHARINGS
 from testbed.cli.topology_file import load_named
-from testbed.errors import Finding, UsageProblem
+from testbed.errors import UsageProblem
 from testbed.experiment.defaults import DEFAULT_ROUNDS
 
 if TYPE_CHECKING:
-    from testbed.experiment.language import Experiment
-    from testbed.experiment.origin import Origin, Setting
+    from testbed.experiment.origin import Setting
     from testbed.experiment.read import LoadedExperiment
+    from testbed.runtimes.planning import Resolved
     from testbed.topologies.load import Loaded
-    from testbed.topologies.model import Topology
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -84,23 +82,11 @@ def _parameter(flag: str) -> str:
     return "setting_" + flag.removeprefix("--")
 
 
-@dataclass(frozen=True)
-class Resolved:
-    """An experiment and its topology, both without errors."""
-
-    experiment: Experiment
-    topology: Topology
-    origin: Origin
-    inputs: dict[str, str]
-    """SHA-256 of the files that were read, by name."""
-    findings: tuple[tuple[str, tuple[Finding, ...]], ...]
-    """Warnings and notes, by file."""
-
-
 def resolve(file: str | None, settings: Sequence[Setting], *, quiet: bool = False) -> Resolved:
     """The experiment in a file, or the default one on a topology, with settings; or InvalidInput, or UsageProblem."""
     from testbed.experiment.attached import own_files
     from testbed.experiment.read import experiment_on, load_experiment
+    from testbed.runtimes.planning import Resolved
 
     if file is None:
         raise UsageProblem("which topology or experiment?", "give a file, such as topologies/wan16.xml")

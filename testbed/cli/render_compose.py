@@ -16,9 +16,9 @@ from testbed.errors import UsageProblem
 from testbed.topologies.library import find_bundled
 
 if TYPE_CHECKING:
-    from testbed.cli.experiment_options import Resolved
     from testbed.experiment.language import Experiment
     from testbed.experiment.origin import Setting
+    from testbed.runtimes.planning import Resolved
 
 _ONLY_KOLLAPS = {"orchestrator": "--orchestrator", "machines": "--machines", "cluster_path": "--path"}
 

@@ -16,8 +16,6 @@ from testbed.collect.run import RunResult
 from testbed.collect.spread import quantiles
 from testbed.collect.wire import Wire
 
-_JUDGED = frozenset({"local", "docker"})
-"""The runtimes whose control writes a run's health as the last of all."""
 _FALLBACK = "fallback"
 
 
@@ -34,7 +32,7 @@ def _not_valid(result: RunResult, judged: Judged) -> Iterator[Problem]:
         yield Problem(f"overloaded, so no time of it can be trusted: {why}", incomplete=False)
     elif judged.health == BROKEN:
         yield Problem("its health is broken: it never began, or a process that all nodes need was gone before its end")
-    elif judged.health == UNKNOWN and result.plan.runtime in _JUDGED and result.log.over is not None:
+    elif judged.health == UNKNOWN and result.plan.is_judged and result.log.over is not None:
         yield Problem("no summary.json that can be read: nobody can say whether this run was valid")
 
 

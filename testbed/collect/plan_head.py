@@ -58,6 +58,22 @@ class RuntimeChoice:
     why: str | None = None
 
 
+class RuntimeFacts(msgspec.Struct, frozen=True):
+    """What the runtime of a run could and could not do, as the plan records it."""
+
+    is_virtual: bool
+    is_judged: bool
+
+
+def was_virtual(runtime: str | None, facts: RuntimeFacts | None) -> bool:
+    """Whether a run was in virtual time; plans of older versions tell it by their runtime's name only."""
+    return runtime == "sim" if facts is None else facts.is_virtual
+
+
+def _was_judged(runtime: str | None, facts: RuntimeFacts | None) -> bool:
+    return runtime in ("local", "docker") if facts is None else facts.is_judged
+
+
 class _Parts(msgspec.Struct):
     """The parts, not looked into yet: one that is wrong must not hide the others."""
 
@@ -72,6 +88,7 @@ class _Parts(msgspec.Struct):
     time_scale: msgspec.Raw = msgspec.Raw(b"null")
     asked: msgspec.Raw = msgspec.Raw(b"null")
     runtime_choice: msgspec.Raw = msgspec.Raw(b"null")
+    runtime_facts: msgspec.Raw = msgspec.Raw(b"null")
 
 
 @dataclass(frozen=True)
@@ -92,6 +109,9 @@ class PlanHead:
     congestion: str | None = None
     asked_congestion: str | None = None
     runtime_choice: RuntimeChoice = RuntimeChoice()
+    is_virtual: bool = False
+    is_judged: bool = False
+    """Control writes a run's health as the last of all."""
 
 
 def read_plan_bytes(path: Path) -> tuple[bytes | None, list[Problem]]:
@@ -128,10 +148,11 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
     nodes = part("nodes", parts.nodes, list[PlannedNode])
     asked = part("asked", parts.asked, _Asked, needed=False) or _Asked()
     network = experiment.network if experiment else None
+    runtime, facts = part("runtime", parts.runtime, str), _optional(parts.runtime_facts, RuntimeFacts)
     head = PlanHead(
         run_id=part("run_id", parts.run_id, str),
         seed=part("seed", parts.seed, int),
-        runtime=part("runtime", parts.runtime, str),
+        runtime=runtime,
         engine=part("engine", parts.engine, str),
         topology=part("topology_name", parts.topology_name, str),
         algorithm=algorithm.name if algorithm else None,
@@ -143,6 +164,8 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
         congestion=network.congestion if network else None,
         asked_congestion=asked.congestion,
         runtime_choice=_optional(parts.runtime_choice, RuntimeChoice) or RuntimeChoice(),
+        is_virtual=was_virtual(runtime, facts),
+        is_judged=_was_judged(runtime, facts),
     )
     return head, problems
 

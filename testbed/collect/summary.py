@@ -144,11 +144,10 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
     curves = _curves(looked)
     time_to_target = None if target is None else time_to(target, mean_curve(curves))
     average = representative(result)
-    is_virtual = plan.runtime == "sim"
-    judged = Judged("valid") if is_virtual else read_judged(result.directory.path)
-    by_hand = () if is_virtual else done_by_hand(result.directory, result.log.done)
+    judged = Judged("valid") if plan.is_virtual else read_judged(result.directory.path)
+    by_hand = () if plan.is_virtual else done_by_hand(result.directory, result.log.done)
     stayed = [journal for journal in learners if journal.end in STAYED] or learners
-    wire = Wire() if is_virtual else read_wire(result.directory.path)
+    wire = Wire() if plan.is_virtual else read_wire(result.directory.path)
     problems = (*result.problems, *notes(result, judged, by_hand, wire))
     return RunSummary(
         run_id=result.run_id,

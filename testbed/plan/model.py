@@ -85,6 +85,13 @@ class Declared(Part):
     message_bytes: int | None = Field(ge=0, description="What one model takes as it is sent, without a header.")
 
 
+class RuntimeFacts(Part):
+    """What a reader of results must know of the runtime, whichever it was."""
+
+    is_virtual: bool = Field(description="Emulated time passed from event to event: nothing could come too late.")
+    is_judged: bool = Field(description="Control writes the run's health to summary.json as the last of all.")
+
+
 class Versioned(Part):
     """Base of what is a file of its own. The version's key is `schema`, which pydantic has another use for."""
 
@@ -133,6 +140,7 @@ class RunPlan(Versioned):
     server: int | None = Field(description="Rank of the node that serves.")
     asked: Asked | None = Field(None, description="None in plans of older versions.")
     declared: Declared | None = Field(None, description="None where all comes with the package, or was not asked.")
+    runtime_facts: RuntimeFacts | None = Field(None, description="None in plans of older versions.")
     runtime_choice: RuntimeChoice | None = Field(None, description="How its runtime was chosen; None where not told.")
 
     def load_topology(self) -> Topology:

@@ -1,19 +1,23 @@
-"""What a local run needs of a machine, and what this one has.
+"""What a run needs of a machine, compared with what this one has.
 
-Takes a plan, gives figures; reads what the kernel says.
+Takes a plan, gives figures, or PreflightRefused; reads what the kernel says, and may train for a moment.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from testbed.code import CodeProblem
+from testbed.errors import PreflightRefused
 from testbed.memory import available_bytes
+from testbed.node.data.problems import Impossible
+from testbed.node.models.problems import ModelProblem
 from testbed.plan.containers import MODEL_COPIES
-from testbed.plan.estimate import Estimate
+from testbed.plan.estimate import Estimate, estimate
 from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import SCALES, smallest_scale
 from testbed.runtimes.capacity import carried_bytes_s, in_mb_s
@@ -104,6 +108,47 @@ def traffic_need(plan: RunPlan, cost: Estimate) -> Need | None:
         real > carried,
         f"--time-scale {smallest_scale(cost.peak_bytes_s, carried):g}",
     )
+
+
+def processor_needs(plan: RunPlan, *, is_fitted: bool) -> Iterator[Need]:
+    """Of what was chosen by hand only: `auto` is what the machine can do. `is_fitted`: so is the time scale."""
+    yield from _step(plan)
+    if plan.engine != "none" and not is_fitted:
+        need = traffic_need(plan, estimate(plan))
+        if need is not None:
+            yield need
+
+
+def _step(plan: RunPlan) -> Iterator[Need]:
+    compute = plan.experiment.compute
+    if compute.mode != "paced" or compute.ms_per_step == "auto":
+        return
+    from testbed.runtimes.machine_speed import sent_bytes_of, step_times
+
+    sent_bytes = sent_bytes_of(plan.parameters, plan.overlay.degree)
+    try:
+        times = step_times(plan.experiment, len(plan.learners), sent_bytes, plan.ms_per_step * plan.time_scale)
+    except (CodeProblem, ModelProblem, Impossible):
+        return  # the run will tell, with the name of a node
+    yield step_need(plan, times)
+
+
+def meet(needs: Sequence[Need], say: Callable[[str], None], *, force: bool) -> None:
+    """Raises PreflightRefused for what is short, unless it is forced; warns of the rest."""
+    short = [need for need in needs if need.is_short]
+    if short and not force:
+        remedies = [need.remedy for need in short if need.remedy]
+        raise PreflightRefused(
+            f"this machine is too small for the run: {'; '.join(map(_words, short))}",
+            f"{'take ' + ', '.join(remedies) if remedies else 'take fewer nodes or other settings'}, or --force it",
+        )
+    for need in needs:
+        if need.is_short or need.is_tight:
+            say(f"warning: {_words(need)}{'; better ' + need.remedy if need.remedy else ''}")
+
+
+def _words(need: Need) -> str:
+    return f"{need.what}: {need.needed} needed, {need.there} there"
 
 
 def in_gib(size_bytes: int) -> str:

@@ -30,11 +30,10 @@ from testbed.network.graph import Network, expand
 from testbed.network.moment import network_at
 from testbed.protocol.fabric import FabricStatus, GetStatus, Links, ShowLink
 from testbed.run_files import open_plain
-from testbed.rundir import RunDirectory
+from testbed.runtimes import runtime
+from testbed.runtimes.enter import has_network
 from testbed.runtimes.processes.engine import FABRIC
-from testbed.runtimes.processes.enter import has_network
-from testbed.runtimes.reach import fabric_door
-from testbed.runtimes.tracking.process_records import read_record, record_of
+from testbed.runtimes.tracking.process_records import record_of
 from testbed.topologies.model import Topology
 from testbed.verify import judge_live
 from testbed.verify.echoes import echo_all
@@ -81,15 +80,14 @@ class Seen:
     links: dict[int, LinkLine]
 
 
-def find_live(run: RunDirectory, pids: Mapping[int, int]) -> LiveRun:
+def find_live(attached: runtime.LiveRun, pids: Mapping[int, int]) -> LiveRun:
     """Raises UsageProblem when the run has no network that could be looked at now."""
-    record = read_record(run)
-    door = None if record is None else fabric_door(run, record)
+    run, door = attached.run, attached.fabric
     try:
-        is_there = door is not None and (door.exists() if isinstance(door, Path) else True)
+        is_there = door.exists() if isinstance(door, Path) else True
     except PermissionError:
         raise UsageProblem("the run is another user's", "only who started it can look at its network") from None
-    if door is None or not is_there:
+    if not is_there:
         raise UsageProblem(f"the network of the run {run.path.name} is not there now", "does it only begin, or end?")
     config = read_config(record_of(run).parent / FABRIC)
     return LiveRun(config, door, config.load_topology(), run.path / ENGINE, pids)

@@ -19,7 +19,7 @@ from testbed.engines.attach import NodeNetwork, join_network
 from testbed.engines.kernel import be_quick
 from testbed.engines.privileges import User, drop_privileges
 from testbed.errors import CouldNotStart, PreflightRefused, TestbedError
-from testbed.runtimes.processes.enter import enter_network
+from testbed.runtimes.enter import enter_network
 from testbed.verify.orders import (
     MOST_BYTES,
     Answer,

@@ -17,7 +17,7 @@ from pathlib import Path
 from testbed.engines.kernel import be_quick
 from testbed.errors import TestbedError
 from testbed.parent import die_with_parent
-from testbed.runtimes.processes.enter import enter_network
+from testbed.runtimes.enter import enter_network
 
 _ENVIRONMENT = {"LC_ALL": "C", "PATH": os.defpath}
 _LONGEST = 300

@@ -12,11 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
-from testbed.cli.run_preflight import check_machine
 from testbed.errors import PreflightRefused
 from testbed.plan.model import RunPlan
 from testbed.runtimes import capacity
 from testbed.runtimes.machine_speed import StepTimes
+from testbed.runtimes.processes.runtime import LocalRuntime
+from testbed.runtimes.runtime import Checking
 from tests.runtimes.local_runs import locally, needs_network
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -256,8 +257,8 @@ def test_a_plan_tells_people() -> None:
 def test_virtual_time_has_none() -> None:
     refused = deploy("--time-scale", "4", runtime="sim")
     assert refused.exit_code == 2
-    assert "virtual time has no time scale" in refused.stderr
-    assert "--runtime local" in refused.stderr
+    assert "runtime `sim`, virtual time, takes no --time-scale" in refused.stderr
+    assert "--time-scale is for --runtime docker or local" in refused.stderr
     assert planned(deploy("--time-scale", "auto", runtime="sim"))["time_scale"] == 1.0
     assert planned(deploy("--time-scale", "1", runtime="sim"))["time_scale"] == 1.0
 
@@ -299,7 +300,7 @@ class TestBeforeAnythingStarts:
 
     def said(self, plan: RunPlan, *, force: bool = False, is_fitted: bool = False) -> list[str]:
         found: list[str] = []
-        check_machine(plan, Path(), found.append, force=force, is_fitted=is_fitted)
+        LocalRuntime().check(plan, Checking(Path("r"), {}, found.append, force=force, is_fitted=is_fitted, dry=False))
         return found
 
     def test_steps_that_are_too_fast_are_refused(self) -> None:

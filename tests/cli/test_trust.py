@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from testbed.cli import run_preflight
 from testbed.cli.main import main
-from testbed.cli.run_preflight import check_machine
 from testbed.isolation.trial import HowApart, how_apart
+from testbed.runtimes import needs
+from testbed.runtimes.processes.runtime import LocalRuntime
+from testbed.runtimes.runtime import Checking
 from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -33,10 +34,11 @@ def test_a_warning_says_what_could_happen(
     user: int, how: HowApart, settings: dict[str, object], warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    monkeypatch.setattr(run_preflight, "needs_of", lambda _: [])
-    monkeypatch.setattr(run_preflight, "how_apart", lambda *_: how)
+    monkeypatch.setattr(needs, "needs_of", lambda _: [])
+    monkeypatch.setattr("testbed.isolation.trial.how_apart", lambda *_: how)
     said: list[str] = []
-    check_machine(locally(plan_of(star(2), **settings), "none"), Path(), said.append, force=False, is_fitted=True)
+    checking = Checking(Path("r"), {}, said.append, force=False, is_fitted=True, dry=False)
+    LocalRuntime().check(locally(plan_of(star(2), **settings), "none"), checking)
     assert [line.startswith(f"warning: {start}") for line, start in zip(said, warned, strict=True)] == [True] * len(
         said
     )

@@ -21,8 +21,6 @@ import pytest
 from click.testing import CliRunner, Result
 from docker.errors import ImageNotFound
 
-from testbed.cli import deploy as deploy_command
-from testbed.cli import run_docker
 from testbed.cli.main import main
 from testbed.engines.privileges import User
 from testbed.errors import CouldNotStart, PreflightRefused
@@ -35,10 +33,12 @@ from testbed.rundir import RunDirectory
 from testbed.runtimes.containers.inside import Inside
 from testbed.runtimes.containers.reachability import DOOR, KNOCKS, Unreached, knock
 from testbed.runtimes.docker import preflight, start
+from testbed.runtimes.docker import runtime as docker_runtime
 from testbed.runtimes.docker.container_set import ContainerSet, Ended
 from testbed.runtimes.docker.containers import CONTROL, FABRIC, PART_LABEL, Container, containers_of, name_of
 from testbed.runtimes.docker.engine_outage import EngineOutage
 from testbed.runtimes.docker.reachability_socket import open_door
+from testbed.runtimes.docker.runtime import DockerRuntime
 from testbed.runtimes.docker.verdict import why_not
 from tests.docker.people import Ordinary
 from tests.docker.runs import command, containers, deploy, deploy_words, deploying, environment, summary, until
@@ -119,12 +119,12 @@ def test_no_image_nor_all_packages_for_it(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_image_is_built_where_all_packages_for_it_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tag = f"testbed:test-made-{os.getpid()}"
     begun: list[RunPlan] = []
-    monkeypatch.setattr(run_docker, "run_containers", lambda plan, *_, **__: begun.append(plan))
+    monkeypatch.setattr(DockerRuntime, "run", lambda _, plan, *__: begun.append(plan))
     try:
         mistyped = deploy_here(tmp_path, monkeypatch, "--image", tag)
         assert mistyped.exit_code == 4, "one that somebody names is built by whoever names it"
         assert f"there is no image {tag}" in mistyped.output
-        monkeypatch.setattr(deploy_command, "DEFAULT_TAG", tag)
+        monkeypatch.setattr(docker_runtime, "DEFAULT_TAG", tag)
         dry = deploy_here(tmp_path, monkeypatch, "--dry-run")
         assert "building" not in dry.output
         assert f"the run would make the image {tag} first" in dry.output
@@ -152,7 +152,7 @@ def test_too_little_memory(tmp_path: Path, image: str, monkeypatch: pytest.Monke
     dry = deploy_here(tmp_path, monkeypatch, "--image", image, "--dry-run")
     assert (dry.exit_code, words in dry.output) == (4, True)
     begun: list[str] = []
-    monkeypatch.setattr(run_docker, "run_containers", lambda plan, *_, **__: begun.append(plan.run_id))
+    monkeypatch.setattr(DockerRuntime, "run", lambda _, plan, *__: begun.append(plan.run_id))
     forced = deploy_here(tmp_path, monkeypatch, "--image", image, "--force")
     assert (begun, f"warning: {words}" in forced.output) == (["r"], True)
     monkeypatch.setattr(preflight, "available_bytes", lambda: 4 * 185_000_000)

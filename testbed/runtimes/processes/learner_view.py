@@ -25,7 +25,7 @@ from testbed.isolation.view import Kind, Seen
 from testbed.node.data.store import cache_folder
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory, is_run
-from testbed.runtimes.processes.hosts_file import HOSTS
+from testbed.runtimes.enter import HOSTS
 from testbed.runtimes.tracking.process_records import PREFIX, Places
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix/store", "/gnu/store")

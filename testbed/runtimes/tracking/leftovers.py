@@ -21,7 +21,7 @@ from testbed.runtimes.tracking.file_owners import hand_over
 from testbed.runtimes.tracking.learner_user import LEARNERS
 from testbed.runtimes.tracking.ownership import end_marked, held, is_of_run, owner_of
 from testbed.runtimes.tracking.proc_stat import stat_of
-from testbed.runtimes.tracking.process_records import CONTENTS, PREFIX, ProcessRecord, read_record, record_of
+from testbed.runtimes.tracking.process_records import CONTENTS, PREFIX, ProcessRecord, Recorded, read_record, record_of
 
 _GOODBYE_S = 15.0
 """How long a run that goes on may take to end in good order."""
@@ -42,12 +42,23 @@ class Removed:
     """Processes that its record names and that are not its own: they were left alone."""
     is_copy: bool = False
     """What is recorded is another run's, which was copied: it was left alone."""
+    remark: str = ""
+    """What else to say where nothing was removed."""
+
+    @property
+    def did_something(self) -> bool:
+        return bool(self.ended or self.files or self.lasting or self.strangers or self.is_copy)
 
 
 def is_alive(process: ProcessRecord) -> bool:
     """Whether it is still that process, and not a dead one that nobody has asked for."""
     found = stat_of(process.pid)
     return found is not None and found.start_ticks == process.start_ticks and not found.is_dead
+
+
+def is_led_here(record: Recorded) -> bool:
+    """Whether the process that leads the run is one that this machine sees."""
+    return any(each.name == "control" and is_alive(each) for each in record.processes)
 
 
 def living(run: RunDirectory) -> list[ProcessRecord]:

@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from testbed.cli.run_earlier import Earlier, earlier_alike
-from testbed.cli.time_scale_option import AUTO
 from testbed.plan.estimate import estimate
 from testbed.plan.instead import congestion_words, is_longer, step_words
+from testbed.plan.make import NOMINAL_MS_PER_STEP, paced
 from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import largest_scale, late_for_tcp, smallest_scale
+from testbed.runtimes.earlier_runs import Earlier, earlier_alike
+from testbed.runtimes.runtime import AUTO, UNSHAPED
 
 if TYPE_CHECKING:
     from testbed.runtimes.machine_speed import StepTimes
 
-_SHAPED = "fabric"
 _REMEDY = "take fewer nodes, a smaller --degree, a longer compute.ms_per_step, or --runtime sim"
 _AS_GOOD = 0.9, 1.5
 """Of what was measured: an earlier run's step may be so much of it (there is a quarter to spare)."""
@@ -72,33 +72,26 @@ class _Steps:
         return last if least * measured_ms <= last.step_ms <= most * measured_ms else None
 
 
-class Make(Protocol):
-    """All else of the plan is known."""
-
-    def __call__(self, *, sustained_ms_per_step: float, time_scale: float) -> RunPlan: ...
-
-
 def fitted(
-    make: Make,
-    first: RunPlan,
-    parameters: int | None,
-    asked: float | None,
-    beside: Path,
-    say: Callable[[str], None],
+    plan: RunPlan, nominal_ms: float | None, asked: float | None, beside: Path, say: Callable[[str], None]
 ) -> RunPlan:
-    """`first` has all but what the data and the model say; `asked` is the time scale, None where the choice is free.
+    """The plan with a time scale and a step that this machine keeps up with; any keeps up with virtual time.
 
-    Beside are runs that it may be compared with.
+    `plan` has time scale 1 and the default step; `nominal_ms` is a step on the nominal device, if it is known; `asked`
+    is the time scale, None where the choice is free. Beside are runs that this one may be compared with.
     """
+    nominal_ms = NOMINAL_MS_PER_STEP if nominal_ms is None else nominal_ms
+    if plan.runtime_facts is not None and plan.runtime_facts.is_virtual:
+        return paced(plan, nominal_ms)
     steps = None
-    if parameters is not None and first.experiment.compute.ms_per_step == AUTO:
-        steps = _Steps(_step_times(first, parameters), earlier_alike(beside, first))
+    if plan.parameters is not None and plan.experiment.compute.ms_per_step == AUTO:
+        steps = _Steps(_step_times(plan, plan.parameters), earlier_alike(beside, plan))
 
     def at(time_scale: float) -> RunPlan:
         sustained_ms = 0.0 if steps is None else steps.sustained_at(time_scale)
-        return make(sustained_ms_per_step=sustained_ms, time_scale=time_scale)
+        return paced(plan, nominal_ms, sustained_ms, time_scale)
 
-    made = _carried(at, say) if asked is None and first.engine == _SHAPED else at(1.0 if asked is None else asked)
+    made = _carried(at, say) if asked is None and plan.engine != UNSHAPED else at(1.0 if asked is None else asked)
     if steps is not None and made.experiment.compute.mode == "paced":
         say(f"a local step takes {step_words(made)}{f': {steps.why(made)}' if is_longer(made) else ''}")
     say(f"TCP's congestion control: {congestion_words(made)}")

@@ -1,6 +1,6 @@
-"""Into the network of a node. Takes its process id, gives nothing; touches the calling process, of one thread.
+"""A command in the network of a node. Takes a process id; touches the calling process, which has a single thread.
 
-`python -m testbed.runtimes.processes.enter PID HOSTS COMMAND...` is that command there: a process of its own, since the
+`python -m testbed.runtimes.enter PID HOSTS COMMAND...` is that command there: a process of its own, since the
 kernel lets only one that has a single thread into another user namespace, and libraries for arithmetic start more of
 them when they are imported.
 """
@@ -12,14 +12,19 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
-from testbed.engines.kernel import CAP_NET_ADMIN, CAP_NET_RAW, CLONE_NEWNET, CLONE_NEWUSER, pass_on
+from testbed.engines.kernel import CAP_NET_ADMIN, CAP_NET_RAW, CLONE_NEWNET, CLONE_NEWUSER, pass_on, unshare
 from testbed.engines.tun import DEVICE
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
-from testbed.isolation.mounts import join
-from testbed.runtimes.processes.hosts_file import find_nodes_by_name
+from testbed.isolation.mounts import CLONE_NEWNS, attach, cloned, join, keep_mounts_private
+from testbed.rundir import RunDirectory
+from testbed.runtimes.tracking.ownership import MARK
+from testbed.runtimes.tracking.process_records import hosts_of_run
 
+HOSTS = "/etc/hosts"
 _WHO = "only who started the run can; into the networks of containers only root"
 
 
@@ -60,9 +65,33 @@ def _set_namespace(descriptor: int, kind: int) -> None:
         raise PreflightRefused(f"cannot enter the node's network: {words}", _WHO) from None
 
 
-def command_there(pid: int, hosts: Path, words: Sequence[str]) -> list[str]:
-    """What to run so that a command runs in the node's network, and finds nodes by their names in `hosts`."""
-    return [sys.executable, "-m", "testbed.runtimes.processes.enter", str(pid), str(hosts), *words]
+def shares_network(pid: int) -> bool:
+    """Whether the process is in this one's network; raises PreflightRefused for another user's process."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino
+    except OSError as problem:
+        raise PreflightRefused(
+            f"cannot look into the node's process: {problem.strerror}", "only who started the run can"
+        ) from None
+
+
+def become_command(pid: int, run: RunDirectory, mark: str, words: Sequence[str]) -> NoReturn:
+    """This process becomes a command in the network of a node, which finds the run's nodes by their names.
+
+    It carries the run's mark, so that it ends with the run.
+    """
+    there = [sys.executable, "-m", "testbed.runtimes.enter", str(pid), str(hosts_of_run(run)), *words]
+    os.execve(there[0], there, os.environ | {MARK: mark})  # noqa: S606 - what the user has typed, without a shell
+
+
+def find_nodes_by_name(hosts: Path) -> None:
+    """This process and all that it starts read `hosts` as /etc/hosts, where the kernel allows it."""
+    with suppress(OSError):
+        unshare(CLONE_NEWNS)
+        keep_mounts_private()
+        tree = cloned(str(hosts), read_only=True)
+        attach(tree, os.path.realpath(HOSTS))
+        os.close(tree)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,25 +12,28 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.cli.run_target import is_of_containers
 from testbed.control.log import last_word
 from testbed.control.never_began import never_began
 from testbed.errors import UsageProblem
-from testbed.rundir import OWN, RunDirectory, create_run, is_run
-from testbed.runtimes.reach import is_led
-from testbed.runtimes.tracking.leftovers import destroy, living
-from testbed.runtimes.tracking.process_records import read_record, record_of
+from testbed.rundir import OWN, RunDirectory, TakenRun, create_run, is_run
+from testbed.runtimes.registry import owner_of
+from testbed.runtimes.runtime import Remains
+from testbed.runtimes.tracking.leftovers import destroy
 
 if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
 
 _EARLIER = re.compile(r"failed-([1-9][0-9]*)")
 _ANOTHER = "give another --run-id"
+LONGEST = 100
+_RUN_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
+_FOREIGN = re.compile(r"[^A-Za-z0-9._-]")
+_NO_START = "._-"
+_ROOM_FOR_A_NUMBER = 5
 
 
 class Way(Enum):
@@ -39,14 +42,6 @@ class Way(Enum):
     NEW = "there is none yet"
     FREED = "the run that has it never began"
     REPLACED = "the user wants the run that has it gone"
-
-
-@dataclass(frozen=True)
-class TakenRun(RunDirectory):
-    """The directory of a run that is about to start."""
-
-    holds: tuple[int, ...] = ()
-    """Descriptors: as long as any process has one of these open, no other run can have the directory."""
 
 
 def check_results(results: Path) -> None:
@@ -143,29 +138,19 @@ def _not_the_run_s(run: RunDirectory, foreign: list[str]) -> UsageProblem:
 
 def _refuse_what_is_there(run: RunDirectory, taken: str) -> None:
     """Of a run that goes on, or was not cleaned up after: its processes, sockets and containers."""
-    ends = f"`testbed destroy {run.path}` ends it"
-    removes = f"`testbed status {run.path}` tells whether it goes on; `testbed destroy {run.path}` removes what is left"
-    record = read_record(run)
-    if is_of_containers(run):
-        if living(run):
-            raise UsageProblem(f"{taken}, and that run goes on", f"{_ANOTHER}; {ends}")
-        if _may_have_containers(run):
-            raise UsageProblem(f"{taken}, and something of that run is left", f"{_ANOTHER}; {removes}")
-    elif record is None:
-        if record_of(run).exists():
+    match owner_of(run).remains(run):
+        case Remains.GOES_ON:
+            raise UsageProblem(f"{taken}, and that run goes on", f"{_ANOTHER}; `testbed destroy {run.path}` ends it")
+        case Remains.LEFT:
+            raise UsageProblem(
+                f"{taken}, and something of that run is left",
+                f"{_ANOTHER}; `testbed status {run.path}` tells whether it goes on; `testbed destroy {run.path}` "
+                "removes what is left",
+            )
+        case Remains.COPY:
             raise UsageProblem(f"{taken}, with a record of another run's processes", f"{_ANOTHER}, or remove it")
-    elif is_led(run, record):
-        raise UsageProblem(f"{taken}, and that run goes on", f"{_ANOTHER}; {ends}")
-    elif not never_began(run):
-        raise UsageProblem(f"{taken}, and something of that run is left", f"{_ANOTHER}; {removes}")
-
-
-def _may_have_containers(run: RunDirectory) -> bool:
-    """Compose's, too, which have the sockets that were made for them long before they begin."""
-    from testbed.runtimes.containers.inside import outcome_file, sockets_of
-    from testbed.runtimes.docker.leftovers import is_known
-
-    return any(each.exists() for each in (record_of(run), sockets_of(run), outcome_file(run))) or is_known(run)
+        case Remains.NOTHING:
+            pass
 
 
 # -- who has a directory -----------------------------------------------------------------------------------------------
@@ -258,3 +243,20 @@ def _make_room(run: RunDirectory, way: Way, say: Callable[[str], None]) -> None:
         if not _EARLIER.fullmatch(each.name):
             each.rename(aside / each.name)
     say(f"{run.path.name} never began the last time; what it left is in {aside}")
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def checked_run_name(given: str) -> str:
+    """The same, if it can be a folder's name everywhere."""
+    if not _RUN_NAME.fullmatch(given):
+        raise UsageProblem(f"`{given}` cannot be a run's name", f"use letters, digits and . _ -, at most {LONGEST}")
+    return given
+
+
+def made_run_name(topology: str, algorithm: str, ending: str = "") -> str:
+    """One that can be a run's, with room for a number behind it; a long one loses of its middle, never its ending."""
+    words = _FOREIGN.sub("-", f"{topology}-{algorithm.rpartition(':')[2]}").lstrip(_NO_START)
+    end = f"-{ending}" if ending else ""
+    return (words[: LONGEST - _ROOM_FOR_A_NUMBER - len(end)] or "run") + end

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import get_args
 
-from testbed.cli.doctor_check import Check
-from testbed.cli.doctor_containers import containers
 from testbed.cores import usable_cores
 from testbed.engines.abilities import what_is_denied
 from testbed.engines.denied import NetworkDenied, raised_limit
@@ -26,6 +24,7 @@ from testbed.experiment.language import NetworkModel
 from testbed.isolation.trial import how_apart
 from testbed.memory import available_bytes
 from testbed.runtimes.needs import in_gib
+from testbed.runtimes.runtime import Check
 
 _FEW_FILES = 4096
 _FEW_PROCESSES = 4096
@@ -57,7 +56,6 @@ def checks() -> Iterator[Check]:
     yield _idle()
     yield _clock()
     yield _sockets()
-    yield containers()
 
 
 def _network() -> Check:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from testbed.cli.run_choice import SIM
 from testbed.collect.health import OVERLOADED, read_health
-from testbed.collect.plan_head import FAULTS, read_plan_bytes
+from testbed.collect.plan_head import FAULTS, RuntimeFacts, read_plan_bytes, was_virtual
 from testbed.errors import UsageProblem
 from testbed.rundir import RunDirectory, find_runs
 
@@ -47,6 +46,7 @@ class _Plan(msgspec.Struct):
     experiment: dict[str, object]
     ms_per_step: float
     time_scale: float = 1.0
+    runtime_facts: RuntimeFacts | None = None
 
 
 def earlier_alike(results: Path, plan: RunPlan) -> list[Earlier]:
@@ -57,7 +57,7 @@ def earlier_alike(results: Path, plan: RunPlan) -> list[Earlier]:
         found = _read(run)
         if (
             found is not None
-            and found.runtime != SIM
+            and not was_virtual(found.runtime, found.runtime_facts)
             and _trained(found.experiment, sum(node.learner is not None for node in found.nodes)) == sought
         ):
             too_much = read_health(run.path) == OVERLOADED
