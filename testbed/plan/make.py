@@ -13,7 +13,7 @@ from testbed.experiment.language import Compute, Experiment
 from testbed.experiment.origin import Origin
 from testbed.plan.addresses import address
 from testbed.plan.cautions import with_patience
-from testbed.plan.model import Asked, Declared, PlannedNode, PlannedOverlay, RunPlan, RuntimeFacts, as_json
+from testbed.plan.model import Asked, PlannedNode, PlannedOverlay, RunPlan, RuntimeFacts, as_json
 from testbed.plan.overlay import plan_overlay
 from testbed.plan.pace import plan_pace
 from testbed.plan.roles import cast_roles
@@ -34,7 +34,6 @@ def make_plan(
     source: Origin | None = None,
     parameters: int | None = None,
     samples: tuple[int, ...] | None = None,
-    declared: Declared | None = None,
     nominal_ms_per_step: float = NOMINAL_MS_PER_STEP,
     sustained_ms_per_step: float = 0.0,
     time_scale: float = 1.0,
@@ -84,7 +83,6 @@ def make_plan(
         experiment=with_patience(_with_fanout(experiment, overlay), topology),
         parameters=parameters,
         samples=samples,
-        declared=declared,
         ms_per_step=nominal_ms_per_step,
         server=cast.server,
     ).with_parsed(topology)

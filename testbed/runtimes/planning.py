@@ -161,8 +161,8 @@ def planned(
     sizes = {
         "parameters": described.parameters,
         "samples": described.samples,
-        "samples_estimated": described.samples_estimated,
         "declared": described.declared,
+        "samples_estimated": described.samples_estimated,
         "versions": dict(sorted(versions().items())),
     }
     asked = given.get(TIME_SCALE.name)

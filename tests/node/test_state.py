@@ -108,21 +108,17 @@ def test_values_of_another_kind_are_refused() -> None:
         ParameterServer().restore({"version": -1, "ranks": [], "steps": []})
 
 
-def model_of(seed: int, size: int = 400) -> np.ndarray:
-    return vector(size, seed)
-
-
 def wire(message: Message) -> list[bytes]:
     return [frame if isinstance(frame, bytes) else frame.tobytes() for frame in message.frames()]
 
 
 @pytest.mark.parametrize("name", SHARINGS)
 def test_a_restored_sharing_says_the_same_next(name: str) -> None:
-    model, streams = model_of(0), Streams(1, "a")
+    model, streams = vector(400), Streams(1, "a")
     sharing = choose_sharing(name, {}, streams.of("compression"))
     sharing.begin(model)
     for round_ in range(3):
-        sharing.trained(model_of(round_ + 1))
+        sharing.trained(vector(400, round_ + 1))
         sharing.encode(model, round_)
     found = kept({"sharing": sharing.state(), "streams": streams.state()})
     later = Streams(1, "a")
@@ -131,7 +127,7 @@ def test_a_restored_sharing_says_the_same_next(name: str) -> None:
     fresh.begin(model)
     fresh.restore(found["sharing"])
     for each in (sharing, fresh):
-        each.trained(model_of(9))
+        each.trained(vector(400, 9))
     assert wire(fresh.encode(model, 3)) == wire(sharing.encode(model, 3))
     assert wire(fresh.encode(model, 4)) == wire(sharing.encode(model, 4))
 
@@ -237,7 +233,7 @@ def test_without_a_state_there_is_no_file(tmp_path: Path) -> None:
 
 
 def test_the_newest_is_kept_with_its_state(tmp_path: Path) -> None:
-    model = model_of(1, 8)
+    model = vector(8)
     for round_ in (1, 2):
         save_snapshot(tmp_path / "snapshots", round_, model, {"sharing": {"age": round_}})
     assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == [
@@ -362,7 +358,7 @@ def test_who_overrides_nothing_remembers_nothing() -> None:
     assert Algorithm().state() == {}
     assert choose_algorithm("dpsgd", {}).state() == {}
     dense = TopK(Random(1), fraction=0.9)  # noqa: S311
-    dense.begin(model_of(1))
+    dense.begin(vector(8))
     dense.restore(dense.state())
     assert dense.state() == {}
 
