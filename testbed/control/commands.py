@@ -15,7 +15,7 @@ from typing import Union
 import msgspec
 
 from testbed.control.packets import Entrance, PacketLink
-from testbed.doors import Door, connect_to
+from testbed.endpoints import Endpoint, connect_to
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
 from testbed.protocol.fabric import ResetLink, SetLink
 from testbed.protocol.message import MAX_MESSAGE_BYTES, Message, ProtocolError, Reader, encode
@@ -198,7 +198,7 @@ class Conversation:
 
 
 @contextmanager
-def conversation(door: Door) -> Iterator[Conversation]:
+def conversation(door: Endpoint) -> Iterator[Conversation]:
     """With the run at this door; raises UsageProblem where there is none."""
     try:
         connection = connect_to(door, _PATIENCE_S)
@@ -210,7 +210,7 @@ def conversation(door: Door) -> Iterator[Conversation]:
         yield Conversation(connection)
 
 
-def ask(door: Door, command: Command) -> Done | Seen:
+def ask(door: Endpoint, command: Command) -> Done | Seen:
     """The first answer of the run at this door."""
     with conversation(door) as run:
         return run.ask(command)

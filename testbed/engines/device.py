@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import socket
 
+from testbed.boot_messages import ATTACH, ATTACHED, MAX_MESSAGE_BYTES
 from testbed.engines.attempt import during
 from testbed.engines.netlink import set_queue_length, set_route
 from testbed.engines.privileges import User, acting_as, drop_privileges
 from testbed.engines.steps import Step
 from testbed.engines.tun import MTU, QUEUE_LENGTH, bring_up, configure, make_tun, open_device
-from testbed.first_words import ATTACH, ATTACHED, MAX_MESSAGE_BYTES
 from testbed.socket_paths import connect
 
 NETWORK, PREFIX = "198.18.0.0", 15

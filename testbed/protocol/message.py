@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from testbed.first_words import MAX_MESSAGE_BYTES as MAX_MESSAGE_BYTES  # it is known by this name here
+from testbed.boot_messages import MAX_MESSAGE_BYTES as MAX_MESSAGE_BYTES  # it is known by this name here
 
 OUT_OF_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors for which `accept` fails though a connection waits: its socket stays readable, so the caller must pause."""

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from testbed.doors import Door
+from testbed.endpoints import Endpoint
 from testbed.engines.fabric.accounts import LinkLine, Second
 from testbed.engines.fabric.config import FabricConfig, read_config
 from testbed.engines.fabric.reports import EVERY_S, LINKS
@@ -64,7 +64,7 @@ class LiveNetwork:
     """The network of a running experiment, and how to reach its fabric."""
 
     config: FabricConfig
-    door: Door
+    door: Endpoint
     """Where the fabric is reached."""
     topology: Topology
     engine: Path
@@ -163,7 +163,7 @@ def _unseen(uncrossed: int, *, is_idle: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _conversation(door: Door) -> Iterator[FabricConversation]:
+def _conversation(door: Endpoint) -> Iterator[FabricConversation]:
     try:
         conversation = FabricConversation(door)
         try:

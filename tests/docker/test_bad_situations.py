@@ -37,7 +37,7 @@ from testbed.runtimes.docker import runtime as docker_runtime
 from testbed.runtimes.docker.container_set import ContainerSet, Ended
 from testbed.runtimes.docker.containers import CONTROL, FABRIC, PART_LABEL, Container, containers_of, name_of
 from testbed.runtimes.docker.runtime import DockerRuntime
-from testbed.runtimes.docker.start import open_door
+from testbed.runtimes.docker.start import listen_for_first_container
 from testbed.runtimes.docker.verdict import why_not
 from tests.docker.people import Ordinary
 from tests.docker.runs import command, containers, deploy, deploy_words, deploying, environment, summary, until
@@ -233,7 +233,7 @@ def test_a_door_tells_who_has_knocked(tmp_path: Path) -> None:
     inside.run.plan.touch()
     with pytest.raises(Unreached, match="No such file"):
         knock(inside)
-    with open_door(inside.sockets) as door:
+    with listen_for_first_container(inside.sockets) as door:
         knock(inside)
         assert door.await_knock(lambda: True) == os.getpid()
         assert door.await_knock(lambda: False) is None
@@ -243,7 +243,7 @@ def test_a_door_tells_who_has_knocked(tmp_path: Path) -> None:
 
 
 def test_where_there_can_be_no_sockets_at_all(tmp_path: Path) -> None:
-    with pytest.raises(Unreached, match="there can be no sockets"), open_door(tmp_path / "none"):
+    with pytest.raises(Unreached, match="there can be no sockets"), listen_for_first_container(tmp_path / "none"):
         pass
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.doors import Door, connect_to
+from testbed.endpoints import Endpoint, connect_to
 from testbed.engines.fabric.config import FabricConfig, write_config
 from testbed.engines.fabric.requests import Answer, FabricLost, Note, Requests
 from testbed.engines.fabric.sockets import control_socket
@@ -35,7 +35,7 @@ END_PATIENCE_S = 10.0
 class FabricConversation:
     """One connection to a fabric; requests are answered one after the other."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Endpoint) -> None:
         try:
             self._socket = connect_to(door, ANSWER_PATIENCE_S)
         except OSError as problem:

@@ -17,7 +17,7 @@ from testbed.control.commands import Command, Conversation, Done, EndRun, Look, 
 from testbed.control.log import ControlLog, last_word
 from testbed.control.outcome import Outcome
 from testbed.control.progress import Progress, Tell, unheard_words
-from testbed.doors import Door
+from testbed.endpoints import Endpoint
 from testbed.errors import TestbedError
 from testbed.image.engine_client import EngineOutage, EngineSilent, connected
 from testbed.journal import CannotWrite
@@ -214,7 +214,7 @@ class DockerRun:
             self._tell(self._progress(seen))
         return True
 
-    def _door(self) -> Door:
+    def _door(self) -> Endpoint:
         if self._start.on_volumes:
             return relayed(self._directory, commands_socket)
         return self._places.commands_socket
@@ -254,7 +254,7 @@ class DockerRun:
 class ControlClient:
     """Of one run."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Endpoint) -> None:
         self._door = door
         self._held = ExitStack()
         self._conversation: Conversation | None = None

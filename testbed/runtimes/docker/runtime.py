@@ -28,7 +28,7 @@ from testbed.runtimes.runtime import (
 
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
-    from testbed.doors import Door
+    from testbed.endpoints import Endpoint
     from testbed.errors import Finding
     from testbed.plan.model import PlannedNode, RunPlan
     from testbed.rundir import RunDirectory
@@ -198,18 +198,18 @@ class _LiveContainers(LiveRun):
         self._record = record
 
     @property
-    def control(self) -> Door:
+    def control(self) -> Endpoint:
         from testbed.runtimes.tracking.process_records import commands_socket
 
         return self._door(commands_socket)
 
     @property
-    def fabric(self) -> Door:
+    def fabric(self) -> Endpoint:
         from testbed.engines.fabric.sockets import control_socket
 
         return self._door(control_socket)
 
-    def _door(self, place: Callable[[Path], Path]) -> Door:
+    def _door(self, place: Callable[[Path], Path]) -> Endpoint:
         if not self._record.on_volumes:
             return place(Path(self._record.sockets))
         from testbed.runtimes.docker.relayed import relayed

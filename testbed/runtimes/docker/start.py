@@ -114,7 +114,7 @@ class Start:
 
     def _who_knocks(self, crew: ContainerSet, control: Container, of: int) -> str:
         """What it can reach, all can: before many are started, it is known whether they and this command can meet."""
-        with open_door(sockets_of(self._directory)) as door:
+        with listen_for_first_container(sockets_of(self._directory)) as door:
             knocking = replace(control, environment={**control.environment, KNOCKS: "1"})
             id_ = self._first(crew, knocking, of)
             pid = door.await_knock(lambda: self._is_wanted() and crew.is_running(id_))
@@ -189,7 +189,7 @@ class Start:
             raise KeyboardInterrupt
 
 
-class Door:
+class ReachabilitySocket:
     """Opened for one run, for whoever comes first."""
 
     def __init__(self, listener: socket.socket) -> None:
@@ -222,7 +222,7 @@ class Door:
 
 
 @contextmanager
-def open_door(sockets: Path) -> Iterator[Door]:
+def listen_for_first_container(sockets: Path) -> Iterator[ReachabilitySocket]:
     """Somebody can knock from now on.
 
     Raises Unreached where there can be no sockets at all, PreflightRefused where elsewhere would not help.
@@ -240,6 +240,6 @@ def open_door(sockets: Path) -> Iterator[Door]:
         try:
             path.chmod(0o600)
             listener.listen(1)
-            yield Door(listener)
+            yield ReachabilitySocket(listener)
         finally:
             path.unlink(missing_ok=True)

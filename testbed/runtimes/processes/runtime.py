@@ -31,7 +31,7 @@ from testbed.runtimes.runtime import (
 
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
-    from testbed.doors import Door
+    from testbed.endpoints import Endpoint
     from testbed.plan.model import PlannedNode, RunPlan
     from testbed.rundir import RunDirectory, TakenRun
     from testbed.runtimes.tracking.leftovers import Removed
@@ -175,13 +175,13 @@ class _LiveProcesses(LiveRun):
         self._record = record
 
     @property
-    def control(self) -> Door:
+    def control(self) -> Endpoint:
         from testbed.runtimes.tracking.process_records import commands_socket
 
         return commands_socket(Path(self._record.sockets))
 
     @property
-    def fabric(self) -> Door:
+    def fabric(self) -> Endpoint:
         from testbed.engines.fabric.sockets import control_socket
 
         return control_socket(Path(self._record.sockets))

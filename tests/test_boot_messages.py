@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from testbed import first_words
 from testbed.protocol.fabric import FROM_FABRIC_TO_NODE, FROM_NODE_TO_FABRIC, Attach, Attached, Refused
 from testbed.protocol.message import Message, encode
 from testbed.protocol.zygote import Fork
