@@ -1,4 +1,4 @@
-"""Where a process of a run listens: a socket of this machine, by its path, or a function that connects to one elsewhere.
+"""Where a process of a run listens: a socket of this machine, by its path, or a function that connects elsewhere.
 
 Takes an endpoint, gives a connection of whole packets; touches the socket.
 """

@@ -186,10 +186,10 @@ def test_any_other_answer_of_the_fabric_is_none_that_gives_it_a_network(
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        (first_words.CAME, Came()),
-        (first_words.DO_ATTACH, Do(ATTACH)),
-        (first_words.ATTACH, Attach()),
-        (first_words.ATTACHED, Attached()),
+        (boot_messages.CAME, Came()),
+        (boot_messages.DO_ATTACH, Do(ATTACH)),
+        (boot_messages.ATTACH, Attach()),
+        (boot_messages.ATTACHED, Attached()),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -198,10 +198,10 @@ def test_the_first_words_are_what_the_protocol_makes_of_them(word: bytes, messag
 
 
 def test_all_who_hear_the_first_words_understand_them() -> None:
-    assert FROM_SUPERVISOR.read(first_words.CAME) == Came()
-    assert TO_SUPERVISOR.read(first_words.DO_ATTACH) == Do(ATTACH)
-    assert FROM_NODE_TO_FABRIC.read(first_words.ATTACH) == Attach()
-    assert FROM_FABRIC_TO_NODE.read(first_words.ATTACHED) == Attached()
+    assert FROM_SUPERVISOR.read(boot_messages.CAME) == Came()
+    assert TO_SUPERVISOR.read(boot_messages.DO_ATTACH) == Do(ATTACH)
+    assert FROM_NODE_TO_FABRIC.read(boot_messages.ATTACH) == Attach()
+    assert FROM_FABRIC_TO_NODE.read(boot_messages.ATTACHED) == Attached()
 
 
 def test_the_first_process_finds_everything_where_it_lies() -> None:
