@@ -116,12 +116,17 @@ def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Bui
                 network="none" if request.wheels is not None else "host",
             )
 
+        from docker.utils import parse_repository_tag
+
         before = id_of(engine, request.tag)
         # What is in the image, however it came there, shows when it is there; it gets its name afterwards.
         nameless = built(None, code, tell)
         try:
             found = code_of(engine, nameless)
-            built(request.tag, found, lambda _: None)
+            if found == code:
+                engine.api.tag(nameless, *parse_repository_tag(request.tag))
+            else:  # a line of the Dockerfile has added some: its label says so, too
+                built(request.tag, found, lambda _: None)
         except BaseException:
             remove(engine, replaced(engine, nameless))
             raise
