@@ -51,7 +51,7 @@ class Options:
         return self._given.get(name) is not None
 
     def done(self) -> None:
-        """Nobody may believe that an option works which nothing reads."""
+        """Raises Impossible for an option that nothing reads."""
         for name in self._given:
             if name not in self._known:
                 hint = did_you_mean(name, self._known) or "it has no options"
