@@ -178,6 +178,7 @@ class Life:
             node.note("state-lost", f"{lost}; the node goes on with its model alone")
         sharing = algorithm.sharing
         node.on_trained = None if type(sharing).trained is Sharing.trained else sharing.trained
+        node.snapshot = None
         node.remembered = lambda: {_ALGORITHM: algorithm.state(), _SHARING: sharing.state()}
         return algorithm
 

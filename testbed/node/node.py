@@ -84,7 +84,7 @@ class Node:
         """Ranks of all nodes that learn."""
         self.server = plan.server
         self.snapshot = snapshot
-        """What it begins with, of an earlier life."""
+        """What it begins with, of an earlier life; until its algorithm has been made."""
         self.model: Vector = compute.initial() if snapshot is None else snapshot.vector
         self.on_trained: Callable[[Vector], None] | None = None
         """Called with what training has changed in the model."""
