@@ -1,4 +1,4 @@
-"""`testbed calibrate`: how fast this machine trains, and what it could keep up with."""
+"""`testbed calibrate`: how fast this machine trains, and the step time that it can sustain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LEARNERS = (16, 64, 256, 1024)
 _STEPS_PER_CALL = 5
 _AT_MOST_S = 3.0
-"""Per number of processes; there are two."""
+"""Longest time of each of the two measurements."""
 _SAMPLES = 512
 _COLUMNS = ("processes", "median_ms_per_step", "p95_ms_per_step", "steps_per_s")
 _SUSTAINED_COLUMNS = ("learners", "sustained_ms_per_step")
@@ -98,7 +98,7 @@ def command(model: str, data: str, batch: int, steps: int, output_format: Format
 
 
 def _try_once(trainer: Trainer) -> None:
-    """One step: what is wrong with a model is told here, where it can be, and not by a process that measures."""
+    """Takes one step, so that problems of a model are reported here rather than by a measuring process."""
     import numpy as np
 
     initial = trainer.initial()
@@ -126,7 +126,7 @@ def _measure(trainer: Trainer, processes: int, steps: int) -> Speed:
 
 
 def random_data(name: str) -> DataSet:
-    """Noise that looks to a model like the data set of that name."""
+    """Random samples with the shapes of the data set of that name."""
     import numpy as np
 
     from testbed.node.data.catalogue import ENTRIES

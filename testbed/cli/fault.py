@@ -13,7 +13,7 @@ from testbed.cli.quantity import Quantity
 from testbed.cli.run_target import find_run, live_run, plan_of, ranks_of, results_option
 from testbed.cli.verb_group import VerbGroup
 from testbed.control.commands import Command, Conversation, Divide, Done, Flap, Inject, Reunite, conversation
-from testbed.doors import Door
+from testbed.endpoints import Endpoint
 from testbed.errors import TestbedError, UsageProblem
 from testbed.runtimes.runtime import LiveRun
 from testbed.topologies.model import NodeAction
@@ -143,7 +143,7 @@ def flap(
         _do(live_run(directory).control, Flap(a, b, not one_way, for_s, every_s, times))
 
 
-def _reach(run: str, results: Path) -> tuple[Door, RunPlan]:
+def _reach(run: str, results: Path) -> tuple[Endpoint, RunPlan]:
     directory = find_run(run, results)
     return live_run(directory).control, plan_of(directory)
 
@@ -157,7 +157,7 @@ def _restarts(live: LiveRun, ranks: Sequence[int]) -> dict[int, int]:
         return {}
 
 
-def _do(door: Door, what: Command) -> None:
+def _do(door: Endpoint, what: Command) -> None:
     """Ask for it, say what came of it, and wait for its end if it has one."""
     with conversation(door) as run:
         done = run.ask(what)

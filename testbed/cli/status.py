@@ -12,7 +12,7 @@ import click
 
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.run_target import all_runs, find_run, results_option
-from testbed.collect.health import UNKNOWN, read_judged
+from testbed.collect.health import UNKNOWN, read_run_health
 from testbed.collect.plan_head import read_plan_head
 from testbed.control.commands import Look, Seen, ask
 from testbed.control.log import last_word
@@ -189,7 +189,7 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
         return _over(run, OUT_OF_REACH, is_named=is_named)
     if not goes_on:
         return _over(run, None if read_record(run) is None else LEFT_BEHIND, is_named=is_named)
-    from testbed.runtimes.processes.unheard import words_of
+    from testbed.control.progress import unheard_words
 
     try:
         seen = ask(owner_of(run).attach(run).control, Look())
@@ -197,7 +197,7 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
         return _over(run, None if _goes_on(run) is False else _silent(run), is_named=is_named)
     assert isinstance(seen, Seen)  # noqa: S101 - the answer to `Look`
     health = "overloaded" if seen.overloaded else "valid"
-    why = [*seen.overloaded, *([words_of(seen.unheard)] if seen.unheard else [])]
+    why = [*seen.overloaded, *([unheard_words(seen.unheard)] if seen.unheard else [])]
     return [
         *(name, seen.phase, seen.rounds, seen.rounds_planned, seen.nodes, seen.done),
         *(_rounded(seen.accuracy), _rounded(seen.loss), seen.bytes_sent),
@@ -231,7 +231,7 @@ def _over(run: RunDirectory, state: str | None, *, is_named: bool) -> list[Cell]
     if state == LEFT_BEHIND:
         to_do.append(f"something of it is there still: `testbed destroy {run.path}` removes it")
         state = LEFT_BEHIND if over is None else None
-    judged = read_judged(run.path)
+    judged = read_run_health(run.path)
     health: Cell = None if judged.health == UNKNOWN else judged.health
     planned = read_plan_head(run.plan)[0].rounds
     at = None if t is None else round(t, 1)

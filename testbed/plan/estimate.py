@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from testbed.catalogue.algorithms import WithPeers
 from testbed.network.flows import Tcp
-from testbed.network.flows.sharing import TWO_WAYS
-from testbed.network.graph import expand
+from testbed.network.flows.bandwidth_sharing import TWO_WAYS
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
 from testbed.plan.rehearse import Rehearsal, rehearse, window_of
@@ -179,7 +178,7 @@ class _Transfers:
     """How long messages take in the network as it is at the start."""
 
     def __init__(self, plan: RunPlan) -> None:
-        self._network = expand(plan.load_topology())
+        self._network = plan.expanded_network()
         self._paths: Paths = compute_paths(self._network)
 
     def times(self, traffic: Traffic) -> list[NDArray[np.float64]]:

@@ -85,7 +85,7 @@ def make_plan(
         samples=samples,
         ms_per_step=nominal_ms_per_step,
         server=cast.server,
-    )
+    ).with_parsed(topology)
     return paced(plan, nominal_ms_per_step, sustained_ms_per_step, time_scale)
 
 

@@ -13,8 +13,8 @@ from testbed import __version__
 from testbed.code import CodeProblem
 from testbed.experiment.language import Experiment
 from testbed.node.choose import choose_algorithm, choose_sharing
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.fetch import Tell, silently
-from testbed.node.data.of_experiment import share_out
 from testbed.node.declared import declared
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training_cost import nominal_ms_per_step
@@ -42,7 +42,7 @@ def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell =
     Code that is wrong is no reason to raise here.
     """
     problem = _problem_of_choices(experiment)
-    data = share_out(experiment, learners, experiment.seed, tell=tell, fetch=fetch)
+    data = partition_data(experiment, learners, experiment.seed, tell=tell, fetch=fetch)
     try:
         trainer = make_trainer(experiment, data.dataset, experiment.seed)
         cost = nominal_ms_per_step(trainer, experiment.training.batch)

@@ -13,7 +13,7 @@ import numpy as np
 
 from testbed.cores import usable_cores
 from testbed.experiment.language import Experiment
-from testbed.node.data.of_experiment import share_out
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.declared import waits
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training import Trainer
@@ -56,7 +56,7 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms
     Of a step that was chosen, of so many milliseconds of real time, only what tells whether it is long enough.
     """
     free = free_cores()  # before this process uses any
-    data = share_out(experiment, learners, experiment.seed, fetch=False)
+    data = partition_data(experiment, learners, experiment.seed, fetch=False)
     trainer = make_trainer(experiment, data.dataset, experiment.seed)
     steps = max(1, trainer.steps_per_round(data.sizes[0]))
     # Where all wait for each other they train at the same time, and none while others send.

@@ -16,8 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.control.log import last_word
-from testbed.control.never_began import never_began
+from testbed.control.log import ended_before_start, last_word
 from testbed.errors import UsageProblem
 from testbed.rundir import OWN, RunDirectory, TakenRun, create_run, is_run
 from testbed.runtimes.registry import owner_of
@@ -106,7 +105,7 @@ def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
     if foreign := _foreign(path.iterdir()):
         if overwrite:
             raise _not_the_run_s(run, foreign)
-    elif never_began(run):
+    elif ended_before_start(run):
         return Way.FREED
     if not overwrite:
         raise UsageProblem(taken, f"{_ANOTHER}, replace that run with --overwrite, or remove it")

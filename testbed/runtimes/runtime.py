@@ -19,7 +19,7 @@ from testbed.errors import PreflightRefused
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
     from testbed.control.progress import Tell
-    from testbed.doors import Door
+    from testbed.endpoints import Endpoint
     from testbed.errors import Finding
     from testbed.plan.model import PlannedNode, RunPlan, RuntimeFacts
     from testbed.rundir import RunDirectory, TakenRun
@@ -261,12 +261,12 @@ class LiveRun(ABC):
 
     @property
     @abstractmethod
-    def control(self) -> Door:
+    def control(self) -> Endpoint:
         """Where control takes commands."""
 
     @property
     @abstractmethod
-    def fabric(self) -> Door:
+    def fabric(self) -> Endpoint:
         """Where the fabric takes commands; a path may lead to none."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
 from testbed.control.outcome import NodeFailure, Outcome
-from testbed.control.progress import Watch
+from testbed.control.progress import ProgressTally
 from testbed.engines.denied import NetworkDenied
 from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.steps import Step
@@ -46,7 +46,7 @@ def deploy(*arguments: str) -> Result:
 
 
 def allowed(monkeypatch: pytest.MonkeyPatch, denied: NetworkDenied | None) -> None:
-    monkeypatch.setattr("testbed.engines.abilities.what_is_denied", lambda _tcp: denied)
+    monkeypatch.setattr("testbed.engines.network_check.what_is_denied", lambda _tcp: denied)
 
 
 def no_device(folder: Path) -> NetworkDenied:
@@ -245,7 +245,7 @@ def test_a_run_in_virtual_time_has_a_summary_too(form: str) -> None:
     assert "finished: 4 nodes, 2 rounds" in result.stderr
 
 
-BEGAN = Watch((0,), 3, None).look(1.0)
+BEGAN = ProgressTally((0,), 3, None).look(1.0)
 FAILED = (NodeFailure("a", Failure("no")),)
 
 

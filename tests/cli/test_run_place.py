@@ -18,8 +18,7 @@ from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
 from testbed.control.health import FILE
-from testbed.control.log import ControlLog
-from testbed.control.never_began import never_began
+from testbed.control.log import ControlLog, ended_before_start
 from testbed.errors import UsageProblem
 from testbed.journal import Journal
 from testbed.plan.files import write_plan
@@ -155,7 +154,7 @@ def test_what_a_learner_put_in_place_of_its_journal_is_not_read(run: RunDirector
     run.node("a.0").journal.unlink()
     (run.path / "elsewhere.jsonl").write_text('{"t": 0.0}\n')
     run.node("a.0").journal.symlink_to(run.path / "elsewhere.jsonl")
-    assert not never_began(run)
+    assert not ended_before_start(run)
 
 
 @pytest.mark.processes

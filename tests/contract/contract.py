@@ -303,18 +303,26 @@ class RuntimeContract:
         assert longest_wait(directory, "node.0") > 0.8
 
     @pytest.mark.parametrize(
-        "what",
+        ("what", "words"),
         [
-            "  - {at: 0.3s, partition: [[node.0, node.1], [node.2, node.3]], for: 1s}\n",
-            "  - {at: 0.3s, link: [node.1, hub], state: down, for: 1s}\n",
+            (
+                "  - {at: 0.3s, partition: [[node.0, node.1], [node.2, node.3]], for: 1s}\n",
+                ["partition 2 begins", "partition 2 ends"],
+            ),
+            (
+                "  - {at: 0.3s, link: [node.1, hub], state: down, for: 1s}\n",
+                [f"link {ends}: {state}" for state in ("down", "up") for ends in ("hub -> node.1", "node.1 -> hub")],
+            ),
         ],
         ids=["partition", "flap"],
     )
-    def test_what_divides_the_network_heals(self, what: str, tmp_path: Path) -> None:
+    def test_what_divides_the_network_heals(self, what: str, words: list[str], tmp_path: Path) -> None:
         plan = plan_of(star(4, what), stop={"rounds": 20}, overlay={"kind": "full"})
         directory, outcome = self.run(plan, tmp_path)
         assert (outcome.reason, outcome.failures) == ("finished", ())
-        assert {each.planned_t for each in events(directory, "network-changed")} == {0.3, 1.3}
+        changes = events(directory, "network-changed")
+        told = [(0.3 if number < len(words) / 2 else 1.3, each) for number, each in enumerate(words)]
+        assert sorted((each.planned_t, each.detail) for each in changes) == sorted(told)
         assert longest_wait(directory, "node.0") > 0.6
 
     def test_stops_when_its_time_is_over(self, tmp_path: Path) -> None:

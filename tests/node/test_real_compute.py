@@ -19,7 +19,7 @@ import pytest
 
 from testbed.node.compute_slots import ComputeSlots, holders
 from testbed.node.data.dataset import Samples
-from testbed.node.data.of_experiment import share_out
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.partition import test_parts as parts_to_test
 from testbed.node.evaluation_samples import evaluation_parts
 from testbed.node.pace import end_of_work
@@ -37,7 +37,7 @@ def plan_of(**settings: object) -> RunPlan:
 
 
 def own(plan: RunPlan, learner: int) -> Own:
-    data = share_out(plan.experiment, 3, plan.seed)
+    data = partition_data(plan.experiment, 3, plan.seed)
     tests = evaluation_parts(data.dataset, parts_to_test(data.dataset, data.parts), 100, plan.seed)
     trainer = make_trainer(plan.experiment, data.dataset, plan.seed)
     return Own(trainer, data.parts[learner], tests[learner], "test", rooted_loss=False, evaluation_s=0.05)

@@ -10,7 +10,7 @@ import pytest
 from testbed.collect.run import collect_run
 from testbed.collect.summary import summarise
 from testbed.experiment.language import Experiment
-from testbed.network.flows.sharing import TWO_WAYS
+from testbed.network.flows.bandwidth_sharing import TWO_WAYS
 from testbed.plan.estimate import estimate
 from testbed.plan.make import make_plan
 from testbed.plan.model import Declared, RunPlan

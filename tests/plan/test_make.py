@@ -16,7 +16,7 @@ from testbed.experiment.read import load_experiment
 from testbed.plan.addresses import MOST_ADDRESSES, address
 from testbed.plan.make import NOMINAL_MS_PER_STEP, make_plan
 from testbed.plan.model import RunPlan
-from testbed.topologies.library import BUNDLED, find_bundled
+from testbed.topologies.bundled import BUNDLED, find_bundled
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.model import MAX_NODES, Topology
 from testbed.topologies.source import Form

@@ -22,9 +22,9 @@ def locally(plan: RunPlan, engine: str = "fabric") -> RunPlan:
 
 
 def run(
-    plan: RunPlan, folder: Path, engine: str = "fabric", ground: LocalBackend | None = None
+    plan: RunPlan, folder: Path, engine: str = "fabric", backend: LocalBackend | None = None
 ) -> tuple[RunDirectory, Outcome]:
     directory = create_run(folder, "run")
     plan = locally(plan, engine)
     write_plan(directory, plan)
-    return directory, RealRun(plan, directory, ground or LocalBackend()).run()
+    return directory, RealRun(plan, directory, backend or LocalBackend()).run()

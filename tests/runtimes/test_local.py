@@ -109,7 +109,7 @@ def test_an_average_that_cannot_be_tried_is_lost_and_nothing_else(tmp_path: Path
     directory, outcome = run(plan_of(star(3), **settings), tmp_path, "none")
     assert (outcome.reason, outcome.finished, outcome.broken) == ("finished", 3, ())
     lost = [each.detail for each in records(directory, None) if isinstance(each, Event) and each.what == "average-lost"]
-    why = f"whoever was to try it could not be started: {os.strerror(errno.EAGAIN)}"
+    why = f"the process that evaluates it could not be started: {os.strerror(errno.EAGAIN)}"
     assert lost == [f"round {number}: {why}" for number in range(3)]
 
 

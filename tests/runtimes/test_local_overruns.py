@@ -48,7 +48,7 @@ def test_what_a_node_said_last_counts_once_for_each_of_its_lives(tmp_path: Path)
         for pid, last in ((11, Overrun(9, 2, 0.5, 3, 0.75)), (12, Overrun(10, 1, 0.25, 4, 0.25))):
             theirs, mine = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             control.started(1, pid)
-            control._listen_to(1, control._members[1], theirs)
+            control.connections.connect(1, theirs)
             for told in (Overrun(5, 1, 0.25, 1), last):
                 mine.send(encode(told))
             mine.close()

@@ -16,7 +16,7 @@ from testbed.cli.main import main
 from testbed.cli.verbs import VERBS
 from testbed.control.log import ControlLog
 from testbed.control.outcome import Outcome
-from testbed.doors import Door
+from testbed.endpoints import Endpoint
 from testbed.errors import PreflightRefused, UsageProblem
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.records import Over
@@ -86,11 +86,11 @@ class Paper(Runtime):
 
 class Sheet(LiveRun):
     @property
-    def control(self) -> Door:
+    def control(self) -> Endpoint:
         raise PreflightRefused("paper takes no commands")
 
     @property
-    def fabric(self) -> Door:
+    def fabric(self) -> Endpoint:
         raise PreflightRefused("paper carries no packets")
 
     def pids(self, rank: int | None = None) -> dict[int, int]:  # noqa: ARG002

@@ -15,28 +15,28 @@ from testbed.node.data import clients, formats
 from testbed.node.data.dataset import Kind
 from testbed.node.data.problems import Impossible
 from testbed.node.data.sources import (
+    DataSource,
     DebianPackage,
     OfficialArchive,
     OfficialFiles,
     Package,
-    Source,
 )
 from testbed.units import shown
 
 
 @dataclass(frozen=True)
 class ArrayShape:
-    """One array as it must be, whichever source it came from."""
+    """Expected type, shape and hash of an array, the same from every source."""
 
     dtype: str
     shape: tuple[int, ...]
     sha256: str
-    """Of its bytes in C order."""
+    """Hash of its bytes in C order."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One data set."""
+class CatalogueEntry:
+    """A data set known by name."""
 
     facts: DataSetFacts
     terms: str
@@ -44,20 +44,20 @@ class Entry:
     classes: int
     input_shape: tuple[int, ...]
     train: int
-    """How many samples; of `synthetic` by default."""
+    """Number of samples to train on; for `synthetic` the default."""
     test: int
     users: int = 0
     items: int = 0
     class_counts: tuple[int, ...] = ()
-    """How many of the samples to train on each class has; empty where that is known only with the data."""
+    """Number of samples to train on, by class; empty where only the data tells."""
     class_names: tuple[str, ...] = ()
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     scale: float = 1.0
     arrays: Mapping[str, ArrayShape] | None = None
-    """What is stored; None: nothing, it is made where it is needed."""
-    sources: tuple[Source, ...] = ()
-    """In the order in which they are tried."""
+    """The stored arrays; None for a data set that is generated where it is needed."""
+    sources: tuple[DataSource, ...] = ()
+    """Sources in the order in which they are tried."""
 
     def __post_init__(self) -> None:
         if self.facts.is_fetched != (self.arrays is not None):
@@ -77,7 +77,7 @@ class Entry:
 
     @property
     def stored_bytes(self) -> int:
-        """What it takes on disk."""
+        """Bytes on disk."""
         sizes = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8}
         return sum(sizes[each.dtype] * prod(each.shape) for each in (self.arrays or {}).values())
 
@@ -101,7 +101,7 @@ def _split_arrays(
     }
 
 
-_FASHION_MNIST = Entry(
+_FASHION_MNIST = CatalogueEntry(
     facts=DATA_SETS["fashion-mnist"],
     terms="MIT licence (Zalando SE)",
     kind=Kind.CLASSES,
@@ -152,7 +152,7 @@ _FASHION_MNIST = Entry(
     ),
 )
 
-_MNIST = Entry(
+_MNIST = CatalogueEntry(
     facts=DATA_SETS["mnist"],
     terms="Yann LeCun, Corinna Cortes, Christopher Burges; usually given as CC BY-SA 3.0",
     kind=Kind.CLASSES,
@@ -195,7 +195,7 @@ _MNIST = Entry(
     ),
 )
 
-_CIFAR10 = Entry(
+_CIFAR10 = CatalogueEntry(
     facts=DATA_SETS["cifar10"],
     terms="no formal licence; cite Alex Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
     kind=Kind.CLASSES,
@@ -247,7 +247,7 @@ _CIFAR10 = Entry(
     ),
 )
 
-_MOVIELENS = Entry(
+_MOVIELENS = CatalogueEntry(
     facts=DATA_SETS["movielens"],
     terms="GroupLens: for research, no commercial use, no redistribution; cite Harper and Konstan, 2015",
     kind=Kind.RATINGS,
@@ -283,7 +283,7 @@ _MOVIELENS = Entry(
     ),
 )
 
-_DIGITS = Entry(
+_DIGITS = CatalogueEntry(
     facts=DATA_SETS["digits"],
     terms="UCI Optical Recognition of Handwritten Digits (Alpaydin and Kaynak), CC BY 4.0",
     kind=Kind.CLASSES,
@@ -296,7 +296,7 @@ _DIGITS = Entry(
     scale=1 / 16,
 )
 
-_SYNTHETIC = Entry(
+_SYNTHETIC = CatalogueEntry(
     facts=DATA_SETS["synthetic"],
     terms="none: it is made on the spot",
     kind=Kind.CLASSES,
@@ -307,13 +307,13 @@ _SYNTHETIC = Entry(
     users=100,
 )
 
-ENTRIES: Mapping[str, Entry] = {
+ENTRIES: Mapping[str, CatalogueEntry] = {
     entry.name: entry for entry in (_FASHION_MNIST, _MNIST, _CIFAR10, _DIGITS, _MOVIELENS, _SYNTHETIC)
 }
 NEED_NO_DOWNLOAD = tuple(name for name, entry in ENTRIES.items() if not entry.needs_download)
 
 
-def entry_of(name: str) -> Entry:
+def entry_of(name: str) -> CatalogueEntry:
     """The data set of that name."""
     try:
         return ENTRIES[name]

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from testbed.first_words import MAX_MESSAGE_BYTES
+from testbed.boot_messages import MAX_MESSAGE_BYTES
 
 _CHUNK_BYTES = 65_536
 

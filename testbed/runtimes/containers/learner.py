@@ -13,10 +13,10 @@ from testbed.node.models.problems import ModelProblem
 from testbed.plan.files import read_node_plan
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import Fork
+from testbed.runtimes.containers import CONTROL_SOCKET, FABRIC_SOCKET
 from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.containers.names import CONTROL_SOCKET, FABRIC_SOCKET
 from testbed.runtimes.processes.model_files import ModelFiles
-from testbed.runtimes.processes.node_process import Birth, Home, lead_life, tell_control
+from testbed.runtimes.processes.node_process import NodePaths, NodeSetup, lead_life, tell_control
 
 
 def live(inside: Inside, order: Fork) -> None:
@@ -24,30 +24,30 @@ def live(inside: Inside, order: Fork) -> None:
     plan = read_node_plan(inside.node.plan)
     cores = slots_in(inside.slots)
     sockets = inside.sockets
-    home = Home(inside.node, sockets / CONTROL_SOCKET, sockets / FABRIC_SOCKET, inside.slots, cores)
-    slots = ComputeSlots(home.slots, cores, plan.node.rank)
+    paths = NodePaths(inside.node, sockets / CONTROL_SOCKET, sockets / FABRIC_SOCKET, inside.slots, cores)
+    slots = ComputeSlots(paths.slots, cores, plan.node.rank)
     try:
         with slots.one():  # importing and loading is work, too, and all containers start at once
             from testbed.node.own import material
 
             made = material(plan.experiment, len(plan.learners), plan.seed, plan.ms_per_step)
     except CodeProblem as problem:
-        tell_control(home, Unable(problem.message, file=problem.file, line=problem.line))
+        tell_control(paths, Unable(problem.message, file=problem.file, line=problem.line))
         raise
     except (ModelProblem, Impossible) as problem:
-        tell_control(home, Unable(problem.message))
+        tell_control(paths, Unable(problem.message))
         raise
     finally:
         slots.close()
     own = made.own(plan.node.learner)
-    birth = Birth(
-        home=home,
+    setup = NodeSetup(
+        paths=paths,
         rank=plan.node.rank,
         own=own,
-        shelf=ModelFiles([inside.node] * len(plan.ranks), own.trainer.parameters),
+        models=ModelFiles([inside.node] * len(plan.ranks), own.trainer.parameters),
         rejoin=order.rejoin,
         first_round=order.first_round,
         absent=frozenset(order.absent),
         leaves_on_sigterm=True,
     )
-    lead_life(birth, plan)
+    lead_life(setup, plan)

@@ -14,7 +14,7 @@ import struct
 import sys
 from collections.abc import Iterator
 
-from testbed.first_words import MAX_MESSAGE_BYTES
+from testbed.boot_messages import MAX_MESSAGE_BYTES
 
 _LENGTH = struct.Struct(">I")
 _CHUNK_BYTES = 1 << 16

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from testbed.control.allowance import Allowance
 from testbed.control.packets import Entrance, PacketLink
+from testbed.control.token_bucket import TokenBucket
 from testbed.protocol.message import ProtocolError
 from testbed.protocol.zygote import Died, Fork, Forked
+from testbed.runtimes.containers import SUPERVISOR_SOCKET
 from testbed.runtimes.containers.inside import folder_of_node
-from testbed.runtimes.containers.names import SUPERVISOR_SOCKET
 from testbed.runtimes.containers.supervisor_messages import (
     ATTACH,
     FROM_SUPERVISOR,
@@ -156,7 +156,7 @@ class SupervisorClients:
             self._all_have_come.set()
         container.has_lived = False
         container.link = PacketLink(
-            connection, partial(self._hear, rank), partial(self._hung_up, rank), Allowance(lambda: None)
+            connection, partial(self._hear, rank), partial(self._hung_up, rank), TokenBucket(lambda: None)
         )
         if container.life == 0 and container.order is None and rank not in self._absent:
             container.link.send(Do(ATTACH))  # its learner's turn comes when all is loaded

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from testbed.doors import Connect
-from testbed.first_words import MAX_MESSAGE_BYTES
+from testbed.boot_messages import MAX_MESSAGE_BYTES
+from testbed.endpoints import Connect
 from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
 from testbed.runtimes.containers.inside import Inside

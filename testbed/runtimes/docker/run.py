@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.control.commands import EndRun, Look, Seen
+from testbed.control.commands import Command, Conversation, Done, EndRun, Look, Seen, conversation
 from testbed.control.log import ControlLog, last_word
 from testbed.control.outcome import Outcome
-from testbed.control.progress import Progress, Tell
-from testbed.doors import Door
+from testbed.control.progress import Progress, Tell, unheard_words
+from testbed.endpoints import Endpoint
 from testbed.errors import TestbedError
-from testbed.image.engine_client import EngineSilent, connected
+from testbed.image.engine_client import EngineOutage, EngineSilent, connected
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import Over
@@ -28,14 +28,11 @@ from testbed.runtimes.containers.inside import sockets_of
 from testbed.runtimes.containers.layout import lay_out_files
 from testbed.runtimes.docker.container_set import ContainerSet, Ended
 from testbed.runtimes.docker.containers import FABRIC, name_of
-from testbed.runtimes.docker.control_client import ControlClient
-from testbed.runtimes.docker.engine_outage import EngineOutage
 from testbed.runtimes.docker.leftovers import DEPLOY, NotRemoved, remove_all_of
 from testbed.runtimes.docker.relayed import relayed
 from testbed.runtimes.docker.socket_places import Sockets
 from testbed.runtimes.docker.start import Start
 from testbed.runtimes.docker.verdict import outcome_of
-from testbed.runtimes.processes.unheard import words_of
 from testbed.runtimes.tracking.ownership import end_marked, held_open, new_mark
 from testbed.runtimes.tracking.process_records import Places, commands_socket, process_record
 
@@ -211,13 +208,13 @@ class DockerRun:
         if seen.phase != "starting":
             self._tell_begun()
         if new := tuple(each for each in seen.unheard if each not in self._unheard):
-            self._say(words_of(new))
+            self._say(unheard_words(new))
         self._unheard = seen.unheard
         if self._tell is not None and self._has_begun:
             self._tell(self._progress(seen))
         return True
 
-    def _door(self) -> Door:
+    def _door(self) -> Endpoint:
         if self._start.on_volumes:
             return relayed(self._directory, commands_socket)
         return self._places.commands_socket
@@ -252,3 +249,27 @@ class DockerRun:
         while self._patience.ask(lambda: any(crew.is_running(each) for each in ids)) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)
         return self._patience.ask(lambda: crew.all_ended(ids))
+
+
+class ControlClient:
+    """Of one run."""
+
+    def __init__(self, door: Endpoint) -> None:
+        self._door = door
+        self._held = ExitStack()
+        self._conversation: Conversation | None = None
+
+    def ask(self, command: Command) -> Done | Seen:
+        """The first answer; raises TestbedError where there is none."""
+        try:
+            if self._conversation is None:
+                self._conversation = self._held.enter_context(conversation(self._door))
+            return self._conversation.ask(command)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """May be asked again."""
+        self._conversation = None
+        self._held.close()

@@ -1,7 +1,7 @@
-"""Tries averages of models, one after the other, each in a process of its own that training goes before.
+"""Evaluates averages of models, one after the other, each in a process of its own that yields to training.
 
-Takes orders of control's, gives judgements over its descriptor; forks processes that end by themselves. They compute
-in slots that nobody who trains wants: or there would be one more at work than there are cores.
+Takes control's orders, gives scores over its descriptor; forks processes that end by themselves. They compute in slots
+that no training node wants, or one more process would be at work than there are cores.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from testbed.node.training_process import fork_worker
 from testbed.node.world import Score, Vector
 from testbed.protocol.message import encode
 from testbed.protocol.nodes import SLOTS
-from testbed.protocol.zygote import Judge, Judged
-from testbed.runtimes.averaging import judge
-from testbed.runtimes.processes.shared_models import AnyShelf
+from testbed.protocol.zygote import AverageEvaluated, EvaluateAverage
+from testbed.runtimes.averaging import evaluate_average
+from testbed.runtimes.processes.shared_models import ModelSlots
 
 _PAUSE_S = 0.005
 _PATIENCE_S = 0.2
-"""Where training always wants all slots, a judge takes its turn so often, for a few milliseconds."""
+"""Where training always wants all slots, a evaluate_average takes its turn so often, for a few milliseconds."""
 
 
 class Evaluate(Protocol):
-    """Tries a model, each part of it within `turn`."""
+    """Evaluates a model, each part of that within `turn`."""
 
     def __call__(self, vector: Vector, /, *, turn: Turn) -> Score: ...
 
 
-class Judges:
-    """At most one at a time."""
+class AverageEvaluator:
+    """At most one average at a time."""
 
     def __init__(
-        self, shelf: AnyShelf, evaluate: Evaluate, slots: Callable[[], ComputeSlots], control: socket.socket
+        self, models: ModelSlots, evaluate: Evaluate, slots: Callable[[], ComputeSlots], control: socket.socket
     ) -> None:
         """`slots` opens a process's own way to them."""
         self._slots = slots
-        self._shelf = shelf
+        self._models = models
         self._evaluate = evaluate
         self._control = control
-        self._orders: deque[Judge] = deque()
-        self._current: Judge | None = None
+        self._orders: deque[EvaluateAverage] = deque()
+        self._current: EvaluateAverage | None = None
 
-    def ask(self, order: Judge) -> None:
+    def ask(self, order: EvaluateAverage) -> None:
         self._orders.append(order)
 
     def clear_before_life(self, rank: int) -> None:
-        """Of what a node has left only what is to be judged stays: it may have been killed before it told of a slot."""
+        """Of what a node has left only models of orders stay: it may have been killed before it told of a slot."""
         orders = [*self._orders, *([] if self._current is None else [self._current])]
-        judged = {slot for order in orders for each, slot in zip(order.ranks, order.slots, strict=True) if each == rank}
-        slots = [slot for slot in range(SLOTS) if slot not in judged]
-        self._shelf.clear([rank] * len(slots), slots)
+        needed = {slot for order in orders for each, slot in zip(order.ranks, order.slots, strict=True) if each == rank}
+        slots = [slot for slot in range(SLOTS) if slot not in needed]
+        self._models.clear([rank] * len(slots), slots)
 
     def begin(self, in_child: Callable[[], None]) -> int | None:
         """The process id of one that works on the next order; None when there is none, or one is at work.
@@ -74,37 +74,37 @@ class Judges:
             in_child()
             with suppress(OSError):
                 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            self._control.send(encode(self._judged(order)))
+            self._control.send(encode(self._outcome_of(order)))
 
         try:
             return fork_worker(body)
         except OSError as problem:
-            self._done(f"whoever was to try it could not be started: {problem.strerror}")
+            self._done(f"the process that evaluates it could not be started: {problem.strerror}")
             return None
 
     def over(self, status: int) -> None:
         """It has ended, as the operating system says it."""
-        self._done("whoever tried it ended before it was done" if status else None)
+        self._done("the process that evaluates it ended before it was done" if status else None)
 
     def _done(self, problem: str | None) -> None:
         """Its models are not needed any more; control is told of a problem."""
         order, self._current = self._current, None
         if order is None:
             return
-        self._shelf.clear(order.ranks, order.slots)
+        self._models.clear(order.ranks, order.slots)
         if problem is not None:
             with suppress(OSError):
-                self._control.send(encode(Judged(order.round, problem=problem)))
+                self._control.send(encode(AverageEvaluated(order.round, problem=problem)))
 
-    def _judged(self, order: Judge) -> Judged:
+    def _outcome_of(self, order: EvaluateAverage) -> AverageEvaluated:
         try:
             evaluate = partial(self._evaluate, turn=partial(turn, self._slots()))
-            found = judge(self._shelf.vectors(order.ranks, order.slots), evaluate)
+            found = evaluate_average(self._models.vectors(order.ranks, order.slots), evaluate)
         except TOLD as problem:
-            return Judged(order.round, problem=failure_of(problem).message)
+            return AverageEvaluated(order.round, problem=failure_of(problem).message)
         except (OSError, ValueError) as problem:
-            return Judged(order.round, problem=f"a model that a node left cannot be read: {problem}")
-        return Judged(order.round, found.accuracy, found.loss, found.consensus_distance)
+            return AverageEvaluated(order.round, problem=f"a model that a node left cannot be read: {problem}")
+        return AverageEvaluated(order.round, found.accuracy, found.loss, found.consensus_distance)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from testbed.control.control import Control
 from testbed.plan.model import RunPlan
-from testbed.protocol.zygote import Died, Discard, Judge, Judged
+from testbed.protocol.zygote import AverageEvaluated, Died, Discard, EvaluateAverage
 from testbed.records import Event, Failure
 from testbed.rundir import RunDirectory
 from testbed.runtimes.processes.engine import Engine
@@ -22,18 +22,18 @@ from testbed.runtimes.tracking.process_records import Places
 
 @dataclass(frozen=True)
 class News:
-    """Who is told of what."""
+    """What a backend tells the run of."""
 
     began: Callable[[int, int], None]
     """A life of a node: its rank, and what tells this life from its others: a process id, or a number."""
     died: Callable[[Died], None]
-    judged: Callable[[Judged], None]
+    evaluated: Callable[[AverageEvaluated], None]
     gone: Callable[[str], None]
     """There will be no more nodes: why, in words."""
 
 
 class Nodes(Protocol):
-    """All nodes of a run, as those who make things happen to them see them; by rank."""
+    """What can be done to the nodes of a run; by rank."""
 
     def start(self, rank: int, rejoin: str | None, first_round: int) -> None:
         """A new life begins, as soon as can be."""
@@ -42,7 +42,7 @@ class Nodes(Protocol):
         """Why no further life of it can begin, in words; nothing where one can."""
 
     def may_come_back(self, rank: int, times: int) -> None:
-        """Somebody has seen to it that it can come back that often, in all."""
+        """From now on it can come back that often, in all."""
 
     def signal(self, rank: int, number: signal.Signals) -> None:
         """To the node's process, if there is one."""
@@ -50,7 +50,7 @@ class Nodes(Protocol):
     async def pause(self, ranks: Collection[int], is_wanted: Callable[[int], bool]) -> list[int]:
         """They stand still, all at once, and none in a slot, as far as can be; gives those that do.
 
-        Who is not wanted to any more meanwhile goes on.
+        A node that is not wanted to any more meanwhile goes on.
         """
 
     def busy_s(self, rank: int) -> float:
@@ -67,13 +67,13 @@ class AllNodes(Nodes, Protocol):
         """Its process and all that it has started; none where its container keeps within its limits what it has."""
 
     def is_gone(self, rank: int) -> bool:
-        """Whether its process is over, though nobody has told."""
+        """Whether its process is over, though that has not been told."""
 
-    def judge(self, order: Judge | Discard) -> None:
-        """Have an average tried, or forget about it."""
+    def evaluate_average(self, order: EvaluateAverage | Discard) -> None:
+        """Have an average evaluated, or its models discarded."""
 
     def give_up(self) -> None:
-        """Whoever waits for it to be warm need not any more."""
+        """`is_warm` returns at once."""
 
     def close(self, patience_s: float) -> None:
         """It ends, and all nodes with it: at once without patience."""
@@ -83,7 +83,7 @@ class Backend(Protocol):
     """Used for one run, in this order."""
 
     def places(self, run: RunDirectory) -> Places:
-        """Where everybody meets."""
+        """Where the sockets and files of the run lie."""
 
     def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> AllNodes:
         """Starts to get warm."""

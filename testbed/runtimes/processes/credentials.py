@@ -1,7 +1,7 @@
-"""Packets that say of which process they are, as the kernel tells.
+"""Packets with the process id of their sender, as the kernel tells it.
 
-Takes sockets, gives packets and process ids. In a namespace of processes the ids are others than outside of it: who
-sends one names the process as it knows it, and who receives it is told the id that this process has there.
+Takes sockets, gives packets and process ids. In a namespace of processes the ids are others than outside of it: the
+sender names the process as it knows it, and the receiver is told the id that this process has there.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def send_from(connection: socket.socket, packet: bytes, pid: int) -> None:
     connection.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, credentials)])
 
 
-def ask_whose(connection: socket.socket) -> None:
+def ask_for_senders(connection: socket.socket) -> None:
     """From now on the kernel tells with every packet."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 
-def receive_whose(connection: socket.socket) -> tuple[bytes, int]:
-    """A packet, and the id of the process that it is of; 0 where nobody tells."""
+def receive_with_sender(connection: socket.socket) -> tuple[bytes, int]:
+    """A packet, and the id of the process that it is of; 0 where the kernel does not tell."""
     packet, told, _, _ = connection.recvmsg(MAX_MESSAGE_BYTES + 1, _ROOM)
     for level, kind, data in told:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(data) == _CREDENTIALS.size:

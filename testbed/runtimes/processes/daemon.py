@@ -42,7 +42,7 @@ def _tell_begun(seconds: float) -> None:
     try:
         os.write(1, f"{BEGUN}{seconds:.1f}\n".encode())
     except OSError:
-        return  # whoever wanted to know has gone
+        return  # the command that started this has gone
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)

@@ -1,4 +1,4 @@
-"""What carries the packets of a local run: the fabric, or nothing but the loopback device.
+"""What carries the packets of a run: the fabric, or nothing but the loopback device.
 
 Takes a plan and places, gives an `Engine`; the fabric is a process of its own.
 """
@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from testbed.control.change_words import words
 from testbed.engines.fabric.config import FabricConfig, config_of
 from testbed.engines.fabric.health import Health
 from testbed.engines.fabric.requests import FabricLost, Note
 from testbed.engines.fabric.start import start_fabric
 from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
-from testbed.network.timeline import BridgeChange, LinksChange, NodesChange, PartitionChange, timeline
 from testbed.plan.model import RunPlan
 from testbed.protocol.fabric import (
     Applied,
@@ -48,8 +46,8 @@ UNSHAPED = "the network was not shaped: plain loopback, engine `none`"
 _NOTHING_TO_CHANGE = "this run's network is plain loopback (engine `none`): nothing in it can be changed or cut"
 
 
-class Judgement(NamedTuple):
-    """How an engine was, in real time."""
+class EngineHealth(NamedTuple):
+    """How well an engine kept up, in real time."""
 
     overloaded: tuple[str, ...]
     """Why, in words."""
@@ -65,8 +63,8 @@ class Engine(Protocol):
     pid: int | None
 
     @property
-    def bereft(self) -> Mapping[int, str]:
-        """Nodes whose devices are gone though nobody has asked for it, and why; by rank, until they have another."""
+    def lost_devices(self) -> Mapping[int, str]:
+        """Nodes whose devices are gone though they were not detached, and why; by rank, until they have another."""
 
     async def begin(self, monotonic_s: float) -> None: ...
 
@@ -82,20 +80,20 @@ class Engine(Protocol):
     async def look(self) -> FabricStatus | None: ...
 
     def end(self) -> None:
-        """Nobody needs it any more. What it had ended of before, by itself, is told to whoever wants to know."""
+        """It is not needed any more. An end that came before this, by itself, is told to `lost`."""
 
     def stop(self) -> None:
         """Its files are complete; may be called again."""
 
-    def judge(self) -> Judgement:
+    def health(self) -> EngineHealth:
         """After the end."""
 
 
 class NoEngine:
-    """Packets take the loopback device; nobody can be cut off."""
+    """Packets take the loopback device; no node can be cut off."""
 
     pid: int | None = None
-    bereft: Mapping[int, str] = MappingProxyType({})
+    lost_devices: Mapping[int, str] = MappingProxyType({})
 
     async def begin(self, monotonic_s: float) -> None:
         pass
@@ -118,8 +116,8 @@ class NoEngine:
     def stop(self) -> None:
         pass
 
-    def judge(self) -> Judgement:
-        return Judgement(())
+    def health(self) -> EngineHealth:
+        return EngineHealth(())
 
 
 class Fabric(Protocol):
@@ -157,10 +155,8 @@ class FabricEngine:
         self._log = log
         self._lost = lost
         self._is_over = False
-        self.bereft: dict[int, str] = {}
+        self.lost_devices: dict[int, str] = {}
         self._names = [node.name for node in plan.nodes]
-        until_s = plan.experiment.stop.time_s
-        self._changes = _network_changes(plan, float("inf") if until_s is None else until_s)
         config = config_of(plan, sockets=places.sockets, engine=places.engine)
         try:
             self._handle = start(config, places.runtime / FABRIC)
@@ -174,7 +170,7 @@ class FabricEngine:
             raise
 
     async def begin(self, monotonic_s: float) -> None:
-        with suppress(FabricLost):  # whoever made this has been told
+        with suppress(FabricLost):  # `lost` has been told
             await self._link.ask(lambda number: Begin(number, monotonic_s))
 
     async def change(self, make: Callable[[int], ToFabric]) -> float:
@@ -189,7 +185,7 @@ class FabricEngine:
     async def detach(self, rank: int) -> None:
         with suppress(FabricLost):
             await self._link.ask(lambda number: Detach(number, (rank,)))
-        self.bereft.pop(rank, None)  # told before the answer was
+        self.lost_devices.pop(rank, None)  # told before the answer was
 
     async def look(self) -> FabricStatus | None:
         with suppress(FabricLost):
@@ -212,13 +208,13 @@ class FabricEngine:
         self._link.close()
         self._handle.stop()
 
-    def judge(self) -> Judgement:
+    def health(self) -> EngineHealth:
         run = self._places.run.path
         try:
             health = read_document(self._places.engine / "health.json", run, Health)
         except (OSError, Malformed):
-            return Judgement(("the fabric has not said how it was",))
-        return Judgement(health.overloaded, health.lateness, health.device_waits)
+            return EngineHealth(("the fabric has not said how it was",))
+        return EngineHealth(health.overloaded, health.lateness, health.device_waits)
 
     async def _ask(self, make: Callable[[int], ToFabric]) -> Granted:
         try:
@@ -227,14 +223,12 @@ class FabricEngine:
             raise UsageProblem(problem.message, "the run is about to end") from None
 
     def _hear(self, note: Note) -> None:
-        if isinstance(note, Applied) and note.what != "nodes":
-            change = next(self._changes, None)
-            detail = note.detail if change is None else words(change)
-            self._log(Event(note.applied_s, "network-changed", detail, planned_t=note.planned_s))
+        if isinstance(note, Applied):
+            self._log(Event(note.applied_s, "network-changed", note.change, planned_t=note.planned_s))
         elif isinstance(note, NodeDetached) and note.was_lost:
-            self.bereft[note.rank] = note.why
+            self.lost_devices[note.rank] = note.why
         elif isinstance(note, NodeAttached):
-            self.bereft.pop(note.rank, None)
+            self.lost_devices.pop(note.rank, None)
         elif isinstance(note, NodeRefused):
             self._log(Event(note.t, "not-understood", f"by the fabric: {note.why}", node=self._names[note.rank]))
 
@@ -252,13 +246,6 @@ def _ended(status: int | None) -> str:
     if status is not None and status < 0:
         return f"killed by {signal.Signals(-status).name}"
     return f"exit status {status}"
-
-
-def _network_changes(plan: RunPlan, until_s: float) -> Iterator[LinksChange | BridgeChange | PartitionChange]:
-    """Those that the fabric tells of, in its order."""
-    for change in timeline(plan.load_topology(), plan.seed, until_s):
-        if not isinstance(change, NodesChange):
-            yield change
 
 
 def start_engine(plan: RunPlan, places: Places, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:

@@ -64,7 +64,7 @@ class FabricLink:
         return answer
 
     def close(self) -> None:
-        """The fabric ends; whoever waits for an answer is told that there is none."""
+        """The fabric ends; requests without an answer raise FabricLost."""
         self._is_closed = True
         self._link.close()
 

@@ -1,8 +1,8 @@
-"""What people let happen to a run that goes on: to its nodes, its links, and between groups of nodes.
+"""What commands let happen to a run that goes on: to its nodes, its links, and between groups of nodes.
 
 Takes commands, gives replies; has them done and undone, each with its planned and applied time in control's log. An
-undoing belongs to the run, not to whoever asked. The last word counts: whoever is paused for ten seconds, and then for
-a minute, is paused for that minute. The topology's events are words, too.
+undoing belongs to the run, not to the command. The last word counts: a node that is paused for ten seconds, and then
+for a minute, is paused for that minute. The topology's events are words, too.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 import msgspec
 
 from testbed.control.commands import Divide, Done, Flap, Inject, Reply, Reunite
-from testbed.control.control import Control
-from testbed.control.log import ControlLog
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
-from testbed.plan.model import RunPlan
+from testbed.network.change_words import properties
 from testbed.protocol.fabric import Heal, HoldDown, LetGo, Partition, ResetLink, SetLink
 from testbed.records import Event
-from testbed.runtimes.processes.engine import NONE, Engine
-from testbed.runtimes.processes.link_words import ends, wanted
+from testbed.runtimes.processes.context import RunContext
+from testbed.runtimes.processes.engine import NONE
 from testbed.runtimes.processes.node_actions import KILL, NodeActions, checked_action, not_done
 from testbed.topologies.model import UNDONE_BY, NodeAction
+from testbed.units import UNLIMITED, format_latency, format_rate, format_size
 
 _NEED_ENGINE: dict[str, str] = {
     NodeAction.CRASH: "`kill` can be done",
@@ -51,20 +50,12 @@ Injection = SetLink | ResetLink | Inject | Divide | Reunite | Flap
 class Injections:
     """For use inside a running event loop."""
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        control: Control,
-        log: ControlLog,
-        engine: Engine,
-        actions: NodeActions,
-        failed: Callable[[BaseException], None],
-    ) -> None:
-        """`failed` is told of what nobody who asked can be told of any more."""
-        self._plan = plan
-        self._control = control
-        self._log = log
-        self._engine = engine
+    def __init__(self, context: RunContext, actions: NodeActions, failed: Callable[[BaseException], None]) -> None:
+        """`failed` is told of problems that no command waits for any more."""
+        self._plan = context.plan
+        self._control = context.control
+        self._log = context.log
+        self._engine = context.engine
         self._actions = actions
         self._failed = failed
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,14 +76,14 @@ class Injections:
             task.cancel()
 
     def note(self, action: str, ranks: Collection[int]) -> int:
-        """It happens to these nodes, whoever wants it: what of its kind was begun before is not undone any more."""
+        """An action happens to these nodes: what of its kind was begun before is not undone any more."""
         self._number += 1
         for rank in ranks:
             self._latest[_KIND[action], rank] = self._number
         return self._number
 
     def obey(self, command: Injection) -> AsyncIterator[Reply]:
-        """Whatever people may let happen; gives what is said of it, as it is done and undone."""
+        """Does what a command asks; gives what is said of it, as it is done and undone."""
         match command:
             case SetLink() | ResetLink():
                 return self._change_link(command)
@@ -144,7 +135,7 @@ class Injections:
             if not 0 <= rank < len(self._plan.nodes):
                 raise UsageProblem(f"there is no rank {rank}")
         if self._plan.engine == NONE and (hint := _NEED_ENGINE.get(action)):
-            raise PreflightRefused("this run's network is plain loopback: nobody can be cut off in it", hint)
+            raise PreflightRefused("this run's network is plain loopback: no node can be cut off in it", hint)
 
     def _check_they_can_come_back(self, ranks: tuple[int, ...]) -> None:
         for rank in ranks:
@@ -198,12 +189,12 @@ class Injections:
 
     async def _heal(self, name: str, planned_t: float) -> None:
         if name not in self._partitions:
-            return  # somebody was faster
+            return  # another command was faster
         self._partitions.remove(name)
         try:
             since_s = await self._engine.change(lambda number: Heal(number, name))
         except TestbedError:
-            self._partitions.append(name)  # it is there still: somebody may try again
+            self._partitions.append(name)  # it is there still, and can be healed later
             raise
         self._told("heal", name, since_s, planned_t)
 
@@ -221,9 +212,9 @@ class Injections:
         asked_t = self._control.now()
         since_s = await self._engine.change(lambda number: msgspec.structs.replace(command, number=number))
         if isinstance(command, SetLink):
-            yield Done(self._told("link-set", f"{ends(command)}: {wanted(command)}", since_s, asked_t))
+            yield Done(self._told("link-set", f"{_ends(command)}: {_wanted(command)}", since_s, asked_t))
         else:
-            yield Done(self._told("link-reset", ends(command), since_s, asked_t))
+            yield Done(self._told("link-reset", _ends(command), since_s, asked_t))
 
     async def _flap(self, command: Flap) -> AsyncIterator[Reply]:
         """A link goes down and comes up, some times."""
@@ -233,7 +224,7 @@ class Injections:
             raise UsageProblem("a link must come up before it goes down again", "make --every longer than --for")
         found = await self._engine.links(command.origin, command.dest, both=command.both)
         if not any(link.up for link in found.links):
-            raise UsageProblem(f"{ends(command)} is down already")
+            raise UsageProblem(f"{_ends(command)} is down already")
         t = await self._up_or_down(command, self._control.now(), up=False)
         until_t = t + (command.times - 1) * command.every_s + command.down_s
 
@@ -247,25 +238,25 @@ class Injections:
                 await self._up_or_down(command, begins_t + command.down_s, up=True)
 
         undone = self._later(None, rest)
-        yield Done(t, f"flap: {ends(command)}", until_t)
+        yield Done(t, f"flap: {_ends(command)}", until_t)
         yield Done(await undone, "up")
 
     async def _up_or_down(self, flap: Flap, planned_t: float, *, up: bool) -> float:
         """Nothing is set of the link: what it is besides may change meanwhile."""
         wish = LetGo if up else HoldDown
         since_s = await self._engine.change(lambda number: wish(number, flap.origin, flap.dest, flap.both))
-        return self._told("flap", f"{ends(flap)}: {'up' if up else 'down'}", since_s, planned_t)
+        return self._told("flap", f"{_ends(flap)}: {'up' if up else 'down'}", since_s, planned_t)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _told(self, what: str, detail: str, since_s: float, planned_t: float) -> float:
-        """It is in control's log; when it was applied."""
+        """Writes into control's log what was applied; gives when."""
         t = self._control.at(since_s)
         self._log.write(Event(t, what, detail, planned_t=planned_t))
         return t
 
     def _later(self, at_t: float | None, do: Callable[[], Awaitable[None]]) -> asyncio.Future[float]:
-        """It will be done, whoever waits; gives when it was."""
+        """It will be done, whether or not that is waited for; gives when it was."""
         told: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
         async def undo() -> None:
@@ -297,6 +288,25 @@ class Injections:
 def _check_groups(groups: tuple[tuple[int, ...], ...]) -> None:
     if len(groups) < 2 or not all(groups):
         raise UsageProblem("a partition is between at least two groups of nodes")
-    everybody = [rank for group in groups for rank in group]
-    if len(set(everybody)) != len(everybody):
+    everyone = [rank for group in groups for rank in group]
+    if len(set(everyone)) != len(everyone):
         raise UsageProblem("a node can be in one group only")
+
+
+def _ends(command: SetLink | ResetLink | Flap) -> str:
+    """Such as `link a <-> hub`."""
+    if command.origin is None or command.dest is None:
+        return "all links"
+    return f"link {command.origin} {'<->' if command.both else '->'} {command.dest}"
+
+
+def _wanted(change: SetLink) -> str:
+    """Such as `latency 50ms, loss 1%`."""
+    said = properties(change.up, change)
+    if change.queue_ms is not None:
+        said.append("no queue limit" if change.queue_ms == UNLIMITED else f"queue {format_latency(change.queue_ms)}")
+    if change.queue_bytes is not None and change.queue_bytes != UNLIMITED:
+        said.append(f"queue {format_size(int(change.queue_bytes))}")
+    if change.background_bps is not None:
+        said.append(f"background {format_rate(change.background_bps)}")
+    return ", ".join(said)

@@ -1,4 +1,4 @@
-"""This machine as the ground of a run: every node is a process, forked from one that is warm.
+"""This machine as the backend of a run: every node is a process, forked from the zygote.
 
 Takes a plan and its run directory, gives nodes and an engine; keeps the record of processes, by which `destroy` goes.
 """
@@ -17,17 +17,17 @@ from testbed.control.control import Control
 from testbed.cores import usable_cores
 from testbed.engines.fabric.sockets import node_socket
 from testbed.errors import CouldNotStart
-from testbed.isolation.seclusion import LearnerUser, Seclusion
-from testbed.isolation.trial import how_apart, what_is_denied
+from testbed.isolation.sandbox import LearnerUser, Sandbox
+from testbed.isolation.sandbox_check import sandbox_support, what_is_denied
 from testbed.node.compute_slots import holders, make_slots
 from testbed.plan.hosts import hosts_of, hosts_text
 from testbed.plan.model import RunPlan
-from testbed.protocol.zygote import Discard, Judge
+from testbed.protocol.zygote import Discard, EvaluateAverage
 from testbed.records import Event, Failure
 from testbed.rundir import RunDirectory
 from testbed.runtimes.processes.backend import News
 from testbed.runtimes.processes.engine import Engine, start_engine
-from testbed.runtimes.processes.learner_view import seclusion_of
+from testbed.runtimes.processes.learner_view import sandbox_of
 from testbed.runtimes.processes.loopback import on_loopback
 from testbed.runtimes.processes.zygote_client import ZygoteClient
 from testbed.runtimes.tracking.file_owners import hand_over, keep_private
@@ -68,11 +68,11 @@ class LocalBackend:
             news.began(rank, pid)
 
         keep_private(self._places.run)
-        control.listen(self._places.control_socket)
-        seclusion = self._seclusion(plan, loopback)
-        zygote = ZygoteClient(self._places, loopback, forked, news.died, news.judged, news.gone, seclusion=seclusion)
+        control.connections.listen(self._places.control_socket)
+        sandbox = self._sandbox(plan, loopback)
+        zygote = ZygoteClient(self._places, loopback, forked, news.died, news.evaluated, news.gone, sandbox=sandbox)
         self._remember("zygote", zygote.pid)
-        return LocalNodes(zygote, LocalProcesses(control.pid_of, self._places.slots), self._is_gone)
+        return LocalNodes(zygote, LocalProcesses(control.nodes.pid_of, self._places.slots), self._is_gone)
 
     async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
         engine = start_engine(plan, self._places, log, lost)
@@ -89,14 +89,14 @@ class LocalBackend:
         finally:
             self._held.close()
 
-    def _seclusion(self, plan: RunPlan, loopback: int) -> Seclusion | None:
+    def _sandbox(self, plan: RunPlan, loopback: int) -> Sandbox | None:
         """How learners are kept from this machine and from each other; None where it does not let them be."""
         hosts = hosts_of(plan)
         if loopback:
             hosts = {name: on_loopback(address, loopback) for name, address in hosts.items()}
         self._places.hosts.write_text(hosts_text(hosts))
         self._places.hosts.chmod(0o644)
-        how = how_apart()
+        how = sandbox_support()
         if how.denied is not None:
             return None  # who starts the run has been told
         for node in plan.nodes:
@@ -105,10 +105,10 @@ class LocalBackend:
         users = [unused_user(), None] if how.is_another else [None]
         denied = None
         for self._user in users:  # not every file system lets another user than root write
-            seclusion = seclusion_of(plan, self._places, self._user, has_network=bool(loopback))
-            denied = what_is_denied(seclusion)
+            sandbox = sandbox_of(plan, self._places, self._user, has_network=bool(loopback))
+            denied = what_is_denied(sandbox)
             if denied is None:
-                return seclusion
+                return sandbox
         raise CouldNotStart(f"learners cannot be kept apart here: {denied}")
 
     def _remember(self, name: str, pid: int) -> None:
@@ -198,8 +198,8 @@ class LocalNodes:
     def is_gone(self, rank: int) -> bool:
         return self._is_gone(rank, self._processes.pid_of(rank))
 
-    def judge(self, order: Judge | Discard) -> None:
-        self._zygote.judge(order)
+    def evaluate_average(self, order: EvaluateAverage | Discard) -> None:
+        self._zygote.evaluate_average(order)
 
     def give_up(self) -> None:
         self._zygote.give_up()

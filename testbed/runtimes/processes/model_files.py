@@ -1,4 +1,4 @@
-"""Files where nodes leave copies of their models to be averaged: what a shelf is between containers.
+"""Files where nodes leave copies of their models to be averaged: between containers, in place of shared memory.
 
 Takes a folder for each rank, gives vectors; touches files in those folders. A learner can write into its own only, and
 whatever it writes there, it is read as numbers of the right count or not at all.
@@ -19,7 +19,7 @@ from testbed.rundir import NodeDirectory
 from testbed.runtimes.tracking.removal import clear_away
 
 _NO_SURPRISE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Links are not followed, and nobody waits at a pipe."""
+"""Links are not followed, and opening a pipe does not wait."""
 
 
 class ModelFiles:
@@ -63,7 +63,7 @@ class ModelFiles:
         with _opened(self._directories[rank]) as folder:
             descriptor = os.open(_name(slot), os.O_RDONLY | _NO_SURPRISE, dir_fd=folder)
         with open(descriptor, "rb") as file:
-            data = file.read(wanted + 1) or b""  # a pipe that nobody has written to gives nothing at all
+            data = file.read(wanted + 1) or b""  # a pipe without a writer gives nothing at all
         if len(data) != wanted:
             raise ValueError(f"{_name(slot)} of rank {rank} holds {len(data)} bytes, a model has {wanted}")
         return np.frombuffer(data, np.float32)
@@ -89,4 +89,4 @@ def _name(slot: int) -> str:
 
 
 def _folder(directory: NodeDirectory) -> Path:
-    return directory.path / "shelf"
+    return directory.path / "left-models"

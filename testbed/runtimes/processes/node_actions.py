@@ -1,7 +1,7 @@
-"""What happens to the nodes of a local run, by the topology's events or by hand: one thing after the other.
+"""What happens to the nodes of a run, by the topology's events or by hand: one thing after the other.
 
 Takes actions, gives when they were done; touches the nodes' processes, and asks control and the engine. What is asked
-of the engine takes a while, and the run goes on meanwhile; so there is a turn, and who comes first is done first.
+of the engine takes a while, and the run goes on meanwhile; so actions take turns, in the order in which they came.
 """
 
 from __future__ import annotations
@@ -13,29 +13,27 @@ from collections.abc import Collection, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from testbed.control.control import Control
-from testbed.control.log import ControlLog
+from testbed.control.rules import LEFT
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
-from testbed.plan.model import RunPlan
 from testbed.protocol.fabric import Cut, Uncut
 from testbed.records import Event
-from testbed.runtimes.processes.backend import Nodes
-from testbed.runtimes.processes.engine import Engine
+from testbed.runtimes.processes.context import RunContext
 from testbed.topologies.model import NodeAction
 
 KILL = "kill"
-_NO_CRASH = "without an engine nobody can be cut off before: as kill"
+_NO_CRASH = "without an engine nodes cannot be cut off before: as kill"
 
 
 class NodeActions:
     """For use inside a running event loop."""
 
-    def __init__(self, plan: RunPlan, control: Control, log: ControlLog, engine: Engine, nodes: Nodes) -> None:
-        self._plan = plan
-        self._control = control
-        self._log = log
-        self._engine = engine
-        self._nodes = nodes
+    def __init__(self, context: RunContext) -> None:
+        self._plan = context.plan
+        self._control = context.control
+        self._known = context.control.nodes
+        self._log = context.log
+        self._engine = context.engine
+        self._nodes = context.nodes
         self._turn = asyncio.Lock()
         self._lived: set[int] = set()
         self._going: set[int] = set()
@@ -54,7 +52,7 @@ class NodeActions:
         self._nodes.start(rank, None, 0)
 
     async def happen(self, action: str, ranks: Collection[int], planned_t: float) -> float:
-        """It is done, and in control's log with the emulated time since when, which it gives."""
+        """Does it, and writes it into control's log with the emulated time since when it holds, which it gives."""
         async with self._turn:
             since_s, remark = await self._act(action, tuple(ranks))
             t = self._control.now() if since_s is None else self._control.at(since_s)
@@ -82,23 +80,25 @@ class NodeActions:
         self._returning.discard(rank)
         if returns:
             self._control.expect(rank)  # or the run might be over meanwhile
-        return self._bury(rank, returns=returns)
+        return self._clean_up_after(rank, returns=returns)
 
-    async def _bury(self, rank: int, *, returns: bool) -> None:
+    async def _clean_up_after(self, rank: int, *, returns: bool) -> None:
         async with self._turn:
             if returns:
                 await self._bring_back(rank)
-            elif self._control.pid_of(rank) is None and not self._control.is_expected(rank):
-                await self._detach(rank)  # else somebody was faster: what is open now is its next life's
+            elif self._known.pid_of(rank) is None and not self._known.is_expected(rank):
+                await self._detach(rank)  # else its next life has begun: what is open now belongs to that
 
     def why_not(self, action: str, rank: int) -> str | None:
         """What stands in the way of doing it to this node now, in words; nothing for what can be done."""
-        lives = self._control.pid_of(rank) is not None and not self._control.has_ended(rank)
+        lives = self._known.pid_of(rank) is not None and not self._known.has_ended(rank)
         match action:
             case NodeAction.JOIN:
+                if not self._control.rules.may_join(rank):
+                    return "has done all of its work"
                 if self._is_about_to_go(rank):
                     return self._nodes.why_not_again(rank)
-                if self._control.is_expected(rank):
+                if self._known.is_expected(rank):
                     return "is about to come already"
                 return "lives already" if lives else self._nodes.why_not_again(rank)
             case NodeAction.DISCONNECT | NodeAction.RECONNECT:
@@ -114,7 +114,7 @@ class NodeActions:
         return self._nodes.why_not_again(rank)
 
     def may_come_back(self, rank: int, times: int) -> None:
-        """Somebody has seen to it that it can, that often in all."""
+        """The number of its lives was raised to that."""
         self._nodes.may_come_back(rank, times)
 
     def resume_all(self) -> None:
@@ -134,7 +134,7 @@ class NodeActions:
                 self._returning.difference_update(ranks)
                 for rank in ranks:
                     self._resume(rank)
-                    if self._is_unborn(rank):
+                    if self._is_being_made(rank):
                         self._owed[rank] = NodeAction.LEAVE
                     else:
                         self._leave(rank)
@@ -142,9 +142,9 @@ class NodeActions:
                 return await self._crash(ranks)
             case NodeAction.PAUSE:
                 for rank in ranks:
-                    if self._is_unborn(rank):
+                    if self._is_being_made(rank):
                         self._owed.setdefault(rank, NodeAction.PAUSE)
-                await self._pause([rank for rank in ranks if self._control.pid_of(rank) is not None])
+                await self._pause([rank for rank in ranks if self._known.pid_of(rank) is not None])
             case NodeAction.RESUME:
                 for rank in ranks:
                     self._resume(rank)
@@ -170,25 +170,27 @@ class NodeActions:
         return since_s, remark
 
     async def _join_when_gone(self, rank: int) -> None:
-        lives = self._control.pid_of(rank) is not None
-        if self._is_about_to_go(rank) or (lives and self._control.has_ended(rank)):
+        if not self._control.rules.may_join(rank):
+            return
+        lives = self._known.pid_of(rank) is not None
+        if self._is_about_to_go(rank) or (lives and self._known.has_ended(rank)):
             self._returning.add(rank)
         elif not lives:
             await self._join(rank)
 
     async def _join(self, rank: int) -> None:
-        if not self._control.is_ending and not self._control.is_expected(rank):
+        if not self._control.is_ending and not self._known.is_expected(rank):
             self._control.expect(rank)
             await self._bring_back(rank)
 
     async def _bring_back(self, rank: int) -> None:
         await self._detach(rank)  # before the next life brings its own
-        with suppress(PreflightRefused, UsageProblem):  # who cannot be cut off needs not be brought back
+        with suppress(PreflightRefused, UsageProblem):  # without an engine nothing was cut
             await self._engine.change(lambda number: Uncut(number, (rank,)))
-        rejoin = self._plan.experiment.rejoin if rank in self._lived else "fresh"
+        rejoin, first_round = self._control.rules.next_life(has_lived=rank in self._lived)
         self._lived.add(rank)
         self._control.expect(rank)
-        self._nodes.start(rank, rejoin, self._control.round_of_the_slowest())
+        self._nodes.start(rank, rejoin, first_round)
 
     async def _detach(self, rank: int) -> None:
         with suppress(UsageProblem):
@@ -196,7 +198,7 @@ class NodeActions:
 
     def _kill(self, ranks: Collection[int]) -> None:
         for rank in ranks:
-            if self._is_unborn(rank):
+            if self._is_being_made(rank):
                 self._owed[rank] = KILL
             else:
                 self._doom(rank)
@@ -204,22 +206,22 @@ class NodeActions:
 
     def _leave(self, rank: int) -> None:
         self._doom(rank)
-        self._control.halt(rank, "left")
+        self._known.halt(rank, LEFT)
 
-    def _is_unborn(self, rank: int) -> bool:
+    def _is_being_made(self, rank: int) -> bool:
         """Its process is being made: it can be done nothing to."""
-        return self._control.pid_of(rank) is None and self._control.is_expected(rank)
+        return self._known.pid_of(rank) is None and self._known.is_expected(rank)
 
     def _is_about_to_go(self, rank: int) -> bool:
         return rank in self._going or self._owed.get(rank, NodeAction.PAUSE) != NodeAction.PAUSE
 
     def _doom(self, rank: int) -> None:
-        self._control.wants_dead(rank)
-        if self._control.pid_of(rank) is not None:
+        self._known.plan_death(rank)
+        if self._known.pid_of(rank) is not None:
             self._going.add(rank)
 
     async def _pause(self, ranks: Collection[int]) -> None:
-        """Who is paused already stands still since then; only whoever ends it may be another now."""
+        """A node that is paused already stands still since then, whatever ends the pause now."""
         going = [rank for rank in ranks if rank not in self.paused]
         self.paused.update(dict.fromkeys(going, time.monotonic()))
         for rank in await self._nodes.pause(going, self.paused.__contains__):
@@ -231,7 +233,7 @@ class NodeActions:
             del self._owed[rank]
         since_s = self.paused.pop(rank, None)
         if since_s is not None:
-            self._control.stood(rank, since_s)
+            self._known.stood(rank, since_s)
             self._nodes.signal(rank, signal.SIGCONT)
 
 

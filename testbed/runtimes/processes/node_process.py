@@ -1,6 +1,6 @@
-"""What a process does that was forked to be a node.
+"""One node's process.
 
-Takes what it was born with; has a network namespace, a connection to control, sockets to its peers, and a journal.
+Takes its setup; has a network namespace, a connection to control, sockets to its peers, and a journal.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from pathlib import Path
 from testbed.code import CodeProblem
 from testbed.control.packets import PacketLink
 from testbed.engines.attach import NodeNetwork, join_network
+from testbed.engines.attempt import during
 from testbed.engines.counters import device_counters
 from testbed.engines.denied import NetworkDenied
 from testbed.engines.privileges import drop_privileges
-from testbed.engines.steps import Step, during
+from testbed.engines.steps import Step
 from testbed.errors import TestbedError
 from testbed.journal import CannotWrite, Journal
 from testbed.node.choose import choose_algorithm
@@ -61,13 +62,13 @@ from testbed.protocol.nodes import (
 from testbed.records import AnyRecord, Build, line
 from testbed.rundir import NodeDirectory
 from testbed.runtimes.processes.loopback import on_loopback
-from testbed.runtimes.processes.shared_models import AnyShelf
+from testbed.runtimes.processes.shared_models import ModelSlots
 from testbed.runtimes.tracking.process_records import CONNECTED_S, PORT
 from testbed.socket_paths import connect
 
 _LAST_WORDS_S = 5.0
 _TELL_EVERY_S = 1.0
-"""How it fared: whoever is killed loses no more of that."""
+"""Between two reports of how computing fares: a killed node loses no more of that."""
 _SIGN_S = 2.0
 """Between two signs of life."""
 _ARRIVAL_S = 10.0
@@ -75,8 +76,8 @@ _ARRIVAL_S = 10.0
 
 
 @dataclass(frozen=True)
-class Home:
-    """Where a node's process finds what is its own, and what it shares with others."""
+class NodePaths:
+    """The files and sockets of a node's process: its own, and those that it shares with others."""
 
     directory: NodeDirectory
     control: Path
@@ -87,73 +88,73 @@ class Home:
 
 
 @dataclass(frozen=True)
-class Birth:
-    """What a node is born with."""
+class NodeSetup:
+    """All that a node's process is given."""
 
-    home: Home
+    paths: NodePaths
     rank: int
     own: Own
-    shelf: AnyShelf
+    models: ModelSlots
     rejoin: str | None
     first_round: int
     absent: frozenset[int]
-    """Ranks of those that join later: nobody waits for them."""
+    """Ranks of those that join later: they are not waited for."""
     loopback: int = 0
     """Without an engine: the second byte of all addresses, which are the loopback device's then; else 0."""
     leaves_on_sigterm: bool = False
-    """Whoever ends its container wants it to leave in good order."""
+    """It leaves in good order when its container is stopped."""
 
 
-def live(birth: Birth, parent: int) -> None:
+def live(setup: NodeSetup, parent: int) -> None:
     """The node's whole life, its network included; whatever it prints goes to its log.
 
-    Without its parent, the zygote, nobody would bury this process.
+    It dies with its parent, the zygote: no other process would reap it.
     """
-    directory = birth.home.directory
+    directory = setup.paths.directory
     log = os.open(directory.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     plan = read_node_plan(directory.plan)
     try:
-        _get_network(birth, plan)
+        _get_network(setup, plan)
     except NetworkDenied as denied:
-        tell_control(birth.home, Unable(denied.message, denied.hint, refused=True))
+        tell_control(setup.paths, Unable(denied.message, denied.hint, refused=True))
         raise
     die_with_parent(parent)  # the kernel forgets it when a process changes what it may do
-    lead_life(birth, plan)
+    lead_life(setup, plan)
 
 
-def lead_life(birth: Birth, plan: NodePlan) -> None:
+def lead_life(setup: NodeSetup, plan: NodePlan) -> None:
     """The life of a node that has its network."""
     with unawaited_are_told():
-        asyncio.run(_Process(birth, plan).run())
+        asyncio.run(_Process(setup, plan).run())
 
 
-def _get_network(birth: Birth, plan: NodePlan) -> None:
-    if birth.loopback:
+def _get_network(setup: NodeSetup, plan: NodePlan) -> None:
+    if setup.loopback:
         with during(Step.PRIVILEGES):
             drop_privileges()
         return
-    join_network(NodeNetwork(plan.node.address, tcp_of(plan)), birth.home.fabric)
+    join_network(NodeNetwork(plan.node.address, tcp_of(plan)), setup.paths.fabric)
 
 
-def tell_control(home: Home, message: Unable) -> None:
+def tell_control(paths: NodePaths, message: Unable) -> None:
     """The only word of a node that cannot begin."""
-    with suppress(OSError), connect(home.control) as control:
+    with suppress(OSError), connect(paths.control) as control:
         control.send(encode(message))
 
 
 class _Process:
     """One node between its sockets."""
 
-    def __init__(self, birth: Birth, plan: NodePlan) -> None:
-        self._birth = birth
+    def __init__(self, setup: NodeSetup, plan: NodePlan) -> None:
+        self._setup = setup
         self._plan = plan
-        self._directory = birth.home.directory
+        self._directory = setup.paths.directory
         self._life: Life | None = None
         self._ends_at_once: Reason | None = None
-        """Somebody has ended it between its start and its first word."""
+        """Why it is to end, where it heard so before its life began."""
         self._early: list[tuple[int, Message]] = []
         """Messages that came before the node was there."""
         self._early_room: Room
@@ -162,7 +163,7 @@ class _Process:
         self._go: asyncio.Future[float]
         self._quiet: asyncio.Event
         self._released: asyncio.Event
-        """Nobody waits for what this node has sent."""
+        """Set when no node waits any more for what this one has sent."""
         self._finished: tuple[int, ...] = ()
         """Peers that were done and gone before the node was there."""
         self._link: PacketLink
@@ -173,10 +174,10 @@ class _Process:
         loop = asyncio.get_running_loop()
         self._go, self._quiet = loop.create_future(), asyncio.Event()
         self._released = asyncio.Event()
-        if self._birth.leaves_on_sigterm:
+        if self._setup.leaves_on_sigterm:
             loop.add_signal_handler(signal.SIGTERM, self._halt, Reason.LEFT)
-        self._link = PacketLink(connect(self._birth.home.control), self._hear, self._lost)
-        self._link.send(Hello(self._birth.rank, os.getpid()))
+        self._link = PacketLink(connect(self._setup.paths.control), self._hear, self._lost)
+        self._link.send(Hello(self._setup.rank, os.getpid()))
         try:
             await self._between_sockets()
         except TestbedError as problem:
@@ -190,12 +191,12 @@ class _Process:
             self._link.finish(_LAST_WORDS_S)
 
     async def _between_sockets(self) -> None:
-        block = self._birth.loopback
+        block = self._setup.loopback
         addresses = [on_loopback(each, block) if block else each for each in self._plan.addresses]
-        parameters = self._birth.own.trainer.parameters
+        parameters = self._setup.own.trainer.parameters
         self._early_room = Room(4 * parameters)
         transport = ZmqTransport(
-            self._birth.rank,
+            self._setup.rank,
             addresses,
             PORT,
             self._receive,
@@ -205,10 +206,10 @@ class _Process:
         )
         try:
             clock = RealClock(time.monotonic(), self._plan.time_scale)
-            home = self._birth.home
-            slots = ComputeSlots(home.slots, home.cores, self._birth.rank)
+            paths = self._setup.paths
+            slots = ComputeSlots(paths.slots, paths.cores, self._setup.rank)
             asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, slots.step_aside)
-            compute = self._compute = RealCompute(self._birth.own, self._plan, clock, slots)
+            compute = self._compute = RealCompute(self._setup.own, self._plan, clock, slots)
             build = await self._warm(compute)
             await self._connect(transport)
             self._link.send(Ready())
@@ -227,11 +228,11 @@ class _Process:
     @property
     def _is_late(self) -> bool:
         """Others are at work already."""
-        return self._birth.rejoin is not None or self._birth.rank in self._birth.absent
+        return self._setup.rejoin is not None or self._setup.rank in self._setup.absent
 
     async def _connect(self, transport: ZmqTransport) -> None:
-        """No round begins with everybody's connections; who comes later cannot wait: the others are at work."""
-        peers = [rank for rank in first_peers(self._plan) if rank not in self._birth.absent]
+        """Peers connect before the first round; a node that comes later cannot wait: the others are at work."""
+        peers = [rank for rank in first_peers(self._plan) if rank not in self._setup.absent]
         await transport.connect(peers, 0.0 if self._is_late else CONNECTED_S * self._plan.time_scale)
 
     async def _warm(self, compute: RealCompute) -> Build:
@@ -245,9 +246,9 @@ class _Process:
     async def _until_arrived(self, transport: ZmqTransport) -> None:
         """What the kernel has sent may be lost on the way: with this process its network would be gone."""
         arrived = asyncio.ensure_future(transport.all_arrived(_ARRIVAL_S * self._plan.time_scale))
-        nobody_cares = asyncio.ensure_future(self._released.wait())
-        await asyncio.wait((arrived, nobody_cares), return_when=asyncio.FIRST_COMPLETED)
-        for each in (arrived, nobody_cares):
+        released = asyncio.ensure_future(self._released.wait())
+        await asyncio.wait((arrived, released), return_when=asyncio.FIRST_COMPLETED)
+        for each in (arrived, released):
             each.cancel()
 
     async def _live(self, clock: RealClock, compute: RealCompute, transport: ZmqTransport, build: Build) -> Reason:
@@ -260,17 +261,17 @@ class _Process:
             journal=journal,
             observer=self,
             snapshot=self._snapshot(),
-            first_round=self._birth.first_round,
+            first_round=self._setup.first_round,
             snapshots=self._directory.snapshots,
         )
-        self._life = Life(node, build, self._birth.rejoin)
+        self._life = Life(node, build, self._setup.rejoin)
         if self._ends_at_once is not None:
             self._life.end_early(self._ends_at_once)
         node.others_finished(self._finished)
         for sender, message in self._early:
             node.mailbox.put(sender, message)
         self._tell_what_was_refused()
-        while (left_s := clock.t0 - time.monotonic()) > 0.0:  # nobody's time is negative, by no rounding either
+        while (left_s := clock.t0 - time.monotonic()) > 0.0:  # no node's time is negative, by no rounding either
             await asyncio.sleep(left_s)
         try:
             reason = await self._life.live(self._until_quiet)
@@ -293,13 +294,13 @@ class _Process:
 
     def _overrun(self, compute: RealCompute) -> Overrun:
         over = compute.overruns
-        lost = 0 if self._birth.loopback else device_counters().tx_dropped
+        lost = 0 if self._setup.loopback else device_counters().tx_dropped
         return Overrun(over.works, over.late, over.worst_s, lost, over.added_s + compute.behind_s())
 
     def _snapshot(self) -> Snapshot | None:
-        if self._birth.rejoin != "last":
+        if self._setup.rejoin != "last":
             return None
-        return newest_snapshot(self._directory.snapshots, self._birth.own.trainer.parameters)
+        return newest_snapshot(self._directory.snapshots, self._setup.own.trainer.parameters)
 
     def _until_quiet(self) -> Awaitable[None]:
         self._link.send(Idle())
@@ -316,8 +317,8 @@ class _Process:
             self._life.node.mailbox.put(sender, message)
 
     def _refused(self, refusal: Refusal, sender: int | None, count: int) -> None:
-        whose = "an unknown sender" if sender is None else self._plan.ranks[sender]
-        self._refusals.append(f"{refusal}: {count} so far from {whose}")
+        name = "an unknown sender" if sender is None else self._plan.ranks[sender]
+        self._refusals.append(f"{refusal}: {count} so far from {name}")
         if self._life is not None:
             self._tell_what_was_refused()
 
@@ -352,7 +353,7 @@ class _Process:
             self._life.end_early(reason)
 
     def _lost(self) -> None:
-        """Without control nobody would end it."""
+        """Without control nothing would end it."""
         if self._life is None or self._life.reason is None:
             os._exit(1)
 
@@ -362,8 +363,8 @@ class _Process:
         self._link.send(Recorded(line(record)))
 
     def model(self, rank: int, round_: int, vector: Vector) -> None:
-        """A copy goes to the shelf, if there is room; a server's is not averaged."""
+        """A copy is left to be averaged, if a slot is free; a server's is not averaged."""
         if self._plan.node.learner is None or self._life is None:
             return
-        slot = self._birth.shelf.put(rank, vector, is_last=round_ + 1 == self._plan.experiment.stop.rounds)
+        slot = self._setup.models.put(rank, vector, is_last=round_ + 1 == self._plan.experiment.stop.rounds)
         self._link.send(Left(round_, slot, self._life.node.now()))

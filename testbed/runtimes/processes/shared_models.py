@@ -1,7 +1,7 @@
 """Memory where nodes leave copies of their models to be averaged.
 
 Takes numbers of nodes and parameters, gives rows of float32; touches anonymous memory, which is there as long as a
-process of the run is, and has no name that could be left behind. Pages that nobody writes cost nothing.
+process of the run is, and has no name that could be left behind. Pages that are never written cost nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from testbed.protocol.nodes import SLOTS
 _FREE, _TAKEN = 0, 1
 _FLAGS_BYTES = 64
 _LARGEST_BYTES = 1 << 30
-"""Of one piece of memory: the kernel refuses what is larger than the machine's, though nobody means to fill it."""
+"""Of one piece of memory: the kernel refuses what is larger than the machine's, though it is never filled."""
 
 
 MEMORY, FILES = "memory", "files"
-"""What a run's shelf is made of."""
+"""Where models are left: in shared memory, or in files."""
 
 
-class AnyShelf(Protocol):
+class ModelSlots(Protocol):
     """A few slots for every node, by rank."""
 
     def put(self, rank: int, vector: Vector, *, is_last: bool) -> int | None:
@@ -43,8 +43,8 @@ class AnyShelf(Protocol):
         """In a node's process, which is to reach no other's models."""
 
 
-class Shelf:
-    """A few slots for every node. Make it before forking: a node fills its own, whoever judges clears them."""
+class SharedModels:
+    """A few slots for every node. Make it before forking: a node fills its own, the zygote clears them."""
 
     def __init__(self, nodes: int, parameters: int) -> None:
         self._parameters = parameters

@@ -1,20 +1,18 @@
 """Ends a run in which nothing happens any more, and nothing will.
 
-Takes control and what else knows of anything under way, gives nothing; looks at the nodes' processes and the engine's
-counters. Silence alone proves nothing: a model may be large, or a step long. So what computes, or carries data, is not
-silent; nor is a run in which somebody is paused, something is still to be undone, or events are still to come.
+Takes the run's context and what else knows of anything under way, gives nothing; looks at the nodes' processes and the
+engine's counters. Silence alone proves nothing: a model may be large, or a step long. So a node that computes, or an
+engine that carries data, is news; so is a pause, something that is still to be undone, and an event still to come. The
+rules are `control/stall`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
-from testbed.control.control import Control
-from testbed.network.timeline import Change, timeline
+from testbed.control.stall import CarriedContent, EventsToCome
 from testbed.plan.model import RunPlan
-from testbed.runtimes.processes.backend import Nodes
-from testbed.runtimes.processes.engine import Engine
+from testbed.runtimes.processes.context import RunContext
 from testbed.runtimes.processes.injections import Injections
 from testbed.runtimes.processes.node_actions import NodeActions
 
@@ -22,36 +20,22 @@ _EVERY_S = 5.0
 """Between two looks, in real time."""
 _BUSY_S = 0.25
 """Of a processor's time between two looks: a node that only waits takes far less."""
-_CARRIED_BYTES = 4096
-"""Between two looks at time scale 1: nodes that only wait send hardly anything that arrives."""
-_HEADERS_BYTES = 52
-"""Of every packet, of IP and of TCP with timestamps: what kernels tell each other of idle connections has no more."""
-_MOST_EVENTS = 10
-"""So many changes that nobody has answered with a record: the next one will not help either."""
 
 
 class StallWatch:
     """For use inside a running event loop."""
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        control: Control,
-        engine: Engine,
-        nodes: Nodes,
-        actions: NodeActions,
-        injections: Injections,
-    ) -> None:
-        self._nodes = nodes
-        self._plan = plan
-        self._control = control
-        self._engine = engine
+    def __init__(self, context: RunContext, actions: NodeActions, injections: Injections) -> None:
+        self._nodes = context.nodes
+        self._plan = context.plan
+        self._control = context.control
+        self._engine = context.engine
         self._actions = actions
         self._injections = injections
         self._busy_s: dict[tuple[int, int | None], float] = {}
-        self._carried = Carried(plan.time_scale)
+        self._carried = CarriedContent(context.plan.time_scale)
         self._round_s: float | None = None
-        self._events = _Coming(timeline(plan.load_topology(), plan.seed))
+        self._events = EventsToCome(iter(context.timeline))
 
     async def watch(self) -> None:
         """Until the run ends, by itself or by this."""
@@ -61,26 +45,27 @@ class StallWatch:
                 self._control.waits_in_vain()
 
     async def _is_stalled(self) -> bool:
-        control, silence = self._control, self._control.silence
+        control, inactivity = self._control, self._control.inactivity
         computes, carries = self._computes(), await self._carries()
-        something_comes = self._events.to_come(control.now(), silence.recorded_at)
+        something_comes = self._events.may_help(control.now(), inactivity.recorded_at)
         if computes or carries or something_comes or self._actions.paused or self._injections.is_waiting:
-            silence.news(control.now())
-        if all(control.has_ended(rank) for rank in control.living):
-            return False  # that is somebody else's affair
+            inactivity.news(control.now())
+        if not control.nodes.working:
+            return False  # how soon processes end is another matter
         patience_s = self._plan.experiment.missing.after_s
-        if silence.lasts_s(control.now()) < silence.limit_s(patience_s, 0.0):
+        if inactivity.lasts_s(control.now()) < inactivity.limit_s(patience_s, 0.0):
             return False
-        return silence.lasts_s(control.now()) >= silence.limit_s(patience_s, await self._planned_round_s())
+        return inactivity.lasts_s(control.now()) >= inactivity.limit_s(patience_s, await self._planned_round_s())
 
     def _computes(self) -> bool:
         """Whether any node's process has done anything to speak of since the last look."""
-        busy = {(rank, self._control.pid_of(rank)): self._nodes.busy_s(rank) for rank in self._control.living}
+        known = self._control.nodes
+        busy = {(rank, known.pid_of(rank)): self._nodes.busy_s(rank) for rank in known.living}
         before, self._busy_s = self._busy_s, busy
         return any(now_s - before.get(life, now_s) > _BUSY_S for life, now_s in busy.items())
 
     async def _carries(self) -> bool:
-        """Whether the engine has brought anything to anybody since the last look."""
+        """Whether the engine has brought anything to any node since the last look."""
         status = await self._engine.look()
         return status is not None and self._carried.is_more(status.packets, status.bytes)
 
@@ -96,38 +81,3 @@ def _round_s(plan: RunPlan) -> float:
     from testbed.plan.estimate import estimate
 
     return estimate(plan).round_s or 0.0
-
-
-class Carried:
-    """What has arrived of messages; every connection's signs of life are of the kernel, and in real time."""
-
-    def __init__(self, time_scale: float) -> None:
-        self._least_bytes = _CARRIED_BYTES / time_scale
-        self._before = 0
-
-    def is_more(self, packets: int, bytes_: int) -> bool:
-        """Whether it is more than at the last look, to speak of; both are counted from the beginning."""
-        content = bytes_ - packets * _HEADERS_BYTES
-        before, self._before = self._before, content
-        return content - before > self._least_bytes
-
-
-class _Coming:
-    """What the topology's events still have in store."""
-
-    def __init__(self, changes: Iterator[Change]) -> None:
-        self._changes = changes
-        self._next = next(changes, None)
-        self._unanswered = 0
-        self._answered_at = 0.0
-
-    def to_come(self, now: float, answered_at: float) -> bool:
-        """Whether anything is still to come that may help; or has just come."""
-        if answered_at > self._answered_at:
-            self._answered_at, self._unanswered = answered_at, 0
-        came = False
-        while self._next is not None and self._next.at_s <= now:
-            self._next = next(self._changes, None)
-            self._unanswered += 1
-            came = True
-        return (came or self._next is not None) and self._unanswered < _MOST_EVENTS

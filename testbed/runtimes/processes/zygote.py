@@ -1,6 +1,6 @@
 """The zygote: everything loaded and warmed once, then every node is forked from it.
 
-`python -m testbed.runtimes.processes.zygote RUN SOCKETS FD PARENT LOOPBACK SHELF CORES SECLUSION`
+`python -m testbed.runtimes.processes.zygote RUN SOCKETS FD PARENT LOOPBACK MODELS CORES SANDBOX`
 
 Takes the run's plan, and packets over the descriptor; gives node processes, and news of their deaths. A fork costs a
 few milliseconds and shares all memory that is not written to. It ends, and all nodes with it, when control is gone.
@@ -13,15 +13,18 @@ import select
 import signal
 import socket
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
 from testbed.code import CodeProblem
 from testbed.engines.fabric.sockets import node_socket
-from testbed.engines.open_files import allow_most_files
+from testbed.engines.kernel import raise_open_file_limit
 from testbed.errors import CouldNotStart
-from testbed.isolation.seclusion import Seclusion
+from testbed.isolation.launch import enter_node_sandbox
+from testbed.isolation.namespaces import ProcessNamespaces
+from testbed.isolation.sandbox import Sandbox
+from testbed.isolation.view import PathKind, VisiblePath
 from testbed.limits import keep_within, limits_for
 from testbed.node.compute_slots import ComputeSlots
 from testbed.node.data.problems import Impossible
@@ -34,26 +37,24 @@ from testbed.plan.files import read_plan
 from testbed.plan.model import RunPlan
 from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
 from testbed.protocol.nodes import Unable
-from testbed.protocol.zygote import TO_ZYGOTE, Died, Discard, Fork, Forked, Judge, ToZygote, Warm
+from testbed.protocol.zygote import TO_ZYGOTE, Died, Discard, EvaluateAverage, Fork, Forked, ToZygote, Warm
 from testbed.rundir import RunDirectory
-from testbed.runtimes.processes.apart import Apart
-from testbed.runtimes.processes.average_process import Judges
+from testbed.runtimes.processes.average_process import AverageEvaluator
 from testbed.runtimes.processes.credentials import send_from
 from testbed.runtimes.processes.model_files import ModelFiles
-from testbed.runtimes.processes.node_process import Birth, Home, live
-from testbed.runtimes.processes.shared_models import MEMORY, AnyShelf, Shelf
+from testbed.runtimes.processes.node_process import NodePaths, NodeSetup, live, tell_control
+from testbed.runtimes.processes.shared_models import MEMORY, ModelSlots, SharedModels
 from testbed.runtimes.tracking.process_records import Places
 from testbed.topologies.event_checks import starting_absent
 
 
 def main(arguments: list[str]) -> None:
-    """LOOPBACK is the block of a run without an engine, else 0; SHELF is where nodes leave models: memory or files.
-
-    SECLUSION is a descriptor; empty where nodes cannot be kept apart, or need not be.
+    """LOOPBACK is the block of a run without an engine, else 0; MODELS is `memory` or `files`: where nodes
+    leave models to be averaged. SANDBOX is a descriptor; empty where nodes cannot be kept apart, or need not be.
     """
     run, sockets, descriptor, parent, loopback, kind, cores, told = arguments
     die_with_parent(int(parent))
-    allow_most_files()  # in a full overlay, a node has some for each of the others
+    raise_open_file_limit()  # in a full overlay, a node has some for each of the others
     control = socket.socket(fileno=int(descriptor))
     places = Places(RunDirectory(Path(run)), Path(sockets))
     plan = read_plan(places.run.plan)
@@ -69,9 +70,9 @@ def main(arguments: list[str]) -> None:
         control.send(encode(Warm()))
         directories = [places.run.node(node.name) for node in plan.nodes]
         parameters = made.trainer.parameters
-        shelf = Shelf(len(directories), parameters) if kind == MEMORY else ModelFiles(directories, parameters)
-        apart = Apart(Seclusion.in_file(int(told))) if told else None
-        zygote = Zygote(places, plan, made, shelf, control, int(loopback), int(cores), apart)
+        models = SharedModels(len(directories), parameters) if kind == MEMORY else ModelFiles(directories, parameters)
+        isolation = NodeIsolation(Sandbox.in_file(int(told))) if told else None
+        zygote = Zygote(places, plan, made, models, control, int(loopback), int(cores), isolation)
         try:
             zygote.serve()
         except CouldNotStart as problem:
@@ -86,11 +87,11 @@ class Zygote:
         places: Places,
         plan: RunPlan,
         made: Material,
-        shelf: AnyShelf,
+        models: ModelSlots,
         control: socket.socket,
         loopback: int,
         cores: int,
-        apart: Apart | None,
+        isolation: NodeIsolation | None,
     ) -> None:
         topology = plan.load_topology()
         self._absent = frozenset(starting_absent(topology))
@@ -99,17 +100,20 @@ class Zygote:
         self._nodes = plan.nodes
         self._places = places
         self._owns = [made.own(node.learner) for node in plan.nodes]
-        self._shelf = shelf
+        self._models = models
         self._cores = cores
-        self._apart = apart
+        self._isolation = isolation
         slots = partial(ComputeSlots, places.slots, cores, 0)
-        self._judges = Judges(self._shelf, made.evaluate_average, slots, control)
+        self._averages = AverageEvaluator(self._models, made.evaluate_average, slots, control)
         self._control = control
         self._loopback = loopback
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._children: dict[int, tuple[int | None, int]] = {}
-        """Rank and process id, by the descriptor that becomes readable when the process is over; no rank: a judge."""
+        """Rank and process id, by the descriptor that becomes readable when the process is over.
+
+        Without a rank it is one that evaluates an average.
+        """
 
     def serve(self) -> None:
         """Until control hangs up; then every node is killed. Raises CouldNotStart for a node that cannot be forked."""
@@ -122,22 +126,22 @@ class Zygote:
                         return
                     self._obey(TO_ZYGOTE.read(packet))
                 else:
-                    self._bury(descriptor)
-            judge = self._judges.begin(self._let_go)
-            if judge is not None:
-                self._watch(None, judge)
+                    self._reap(descriptor)
+            evaluator = self._averages.begin(self._let_go)
+            if evaluator is not None:
+                self._watch(None, evaluator)
 
     def _obey(self, order: ToZygote) -> None:
         match order:
             case Fork():
                 self._fork(order)
-            case Judge():
-                self._judges.ask(order)
+            case EvaluateAverage():
+                self._averages.ask(order)
             case Discard(ranks=ranks, slots=slots):
-                self._shelf.clear(ranks, slots)
+                self._models.clear(ranks, slots)
 
     def _let_go(self) -> None:
-        """In a child: the others are none of its business."""
+        """In a child, which keeps no descriptors of the others."""
         for sibling in self._children:
             os.close(sibling)
 
@@ -148,56 +152,56 @@ class Zygote:
 
     def _fork(self, order: Fork) -> None:
         rank = order.rank
-        self._judges.clear_before_life(rank)
+        self._averages.clear_before_life(rank)
         name = self._nodes[rank].name
-        home = Home(
+        paths = NodePaths(
             directory=self._places.run.node(name),
             control=self._places.control_socket,
             fabric=node_socket(self._places.sockets, rank),
             slots=self._places.slots,
             cores=self._cores,
         )
-        birth = Birth(
-            home=home,
+        setup = NodeSetup(
+            paths=paths,
             rank=rank,
             own=self._owns[rank],
-            shelf=self._shelf,
+            models=self._models,
             rejoin=order.rejoin,
             first_round=order.first_round,
             absent=self._absent,
             loopback=self._loopback,
         )
-        parent, apart, limits = os.getpid(), self._apart, self._limits[rank]
+        parent, isolation, limits = os.getpid(), self._isolation, self._limits[rank]
 
         def body() -> None:
             self._control.close()
             self._let_go()
-            if apart is not None:
-                apart.keep(home)
-            self._shelf.keep_only(rank)
-            keep_within(limits, has_own_users=apart is not None)
-            live(birth, parent)
+            if isolation is not None:
+                isolation.keep(paths)
+            self._models.keep_only(rank)
+            keep_within(limits, has_own_users=isolation is not None)
+            live(setup, parent)
 
         try:
-            with nullcontext() if apart is None else apart.processes():
+            with nullcontext() if isolation is None else isolation.processes():
                 pid = fork_worker(body)
         except OSError as problem:
             raise CouldNotStart(f"cannot start the process of {name}: {problem.strerror}") from None
         self._watch(rank, pid)
         with suppress(BrokenPipeError, ConnectionResetError):  # control has gone: the next look at it says so
             news = encode(Forked(order.rank, pid))
-            if apart is None:
+            if isolation is None:
                 self._control.send(news)
             else:
                 send_from(self._control, news, pid)
 
-    def _bury(self, descriptor: int) -> None:
+    def _reap(self, descriptor: int) -> None:
         rank, pid = self._children.pop(descriptor)
         self._poll.unregister(descriptor)
         os.close(descriptor)
         _, status = os.waitpid(pid, 0)
         if rank is None:
-            self._judges.over(status)
+            self._averages.over(status)
             return
         with suppress(OSError):  # control has gone: the next look at it says so
             self._control.send(encode(Died(rank, pid, status)))
@@ -206,6 +210,39 @@ class Zygote:
         for _, pid in self._children.values():
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+class NodeIsolation:
+    """How the zygote keeps nodes apart: each has a namespace of processes, and sees its own folders and no others."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._shared = sandbox.shared
+        self._processes = ProcessNamespaces()
+
+    def processes(self) -> AbstractContextManager[None]:
+        """Within it a node is forked: it is the first process of a namespace, and all others there end with it."""
+        return self._processes.another()
+
+    def close(self) -> None:
+        """In a node, for which there is no way back."""
+        self._processes.close()
+
+    def keep(self, paths: NodePaths) -> None:
+        """The calling process, forked to be a node, sees what is its own; tells control, and raises, when denied."""
+        self.close()
+        own = (
+            VisiblePath(str(paths.directory.path), PathKind.WRITE),
+            VisiblePath(str(paths.directory.plan)),
+            VisiblePath(str(paths.fabric.parent), PathKind.WRITE),
+            VisiblePath(str(paths.control), PathKind.WRITE),
+            VisiblePath(str(paths.slots)),
+        )
+        try:
+            enter_node_sandbox((*self._shared, *own))
+        except OSError as problem:
+            words = f"cannot be kept apart from other nodes: {problem.strerror or problem}"
+            tell_control(paths, Unable(words, refused=True))
+            raise
 
 
 if __name__ == "__main__":

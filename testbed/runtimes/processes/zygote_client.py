@@ -1,4 +1,4 @@
-"""Control's side of the zygote: the process that all nodes are forked from.
+"""Control's side of the zygote, the process that all nodes are forked from.
 
 Takes places, gives news of nodes; starts and ends the zygote's process.
 """
@@ -16,17 +16,16 @@ from contextlib import ExitStack
 
 from testbed.control.packets import PacketLink
 from testbed.cores import usable_cores
-from testbed.engines.apart import start_apart
+from testbed.engines.spawn import spawn_module
 from testbed.errors import CouldNotStart
-from testbed.isolation.environment import passed_on
-from testbed.isolation.seclusion import Seclusion
+from testbed.isolation.sandbox import Sandbox, learner_environment
 from testbed.protocol.nodes import Unable
-from testbed.protocol.zygote import FROM_ZYGOTE, Died, Discard, Fork, Forked, Judge, Judged, Warm
+from testbed.protocol.zygote import FROM_ZYGOTE, AverageEvaluated, Died, Discard, EvaluateAverage, Fork, Forked, Warm
 from testbed.records import Failure
 from testbed.run_files import read_end
-from testbed.runtimes.processes.credentials import ask_whose, receive_whose
+from testbed.runtimes.processes.credentials import ask_for_senders, receive_with_sender
 from testbed.runtimes.processes.shared_models import MEMORY
-from testbed.runtimes.processes.waited import Waited
+from testbed.runtimes.processes.start_barrier import HangDetector
 from testbed.runtimes.tracking.ownership import MARK
 from testbed.runtimes.tracking.proc_stat import busy_s, children_of
 from testbed.runtimes.tracking.process_records import Places
@@ -46,71 +45,71 @@ class ZygoteClient:
         loopback: int,
         forked: Callable[[int, int], None],
         died: Callable[[Died], None],
-        judged: Callable[[Judged], None],
+        evaluated: Callable[[AverageEvaluated], None],
         gone: Callable[[str], None],
-        shelf: str = MEMORY,
-        seclusion: Seclusion | None = None,
+        models: str = MEMORY,
+        sandbox: Sandbox | None = None,
     ) -> None:
         """Told of: a node's rank and process id; a node's death; an average; why there will be no more, if unwanted.
 
-        Without a seclusion nodes are not kept apart from each other, nor from this machine.
+        Without a sandbox nodes are not kept apart from each other, nor from this machine.
         """
         self._forked = forked
         self._died = died
-        self._judged = judged
+        self._evaluated = evaluated
         self._gone = gone
         self._is_warm = asyncio.Event()
         self._can_fork = False
         self._unable: Unable | None = None
         self._is_closing = False
         self._is_lost = False
-        self._unborn: Counter[int] = Counter()
-        """Ranks of the nodes that were asked for, and have not come."""
-        self._is_apart = seclusion is not None
+        self._asked_for: Counter[int] = Counter()
+        """Ranks of the nodes that are still to be forked."""
+        self._is_apart = sandbox is not None
         self._log = places.runtime / "zygote.log"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._process = self._start(places, (str(loopback), shelf, str(usable_cores())), theirs, seclusion)
+            self._process = self._start(places, (str(loopback), models, str(usable_cores())), theirs, sandbox)
         except OSError as problem:
             ours.close()
             words = f"cannot start the process that all nodes are forked from: {problem.strerror or problem}"
             raise CouldNotStart(words) from problem
-        ask_whose(ours)
+        ask_for_senders(ours)
         self._outside: dict[int, int] = {}
         """Process ids as they are here, by what the zygote calls them in its own namespace."""
-        self._whose = 0
+        self._sender_pid = 0
         self._link = PacketLink(ours, self._hear, self._hung_up, receive=self._receive)
         self._waited = self._wait()
         self._look: asyncio.Handle = asyncio.get_running_loop().call_later(_LOOK_S, self._look_after)
 
     def _start(
-        self, places: Places, more: tuple[str, ...], theirs: socket.socket, seclusion: Seclusion | None
+        self, places: Places, more: tuple[str, ...], theirs: socket.socket, sandbox: Sandbox | None
     ) -> subprocess.Popen[bytes]:
         module, parent, environment = "testbed.runtimes.processes.zygote", str(os.getpid()), {MARK: places.mark}
         with self._log.open("ab") as log, theirs, ExitStack() as held:
             where = (str(places.run.path.resolve()), str(places.sockets), str(theirs.fileno()))
             passed = [theirs.fileno()]
-            if seclusion is None:
+            if sandbox is None:
                 words = [*where, parent, *more, ""]
             else:
-                told = seclusion.to_file()
+                told = sandbox.to_file()
                 held.callback(os.close, told)
                 passed.append(told)
                 words = [str(told), parent, module, *where, "0", *more, str(told)]
                 module = "testbed.isolation.launch"
-                environment |= seclusion.environment
-            return start_apart(
+                environment |= sandbox.environment
+            return spawn_module(
                 module,
                 words,
                 stdout=log,
                 stderr=log,
                 pass_fds=passed,
                 more_environment=environment,
-                inherited=None if seclusion is None else passed_on(os.environ),
+                inherited=None if sandbox is None else learner_environment(os.environ),
             )
 
     def _receive(self, connection: socket.socket) -> bytes:
-        packet, self._whose = receive_whose(connection)
+        packet, self._sender_pid = receive_with_sender(connection)
         return packet
 
     @property
@@ -133,17 +132,17 @@ class ZygoteClient:
         return None
 
     def fork(self, rank: int, rejoin: str | None, first_round: int) -> None:
-        if not self._unborn:
+        if not self._asked_for:
             self._waited = self._wait()
-        self._unborn[rank] += 1
+        self._asked_for[rank] += 1
         self._link.send(Fork(rank, rejoin, first_round))
 
-    def judge(self, order: Judge | Discard) -> None:
+    def evaluate_average(self, order: EvaluateAverage | Discard) -> None:
         """Have an average tried, or forget about it."""
         self._link.send(order)
 
     def give_up(self) -> None:
-        """Whoever waits for it to be warm need not any more."""
+        """`is_warm` returns at once."""
         self._is_warm.set()
 
     def close(self, patience_s: float) -> None:
@@ -165,32 +164,32 @@ class ZygoteClient:
                 self._can_fork = True
                 self._is_warm.set()
             case Forked(rank=rank, pid=pid):
-                self._unborn[rank] -= 1
-                self._unborn += Counter()  # without those that have come
+                self._asked_for[rank] -= 1
+                self._asked_for += Counter()  # without those that have come
                 self._waited = self._wait()
                 if self._is_apart:
-                    self._outside[pid] = self._whose
+                    self._outside[pid] = self._sender_pid
                 self._forked(rank, self._outside.get(pid, pid))
             case Died(rank=rank, pid=pid, status=status):
                 self._died(Died(rank, self._outside.pop(pid, pid), status))
-            case Judged() as news:
-                self._judged(news)
+            case AverageEvaluated() as news:
+                self._evaluated(news)
             case Unable() as why:
                 self._unable = why
                 self._is_warm.set()
                 if self._can_fork:
                     self._gone(why.reason)
 
-    def _wait(self) -> Waited:
-        return Waited(self._busy_s)
+    def _wait(self) -> HangDetector:
+        return HangDetector(self._busy_s)
 
     def _busy_s(self) -> float:
         """Of the zygote, and of those that wait for it."""
         return sum(map(busy_s, self.pids))
 
     def _look_after(self) -> None:
-        """Nobody may hang for ever and hold up a run that waits for what it was asked for."""
-        is_wanted = self._unable is None and (self._unborn or not self._can_fork)
+        """A zygote that hangs is given up: the run would wait for ever for what it was asked for."""
+        is_wanted = self._unable is None and (self._asked_for or not self._can_fork)
         waited = self._waited.look() if is_wanted else None
         if waited is None:
             self._look = asyncio.get_running_loop().call_later(_LOOK_S, self._look_after)

@@ -16,9 +16,9 @@ from testbed.node.pace import end_of_work
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.world import Pending, Score, Trained, Vector
 from testbed.plan.model import NodePlan
-from testbed.runtimes.sim.arena import Arena
-from testbed.runtimes.sim.node_clock import NodeClock
+from testbed.runtimes.sim.clock import NodeClock
 from testbed.runtimes.sim.pool import Job, TrainingPool
+from testbed.runtimes.sim.pool_worker import Arena
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The worker processes of a pool: started, given orders, heard, and ended.
 
-Takes orders, gives outcomes; touches processes and pipes. Whoever waits here never waits for a dead worker.
+Takes orders, gives outcomes; touches processes and pipes. No wait here is for a dead worker.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class WorkerProcesses:
         self._lost: WorkerLost | None = None
         self._own = [self._trainings.write_end, self._evaluations.write_end, self._outcomes_read]
         self._pids: dict[int, int] = {}
-        """By lifeline: a pipe that nobody writes to, and that is at its end when its worker is."""
+        """By lifeline: a pipe that is never written to, and that is at its end when its worker is."""
         self._end = contextlib.ExitStack()
         self._end.enter_context(objects_shared())
         try:

@@ -15,11 +15,11 @@ from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.plan.files import write_plan
 from testbed.rundir import create_run
+from testbed.runtimes.containers import FABRIC_SOCKET
 from testbed.runtimes.containers.container_backend import ContainerBackend
 from testbed.runtimes.containers.end_mark import leave_mark, mark_in, read_mark, remove_mark
 from testbed.runtimes.containers.inside import Inside, folder_of_node, sockets_of
 from testbed.runtimes.containers.layout import lay_out, remove_within
-from testbed.runtimes.containers.names import FABRIC_SOCKET
 from testbed.runtimes.containers.supervisor import AGAIN
 from testbed.runtimes.containers.supervisor_clients import SupervisorClients
 from tests.runtimes.containers.lone_supervisor import NEVER
@@ -103,15 +103,15 @@ def test_what_a_container_mounts_that_may_be_started_again_stays(returns: dict[i
         write_plan(run, plan)
         lay_out(plan, run, 1, inside)
         (tmp_path / "sockets").symlink_to(sockets_of(run))
-        ground = ContainerBackend(inside)
-        places = ground.places(run)
+        backend = ContainerBackend(inside)
+        places = backend.places(run)
         log = ControlLog(run.events)
         control = Control(plan, log)
-        nodes = ground.nodes(plan, control, 0, Told().news)
+        nodes = backend.nodes(plan, control, 0, Told().news)
         nodes.close(0.0)
         control.close()
         leave_mark(folder_of_node(places.sockets, 0), 3)
-        ground.leave()
+        backend.leave()
         left = {str(path.relative_to(places.sockets)) for path in places.sockets.rglob("*")}
         assert left == (
             {"slots", "slots/slot-0", "slots/queue-0", "nodes", "nodes/0", "nodes/0/ended"} if returns else set()

@@ -19,6 +19,7 @@ from testbed.runtimes.processes.engine import NoEngine
 from testbed.runtimes.processes.injections import Injections
 from testbed.runtimes.processes.node_actions import NodeActions
 from tests.runtimes.containers.test_supervisor_clients import Played, Told, play, until
+from tests.runtimes.contexts import context_of
 from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -31,14 +32,15 @@ class ByHand:
     def __init__(self, folder: Path, cradles: SupervisorClients) -> None:
         self._log = ControlLog(folder / "events.jsonl")
         self._control = Control(PLAN, self._log)
-        actions: Any = NodeActions(PLAN, self._control, self._log, NoEngine(), Nodes(cradles))
-        self._made = Injections(PLAN, self._control, self._log, NoEngine(), actions, lambda _: None)
+        context = context_of(PLAN, self._control, self._log, NoEngine(), Nodes(cradles))
+        actions: Any = NodeActions(context)
+        self._made = Injections(context, actions, lambda _: None)
 
     async def let(self, action: str, for_s: float | None = None, **restarts: int) -> None:
         allowed = {int(name.removeprefix("rank")): times for name, times in restarts.items()}
         assert isinstance(await anext(aiter(self._made.obey(Inject(action, (0,), for_s, allowed)))), Done)
         # It is asked for; whoever comes is none of control's here.
-        self._control.expect_nobody()
+        self._control.expect_no_more()
 
     def close(self) -> None:
         self._made.close()
