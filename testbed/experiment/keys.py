@@ -1,4 +1,4 @@
-"""Which key somebody meant: the full names of all keys of an experiment, such as `training.lr`.
+"""Which key was meant: the full names of all keys of an experiment, such as `training.lr`.
 
 Takes a word, gives full keys; touches nothing.
 """

@@ -1,10 +1,10 @@
 """A node that comes back, and its peers: what they had sent to its former life.
 
 Takes what arrives, gives questions and answers to the outbox; touches nothing else. A model that a node's former life
-had acknowledged is lost, and nobody sends it again by itself. So whoever comes back asks everybody whose model it
-lacks, once. That one sends the last model that it had sent to it again, or says which rounds are past; nothing, if what
+had acknowledged is lost, and is not sent again by itself. So a node that comes back asks every peer whose model it
+lacks, once. The peer sends the last model that it had sent to it again, or says which rounds are past; nothing, if what
 is asked for is still to come. What goes to one peer keeps its order: once a later round is here, none before it comes
-any more. Should the one that was asked come back as well, it begins with the round of the slowest, and sends by itself.
+any more. Should the peer that was asked come back as well, it begins with the round of the slowest, and sends anyhow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Memory:
         self._last: dict[int, int] = {}
         """By recipient: the round of the last model that was sent to it."""
         self.is_closed = False
-        """Whether nobody gets an answer any more."""
+        """No question is answered any more."""
 
     def sent(self, to: Collection[int], message: Message) -> None:
         """Remember a model."""
@@ -107,7 +107,7 @@ class Comeback:
         self._ask(gathering.missing, gathering.round)
 
     def ends(self, gathering: Gathering) -> None:
-        """Whoever was found need not be asked any more."""
+        """Senders that were found need not be asked any more."""
         self._caught_up.update(gathering.found)
 
     def wants(self, wanted: Wanted, *, for_ever: bool) -> None:

@@ -69,7 +69,7 @@ class Life:
             node.come_back()
 
     async def live(self, others_done: Callable[[], Awaitable[None]]) -> Reason:
-        """Do all that the roles ask for; a sampler goes on until nobody needs it. Never raises but when cancelled."""
+        """Do all that the roles ask for; a sampler goes on until no node needs it. Never raises but when cancelled."""
         tell_of_unawaited(self._tell_of_unawaited)
         self._begin()
         self._work = asyncio.ensure_future(self._roles(others_done))
@@ -115,7 +115,7 @@ class Life:
 
     @property
     def is_ending(self) -> bool:
-        """Somebody has ended it early."""
+        """It has been ended early."""
         return self._early is not None
 
     def fail(self, failure: Failure) -> None:
@@ -162,7 +162,7 @@ class Life:
         except SystemExit as problem:
             raise problem_in(self._source, problem) from problem
         except asyncio.CancelledError as problem:
-            if _is_being_cancelled():  # by whoever ends this life
+            if _is_being_cancelled():  # this life is being ended
                 raise
             raise problem_in(self._source, problem) from problem
 
@@ -178,6 +178,7 @@ class Life:
             node.note("state-lost", f"{lost}; the node goes on with its model alone")
         sharing = algorithm.sharing
         node.on_trained = None if type(sharing).trained is Sharing.trained else sharing.trained
+        node.snapshot = None
         node.remembered = lambda: {_ALGORITHM: algorithm.state(), _SHARING: sharing.state()}
         return algorithm
 
@@ -241,7 +242,7 @@ class Life:
         over_t = self.node.now()  # what is evaluated after the work does not prolong it
         if self.reason in (Reason.STOPPED, Reason.LEFT):
             self._last_evaluations(self.node.evaluate_after)
-        if self.reason is Reason.INTERRUPTED:  # somebody is waiting: what is not evaluated by now never is
+        if self.reason is Reason.INTERRUPTED:  # a person is waiting: what is not evaluated by now never is
             self._last_evaluations(partial(self.node.settle_evaluations, wait=False))
         else:
             while not self.node.is_evaluated:  # never in virtual time, where nothing may depend on it
@@ -269,7 +270,7 @@ class Life:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether somebody else wants the current task to end."""
+    """Whether another task wants the current one to end."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -4,7 +4,7 @@ Takes an experiment, gives the first thing that is wrong; runs the files and mod
 
 That is no more than the same command does with them anyhow: it calls an overlay's and a data set's function for the
 plan, and makes the model to know its size. A process apart would load torch once more, which is most of what the check
-takes; and code that hangs while it is loaded has to be interrupted in either, by whoever wrote it.
+takes; and code that hangs while it is loaded has to be interrupted in either, by its author.
 """
 
 from __future__ import annotations

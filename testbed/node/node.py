@@ -84,7 +84,7 @@ class Node:
         """Ranks of all nodes that learn."""
         self.server = plan.server
         self.snapshot = snapshot
-        """What it begins with, of an earlier life."""
+        """What it begins with, of an earlier life; until its algorithm has been made."""
         self.model: Vector = compute.initial() if snapshot is None else snapshot.vector
         self.on_trained: Callable[[Vector], None] | None = None
         """Called with what training has changed in the model."""
@@ -393,16 +393,16 @@ class Node:
             self._memory.answer(sender, message.round)
         elif self._comeback is not None:
             return self._comeback.sift(sender, message)
-        elif message.kind not in (PAST, SENT_AGAIN):  # nobody has asked for those
+        elif message.kind not in (PAST, SENT_AGAIN):  # this node has not asked for those
             return message
         return None
 
     def say_goodbye(self) -> None:
-        """Tell everybody that nothing comes any more, so that nobody waits."""
+        """Tell all nodes that nothing comes any more, so that none of them waits."""
         self._post([rank for rank in range(len(self.plan.ranks)) if rank != self.rank], Message(GOODBYE, self.round))
 
     def _goodbye(self, sender: int) -> None:
-        """Nobody waits for a node that has left, and nothing is sent to it."""
+        """A node that has left is not waited for, and nothing is sent to it."""
         self._silent_since[sender] = self.now()
         self.outbox.cut([sender])
         for gathering in self.mailbox.gatherings():

@@ -49,7 +49,7 @@ class Material:
         )
 
     def evaluate_average(self, vector: Vector, *, turn: Turn) -> Score:
-        """Try an average of models on samples of everybody."""
+        """Try an average of models on samples of all learners."""
         return self.trainer.evaluate(vector, indices=self.tried[-1], on=self.trainer.dataset.test, turn=turn)
 
 

@@ -20,7 +20,7 @@ from testbed.plan.roles import cast_roles
 from testbed.topologies.model import Topology
 
 NOMINAL_MS_PER_STEP = 5.0
-"""A step of a model whose cost nobody has told, on a device of medium speed."""
+"""A step of a model whose cost is not known, on a device of medium speed."""
 
 
 def make_plan(

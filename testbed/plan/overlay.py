@@ -93,7 +93,7 @@ def _planned(
 
 
 def _around(server: int, experiment: Experiment, learners: int, report: OriginReport) -> PlannedOverlay:
-    """Everybody exchanges with the server alone."""
+    """All learners exchange with the server alone."""
     overlay = experiment.overlay
     plain = overlay.peers == "seed" and not overlay.dynamic and overlay.degree is None
     if overlay.kind not in ("regular", "star") or not plain:

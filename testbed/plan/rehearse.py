@@ -2,7 +2,7 @@
 
 Takes a `RunPlan`, the size of a message and how long each learner computes, gives when rounds end; touches nothing. It
 is the model that a run in virtual time uses, with the same draws, so that what it says of these rounds is what such a
-run will take. Nobody fails here, speeds stay what they are at the start, and nothing happens to the network.
+run will take. No node fails here, speeds stay what they are at the start, and nothing happens to the network.
 """
 
 from __future__ import annotations
@@ -144,14 +144,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Peers:
-    """Everybody trains, sends to some, waits for some."""
+    """All nodes train, send to some, wait for some."""
 
     messages: Callable[[int], Messages]
     """By round."""
     size: int
     sampler: int | None = None
     notes: bool = False
-    """Whoever gets no model gets a note, and all wait for all."""
+    """Nodes that are sent no model are sent a note, and all wait for all."""
     wait_s: float | None = None
     """Instead of waiting for anybody."""
     control_size: int = 0
@@ -178,7 +178,7 @@ class PeersPlay:
         return self._stage.play(lambda: min(self._done.values()) >= self._rounds)
 
     def _inverse(self, round_: int) -> dict[int, int]:
-        """How many messages everybody gets."""
+        """How many messages each node gets."""
         expected = dict.fromkeys(self._compute_s, len(self._compute_s) - 1 if self._parts.notes else 0)
         if not self._parts.notes and self._parts.wait_s is None:
             for recipients in self._parts.messages(round_).values():
@@ -308,7 +308,7 @@ def window_of(latency_s: float) -> float:
 def rehearse(
     plan: RunPlan, parts: Peers | Served, compute_s: Mapping[int, float], rounds: int, window_s: float
 ) -> Rehearsal | None:
-    """So many rounds, at least one; None when the network lets somebody wait for ever."""
+    """So many rounds, at least one; None when the network lets a node wait for ever."""
     stage = Stage(plan, window_s)
     play: PeersPlay | ServedPlay
     if isinstance(parts, Peers):

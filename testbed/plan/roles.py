@@ -50,7 +50,7 @@ def cast_roles(experiment: Experiment, topology: Topology, report: OriginReport)
         server = 0
     sampler = None
     if overlay.sampler is not None and overlay.peers != "sampler":
-        report.complain("sampler", "nobody asks it", "add `peers: sampler` and `dynamic: true`", "overlay", "sampler")
+        report.complain("sampler", "no node asks it", "add `peers: sampler` and `dynamic: true`", "overlay", "sampler")
     elif overlay.peers == "sampler" and overlay.sampler is not None:
         sampler = _node(overlay.sampler, topology, report, "overlay", "sampler")
     elif overlay.peers == "sampler" and not served:

@@ -110,7 +110,7 @@ def test_epidemic_takes_degree_for_fanout() -> None:
         (4, {"overlay": {"kind": "ring", "degree": 2}}, "overlay: overlay.degree: `ring` has no degree"),
         (4, {"overlay": {"kind": "full", "dynamic": True}}, "overlay: overlay.dynamic: `full` is the same"),
         (4, {"overlay": {"peers": "sampler"}}, "overlay: overlay.peers: a peer sampler is for dynamic"),
-        (4, {"overlay": {"sampler": "a.0"}}, "sampler: overlay.sampler: nobody asks it"),
+        (4, {"overlay": {"sampler": "a.0"}}, "sampler: overlay.sampler: no node asks it"),
         (4, {"algorithm": {"server": "a.0"}}, "server: algorithm.server: dpsgd has no server"),
         (1, {"algorithm": "fedavg"}, "no-learners: topology: the server is the only node"),
         (4, {"algorithm": {"name": "fedavg", "server": "a.4"}}, "unknown-node: algorithm.server: there is no node"),

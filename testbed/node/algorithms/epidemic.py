@@ -6,9 +6,9 @@ EL-Local every node draws its own s recipients, so that it receives s models on 
 of what is there.
 
 How a node of EL-Local knows that it has everything of a round is `round_end`:
-`notify`: whoever is not sent a model is told so; every node waits for all others.
+`notify`: nodes that are sent no model are told so; every node waits for all others.
 `timeout`: a node takes what has arrived some time after it sent, whatever the round.
-`expected`: all nodes can draw everybody's recipients from the shared seed, and so know whom to wait for.
+`expected`: every node can draw all nodes' recipients from the shared seed, and so knows whom to wait for.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _regular(seed: int, learners: tuple[int, ...], fanout: int, round_: int) -> 
 
 @lru_cache(maxsize=4)
 def _independent(seed: int, learners: tuple[int, ...], fanout: int, round_: int) -> Recipients:
-    """Everybody's own draws, each from a stream of its own."""
+    """Each node's own draw, from a stream of its own."""
     recipients = {}
     for rank in learners:
         others = [other for other in learners if other != rank]

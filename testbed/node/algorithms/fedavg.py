@@ -48,7 +48,7 @@ class FedAvg(Algorithm):
             if updates:
                 self.sharing.mix(node.model, updates, self._weights(updates))
             elif self.deadline_s is None:
-                await node.patience()  # nobody is there: rounds without time would only run away
+                await node.patience()  # no client is there: rounds without time would only run away
         await node.send(node.learners, Message(OVER, node.rounds_done))
 
     async def run(self, node: Node) -> None:

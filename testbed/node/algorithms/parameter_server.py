@@ -70,7 +70,7 @@ class ParameterServer(Algorithm):
             await node.send(node.learners, whole(node.model, round_))
             gradients = await node.gather(node.learners, round_, GRADIENT)
             if not gradients:
-                await node.patience()  # nobody is there: rounds without time would only run away
+                await node.patience()  # no worker is there: rounds without time would only run away
             for received in gradients:
                 _step(node.model, received, lr / len(gradients))
 
@@ -135,7 +135,7 @@ class _Workers:
         return received, max(0, now - version)
 
     async def _all_silent(self) -> None:
-        """Nobody who has a model has answered for too long."""
+        """None of the workers that have a model has answered for too long."""
         node, then = self._node, self._node.plan.experiment.missing.then
         silent = sorted(self._steps.keys() - self._waiting)
         names = ", ".join(node.plan.ranks[rank] for rank in silent)

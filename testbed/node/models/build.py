@@ -78,7 +78,7 @@ def _called(spec: str, make: Callable[..., object], dataset: DataSet, options: M
     try:
         return call(spec, make, dataset, **options)
     except CodeProblem as problem:
-        # Whoever expects a number where the data set comes hears of it from torch, in words about tensors.
+        # A model that expects a number where the data set comes fails in torch, with words about tensors.
         if isinstance(problem.__cause__, TypeError) and not seems_for_data(make):
             raise OnlyHere(f"{problem.message}; {DATA_FIRST}", problem.file, problem.line) from problem
         raise

@@ -24,7 +24,7 @@ Decoded = tuple[NDArray[np.intp] | None, Vector]
 class Sharing:
     """The whole model, as it is; other ways of sharing override `encode` and `decode`.
 
-    A message may carry a part of the parameters. Whoever receives it fills in the rest with values of its own, so that
+    A message may carry a part of the parameters. The receiver fills in the rest with values of its own, so that
     a weight given to a parameter that is not there goes back to itself.
     """
 
@@ -67,7 +67,7 @@ class Sharing:
         """Mix with Metropolis-Hastings weights: 1 / (1 + the larger of both degrees), the rest for the own model.
 
         On an undirected graph these weights keep the mean over all nodes, whatever its degrees. `degree` is that of
-        this node; without it, everybody it sent to is taken to have answered.
+        this node; without it, all that it sent to are taken to have answered.
         """
         own_degree = len(received) if degree is None else degree
         self.mix(model, received, [1.0 / (1 + max(own_degree, each.degree)) for each in received])

@@ -1,7 +1,7 @@
 """Random sampling: a random part of the parameters, another one in every message.
 
-Every parameter is in a message with the probability `fraction`, by a seed that travels in the header: whoever receives
-it draws the same mask again, so that no indices are sent.
+Every parameter is in a message with the probability `fraction`, by a seed that travels in the header: the receiver
+draws the same mask again, so that no indices are sent.
 """
 
 from __future__ import annotations
