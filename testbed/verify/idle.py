@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from testbed.engines.fabric.accounts import Second
 from testbed.engines.fabric.reports import LINKS
+from testbed.engines.fabric.traffic_log import Second
 from testbed.verify import judge
 from testbed.verify.datagrams import stream_all
 from testbed.verify.echoes import echo_all

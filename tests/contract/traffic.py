@@ -11,8 +11,8 @@ import msgspec
 
 from testbed.cli.live_nodes import pids_of_nodes
 from testbed.cli.run_target import live_record
-from testbed.engines.fabric.accounts import Second
 from testbed.engines.fabric.reports import LINKS
+from testbed.engines.fabric.traffic_log import Second
 from testbed.plan.files import read_plan
 from testbed.records import Count, End, Round, Start
 from testbed.rundir import RunDirectory

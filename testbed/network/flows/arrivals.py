@@ -16,7 +16,7 @@ from testbed.network.flows.settings import Tcp
 _LONGEST_BACKOFF_S = 120.0
 _MOST_TRIES = 15
 """A segment, or a handshake, that is lost so often again gets through the next time: Linux gives up a connection then,
-after a quarter of an hour, and whoever uses it opens another one."""
+after a quarter of an hour, and the program opens another one."""
 
 _STAGES = (Left, Delivered, Acknowledged)
 _Due = tuple[float, int, int, int, int, Transfer]

@@ -206,7 +206,7 @@ class Windows:
         every = self._all
         kept = np.maximum(np.floor(window * self._keeps / self._mss), _LEAST_SEGMENTS) * self._mss
         where, at_loss = slots[hurt], window[hurt]
-        # A loss below the last one's window: somebody else wants room too, so aim lower (fast convergence).
+        # A loss below the last one's window: other connections want room too, so aim lower (fast convergence).
         peak = np.where(at_loss < every.peak[where], at_loss * (1.0 + self._keeps) / 2.0, at_loss)
         every.peak[where] = peak
         every.epoch_s[where] = now[hurt]
