@@ -59,7 +59,7 @@ COPY testbed/ /opt/testbed/lib/testbed/
 RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/testbed/lib
 WORKDIR /opt/testbed
 # Signals reach the learner and zombies are reaped: its first process sees to that.
-ENTRYPOINT ["python", "-m", "testbed.runtimes.container"]
+ENTRYPOINT ["python", "-m", "testbed.runtimes.containers"]
 # Cheap, as there may be many containers: a learner's first process has the learner under it.
 HEALTHCHECK --interval=60s --timeout=10s --start-period=60s --retries=3 \
     CMD ["/bin/sh", "-c", "grep -q learner /proc/1/cmdline || exit 0; read -r it < /proc/1/task/1/children; [ -n \"$it\" ]"]

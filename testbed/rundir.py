@@ -71,6 +71,14 @@ class RunDirectory:
         return sorted(entry.name for entry in self.nodes.iterdir() if entry.is_dir() and not entry.is_symlink())
 
 
+@dataclass(frozen=True)
+class TakenRun(RunDirectory):
+    """The directory of a run that is about to start."""
+
+    holds: tuple[int, ...] = ()
+    """Descriptors: as long as any process has one of these open, no other run can have the directory."""
+
+
 def create_run(results: Path, run_id: str, hold: Callable[[Path], None] = lambda _: None) -> RunDirectory:
     """A new, empty run directory; an existing one is never written over. `hold` gets it before anything is in it."""
     run = RunDirectory(results / run_id)

@@ -25,13 +25,14 @@ from testbed.errors import TestbedError
 from testbed.experiment.read import experiment_on, load_experiment, setting
 from testbed.node.messages import MalformedMessage, Message, from_frames
 from testbed.node.snapshots import newest_snapshot, save_snapshot
+from testbed.node.state import to_bytes
 from testbed.plan.files import read_plan, to_text
 from testbed.plan.overlay_files import read_edges
 from testbed.plan.overlay_graph import NoGraph
 from testbed.protocol.message import ProtocolError
 from testbed.records import Over
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.places import read_record, record_of
+from testbed.runtimes.tracking.process_records import read_record, record_of
 from testbed.topologies.graph_import import read_graph
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
@@ -139,6 +140,10 @@ def _control_log(data: bytes, folder: Path) -> None:
     collect_run(run)
 
 
+STATE = to_bytes({"sharing": {"change": np.zeros(12, np.float32), "age": 3}}, bytes(48))
+"""Beside a model of twelve zeros."""
+
+
 def _summary(data: bytes, folder: Path) -> None:
     run = RunDirectory(folder / "run")
     (run.path / "summary.json").write_bytes(data)
@@ -153,8 +158,13 @@ def _record(data: bytes, folder: Path) -> None:
 
 
 def _snapshot(data: bytes, folder: Path) -> None:
-    (folder / "snapshots" / "round-000003.npy").write_bytes(data)
+    (folder / "snapshots" / "round-000002.state").write_bytes(data)
+    found = newest_snapshot(folder / "snapshots", 12)
+    assert found is not None, "the model beside it is whole"
+    assert found.state or found.problem
+    (folder / "snapshots" / "round-000003.f32").write_bytes(data)
     newest_snapshot(folder / "snapshots", 12)
+    (folder / "snapshots" / "round-000003.f32").unlink()
 
 
 def _message(data: bytes, _: Path) -> None:
@@ -194,7 +204,7 @@ def _doors() -> dict[str, Door]:
         "processes.json": Door(
             (b'{"sockets": "/tmp/x", "processes": [{"name": "a", "pid": 1, "start_ticks": 2}]}',), _record
         ),
-        "snapshot": Door((bytes(200),), _snapshot),
+        "snapshot": Door((bytes(48), STATE), _snapshot),
         "--set": Door((b"training.lr=0.1", b"overlay.degree=4", b"model.hidden=3,4"), _as_text(_set)),
         "units": Door((b"10ms", b"1.5Gbps", b"3%", b"512MB", b"1h", b"0.5"), _as_text(_units)),
         "message": Door((b"".join(message), message[0]), _message),

@@ -14,9 +14,9 @@ PACKAGE = Path(testbed.__file__).parent
 LEAVES = {
     "code",
     "cores",
-    "doors",
+    "endpoints",
     "errors",
-    "first_words",
+    "boot_messages",
     "journal",
     "limits",
     "linux",
@@ -34,36 +34,39 @@ PURE = LEAVES | {"topologies", "network"}
 MAY_IMPORT = {
     "code": {"errors"},
     "cores": set[str](),
-    "doors": {"socket_paths"},
+    "endpoints": {"socket_paths"},
     "errors": set[str](),
-    "first_words": set[str](),
+    "boot_messages": set[str](),
     "journal": {"errors", "linux", "records"},
     "limits": {"memory"},
     "linux": {"errors"},
     "memory": set[str](),
     "parent": set[str](),
-    "protocol": {"first_words"},
+    "protocol": {"boot_messages"},
     "records": set[str](),
     "run_files": {"linux"},
     "rundir": {"errors"},
     "seeds": set[str](),
     "socket_paths": set[str](),
     "units": set[str](),
+    "catalogue": set[str](),
     "topologies": LEAVES,
     "network": LEAVES | {"topologies"},
     "targets": PURE,
-    "experiment": PURE,
-    "plan": PURE | {"experiment"},
-    "manifests": PURE | {"targets", "experiment", "plan"},
-    "node": LEAVES | {"experiment", "plan"},
+    "experiment": PURE | {"catalogue"},
+    "plan": PURE | {"catalogue", "experiment"},
+    "manifests": PURE | {"catalogue", "targets", "experiment", "plan"},
+    "node": LEAVES | {"catalogue", "experiment", "plan"},
     "engines": PURE | {"experiment", "plan"},
     "isolation": LEAVES | {"engines"},
     "control": PURE | {"experiment", "plan"},
-    "runtimes": PURE | {"experiment", "plan", "node", "engines", "isolation", "control"},
+    "image": PURE | {"experiment", "plan", "node"},
+    "runtimes": PURE | {"targets", "experiment", "plan", "node", "engines", "isolation", "control", "image", "collect"},
     "verify": PURE | {"experiment", "plan", "node", "engines", "control", "runtimes"},
     "collect": LEAVES | {"experiment", "plan"},
     "cli": PURE
     | {
+        "catalogue",
         "targets",
         "experiment",
         "plan",
@@ -72,6 +75,7 @@ MAY_IMPORT = {
         "engines",
         "isolation",
         "control",
+        "image",
         "runtimes",
         "verify",
         "collect",
@@ -79,12 +83,22 @@ MAY_IMPORT = {
     "__init__": set[str](),
     "__main__": {"cli"},
 }
+_SEAM = {"runtime", "needs", "enter"}
+"""What every runtime has, and what runs on this machine and in containers have in common."""
+RUNTIMES_MAY_IMPORT = {
+    "tracking": set[str](),
+    "sim": {"runtime", "tracking", "averaging", "failed_start"},
+    "processes": _SEAM | {"tracking", "averaging", "failed_start"},
+    "containers": {"tracking", "processes"},
+    "docker": _SEAM | {"tracking", "containers"},
+}
+"""Of each folder in `runtimes`: which others there, and which modules beside it."""
 ONLY_IN_CLI = {"click", "rich"}
 NEVER = {"pickle", "shelve", "marshal", "multiprocessing", "concurrent"}
 THREADS = "concurrent.futures.thread"
 """Which share memory: only what goes to other processes is pickled."""
 ONLY_FOR_DOCKER = {"docker", "requests"}
-DOCKER = PACKAGE / "runtimes" / "docker"
+KNOW_DOCKER = (PACKAGE / "runtimes" / "docker", PACKAGE / "image")
 TRAINS = {"node", "runtimes"}
 """The rooms that may import torch; the command line must start fast."""
 
@@ -119,9 +133,25 @@ def test_a_room_imports_only_what_it_may(path: Path) -> None:
             assert parts[1] in allowed, f"{room} may not import {name}"
         assert parts[0] not in NEVER or name.startswith(THREADS), f"{name} has no business here"
         assert parts[0] != "torch" or room in TRAINS, f"{room} may not import {name}"
-        assert parts[0] not in ONLY_FOR_DOCKER or path.is_relative_to(DOCKER), f"only runtimes/docker imports {name}"
+        assert parts[0] not in ONLY_FOR_DOCKER or any(map(path.is_relative_to, KNOW_DOCKER)), f"{name} in {path}"
         if room != "cli":
             assert parts[0] not in ONLY_IN_CLI, f"{room} may not import {name}"
+
+
+@pytest.mark.parametrize("folder", RUNTIMES_MAY_IMPORT)
+def test_a_runtime_imports_only_what_it_may(folder: str) -> None:
+    """Virtual time, processes and Docker do not know each other; what they share lies below them."""
+    runtimes = PACKAGE / "runtimes"
+    for path in sorted((runtimes / folder).rglob("*.py")):
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[:2] == ["testbed", "runtimes"] and len(parts) > 2:
+                assert parts[2] in RUNTIMES_MAY_IMPORT[folder] | {folder}, f"{path.name} may not import {name}"
+
+
+def test_every_folder_of_a_runtime_has_its_rules() -> None:
+    folders = {path.parent.name for path in (PACKAGE / "runtimes").glob("*/__init__.py")}
+    assert folders == set(RUNTIMES_MAY_IMPORT)
 
 
 def test_the_check_sees_a_forbidden_import(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 
 pytestmark = pytest.mark.processes
 
@@ -38,7 +38,7 @@ def test_all_that_is_no_code_is_in_the_wheel_too(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     package = ROOT / "testbed"
     data = {str(path.relative_to(ROOT)) for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"}
-    templates = {str(path.relative_to(ROOT)) for path in (package / "manifests" / "templates").glob("*.j2")}
+    templates = {f"testbed/templates/{path.name}" for path in (ROOT / "templates").glob("*.j2")}
     assert len(templates) >= 3
     assert templates <= names
     assert data <= names, data - names

@@ -68,8 +68,8 @@ def command(
     certificates are those of this machine's pip. Ctrl-C ends a build; steps that were done need not be done again.
     """
     from testbed.cli.build_view import build_view
-    from testbed.runtimes.docker.image_build import Request, build_image
-    from testbed.runtimes.docker.image_facts import is_name
+    from testbed.image.build import Request, build_image
+    from testbed.image.facts import is_name
 
     if not is_name(tag):
         raise UsageProblem(

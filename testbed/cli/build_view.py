@@ -16,7 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from testbed.runtimes.docker.build_stream import Progress, Tell
+from testbed.image.build_stream import Progress, Tell
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,10 @@ import click
 
 from testbed.cli.live_fabric import ask, live_fabric
 from testbed.cli.quantity import Quantity
-from testbed.cli.run_target import find_run, is_of_containers, node_of, plan_of, results_option
+from testbed.cli.run_target import find_run, live_run, node_of, plan_of, results_option
 from testbed.engines.fabric.requests import FabricLost
 from testbed.errors import UsageProblem
 from testbed.protocol.fabric import Capture, Watch
-from testbed.rundir import RunDirectory
 from testbed.units import parse_duration_s
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def command(run: str, node: str, output: Path | None, duration_s: float | None, 
     directory = find_run(run, results)
     target = node_of(plan_of(directory), node)
     path = (output or Path(f"{target.name}.pcap")).absolute()
-    written, seen = _places(directory, path)
+    written, seen = live_run(directory).capture_file(path)
     if path.exists() and not path.is_file():
         raise UsageProblem(f"cannot write {path}: it is no file", "give another one with -o")
     with live_fabric(directory) as fabric:
@@ -80,16 +79,6 @@ def _end(fabric: FabricConversation, rank: int) -> UsageProblem | None:
     except UsageProblem as problem:
         return problem
     return None
-
-
-def _places(run: RunDirectory, path: Path) -> tuple[Path, Path]:
-    """Where the fabric's file is for us, and where for the fabric: in a container, it writes to its own folder."""
-    if not is_of_containers(run):
-        return path, path
-    from testbed.runtimes.container.inside import Inside
-
-    engine = Path("engine", f".{path.name}.{os.getpid()}.tmp")
-    return run.path / engine, Inside().run.path / engine
 
 
 def _check_place(path: Path) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.run_target import all_runs, find_run, is_of_containers, is_virtual, results_option
-from testbed.cli.status import is_over
+from testbed.cli.run_target import all_runs, find_run, results_option
 from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.leftovers import Removed, destroy
-from testbed.verify.places import remove_leftovers
+from testbed.runtimes.registry import destroy, strays
+from testbed.verify.work_folder import remove_leftovers
+
+_NOTHING = "nothing is left of it but its results"
 
 
 @click.command("destroy")
@@ -48,7 +49,7 @@ def command(run: str | None, results: Path, *, every: bool, force: bool) -> None
             click.echo(f"{each.path.name}: left alone: {words}", err=True)
             continue
         try:
-            removed = _destroy(each)
+            removed = destroy(each)
         except (PreflightRefused, CouldNotStart) as problem:  # its Engine's
             if not every:
                 raise
@@ -64,7 +65,7 @@ def command(run: str | None, results: Path, *, every: bool, force: bool) -> None
         elif removed.is_copy:
             click.echo(f"{each.path.name}: its record of processes is another run's, or none: left alone", err=True)
         elif not every and not removed.lasting:
-            click.echo(f"{each.path.name}: {_nothing_left(each)}", err=True)
+            click.echo(f"{each.path.name}: {removed.remark or _NOTHING}", err=True)
         if removed.lasting:
             lasting.append(f"{', '.join(_named(removed.lasting))} of {each.path.name}")
     if lasting:
@@ -94,7 +95,7 @@ def _other_owner(run: RunDirectory) -> str | None:
 
 def _all(results: Path) -> list[RunDirectory]:
     """Of a folder; those, too, of which only containers are left."""
-    return [*all_runs(results), *(each for each in _strays() if each.path.parent == results.resolve())]
+    return [*all_runs(results), *(each for each in strays() if each.path.parent == results.resolve())]
 
 
 def _meant(run: str, results: Path) -> list[RunDirectory]:
@@ -102,34 +103,10 @@ def _meant(run: str, results: Path) -> list[RunDirectory]:
         return [find_run(run, results)]
     except UsageProblem:
         folders = ((results / run).resolve(), Path(run).resolve())
-        lost = [each for each in _strays() if each.path in folders]
+        lost = [each for each in strays() if each.path in folders]
         if not lost:
             raise
         return lost
-
-
-def _strays() -> list[RunDirectory]:
-    from testbed.runtimes.docker.leftovers import strays
-
-    return strays()
-
-
-def _destroy(run: RunDirectory) -> Removed:
-    if is_of_containers(run) or not run.plan.exists():
-        from testbed.runtimes.docker import leftovers
-
-        if run.plan.exists() or leftovers.is_known(run):
-            return leftovers.destroy(run)
-    return destroy(run)
-
-
-def _nothing_left(run: RunDirectory) -> str:
-    if is_virtual(run) and not is_over(run):
-        return (
-            "a run in virtual time, which has no processes of its own; "
-            "if it goes on, it ends with the command that runs it: Ctrl-C there, or kill that process"
-        )
-    return "nothing is left of it but its results"
 
 
 def _named(names: tuple[str, ...]) -> list[str]:

@@ -6,7 +6,7 @@ import click
 
 from testbed.cli.output import Format, format_option, print_csv, print_json, print_table
 from testbed.errors import ExitCode
-from testbed.linux import is_linux
+from testbed.runtimes import registry
 
 COLUMNS = ("check", "ok", "found", "what to do")
 
@@ -23,12 +23,7 @@ def command(*, output_format: Format) -> None:
     Exit code 4 when real processes cannot have networks of their own; `--runtime sim` runs everywhere, and `--engine
     none` runs real processes over plain loopback.
     """
-    if is_linux():
-        from testbed.cli.doctor_checks import checks
-    else:
-        from testbed.cli.doctor_elsewhere import checks
-
-    found = list(checks())
+    found = [check for runtime in reversed(registry.RUNTIMES) for check in runtime.checks()]
     rows = [each[: len(COLUMNS)] for each in found]
     match output_format:
         case Format.JSON:

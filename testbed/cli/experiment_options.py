@@ -4,38 +4,35 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from testbed.catalogue.algorithms import ALGORITHMS
+from testbed.catalogue.data_sets import DATA_SETS
+from testbed.catalogue.models import MODELS
+from testbed.catalogue.sharings import SHARINGS
 from testbed.cli.topology_file import load_named
-from testbed.errors import Finding, UsageProblem
+from testbed.errors import UsageProblem
 from testbed.experiment.defaults import DEFAULT_ROUNDS
 
 if TYPE_CHECKING:
-    from testbed.experiment.language import Experiment
-    from testbed.experiment.origin import Origin, Setting
+    from testbed.experiment.origin import Setting
     from testbed.experiment.read import LoadedExperiment
+    from testbed.runtimes.planning import Resolved
     from testbed.topologies.load import Loaded
-    from testbed.topologies.model import Topology
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHORT = (
-    (
-        "--algorithm",
-        "algorithm.name",
-        "NAME",
-        "dpsgd, epidemic, fedavg, parameter-server, module:Class or file.py:Class.",
-    ),
+    ("--algorithm", "algorithm.name", "NAME", f"{', '.join(ALGORITHMS)}, module:Class or file.py:Class."),
     ("--overlay", "overlay.kind", "KIND", "ring, regular, full, small-world, star, file, network, or code."),
     ("--degree", "overlay.degree", "N", "Neighbours of a node.  [default: 5, or the nearest possible]"),
-    ("--sharing", "sharing.name", "NAME", "full, random, topk, or code."),
-    ("--data", "data.name", "NAME", "fashion-mnist, mnist, cifar10, digits, movielens, synthetic, or code."),
-    ("--model", "model.name", "NAME", "gn-lenet, mlp, logistic, mf, or code.  [default: by the data]"),
+    ("--sharing", "sharing.name", "NAME", f"{', '.join(SHARINGS)}, or code."),
+    ("--data", "data.name", "NAME", f"{', '.join(DATA_SETS)}, or code."),
+    ("--model", "model.name", "NAME", f"{', '.join(MODELS)}, or code.  [default: by the data]"),
     ("--rounds", "stop.rounds", "N", f"Stop after so many rounds.  [default: {DEFAULT_ROUNDS}]"),
     ("--time", "stop.time", "TIME", "Stop after this much emulated time, such as 120s."),
     ("--lr", "training.lr", "NUMBER", "Learning rate."),
@@ -85,23 +82,11 @@ def _parameter(flag: str) -> str:
     return "setting_" + flag.removeprefix("--")
 
 
-@dataclass(frozen=True)
-class Resolved:
-    """An experiment and its topology, both without errors."""
-
-    experiment: Experiment
-    topology: Topology
-    origin: Origin
-    inputs: dict[str, str]
-    """SHA-256 of the files that were read, by name."""
-    findings: tuple[tuple[str, tuple[Finding, ...]], ...]
-    """Warnings and notes, by file."""
-
-
 def resolve(file: str | None, settings: Sequence[Setting], *, quiet: bool = False) -> Resolved:
     """The experiment in a file, or the default one on a topology, with settings; or InvalidInput, or UsageProblem."""
     from testbed.experiment.attached import own_files
     from testbed.experiment.read import experiment_on, load_experiment
+    from testbed.runtimes.planning import Resolved
 
     if file is None:
         raise UsageProblem("which topology or experiment?", "give a file, such as topologies/wan16.xml")

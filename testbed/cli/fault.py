@@ -10,12 +10,12 @@ import click
 
 from testbed.cli.link_hint import neighbours_told
 from testbed.cli.quantity import Quantity
-from testbed.cli.run_target import door_of, find_run, is_of_containers, plan_of, ranks_of, results_option
+from testbed.cli.run_target import find_run, live_run, plan_of, ranks_of, results_option
 from testbed.cli.verb_group import VerbGroup
 from testbed.control.commands import Command, Conversation, Divide, Done, Flap, Inject, Reunite, conversation
-from testbed.doors import Door
+from testbed.endpoints import Endpoint
 from testbed.errors import TestbedError, UsageProblem
-from testbed.rundir import RunDirectory
+from testbed.runtimes.runtime import LiveRun
 from testbed.topologies.model import NodeAction
 from testbed.units import parse_duration_s
 
@@ -55,10 +55,10 @@ def _of_nodes(action: str, undone_by: str | None, words: str) -> click.Command:
 
     def inject(run: str, targets: tuple[str, ...], results: Path, for_s: float | None = None) -> None:
         directory = find_run(run, results)
-        door = door_of(directory)
+        live = live_run(directory)
         ranks = ranks_of(plan_of(directory), targets)
         is_back = action == NodeAction.JOIN or (for_s is not None and undone_by == _COMES_BACK)
-        _do(door, Inject(action, ranks, for_s, _restarts(directory, ranks) if is_back else {}))
+        _do(live.control, Inject(action, ranks, for_s, _restarts(live, ranks) if is_back else {}))
 
     inject.__doc__ = f"{words}\n\n\b\nExample:\n  testbed fault {action} my-run ireland.0"
     made: Any = results_option(_run(_targets(inject)))
@@ -140,28 +140,24 @@ def flap(
         raise UsageProblem("a link must come up before it goes down again", "make --every longer than --for")
     directory = find_run(run, results)
     with neighbours_told(directory, a, b):
-        _do(door_of(directory), Flap(a, b, not one_way, for_s, every_s, times))
+        _do(live_run(directory).control, Flap(a, b, not one_way, for_s, every_s, times))
 
 
-def _reach(run: str, results: Path) -> tuple[Door, RunPlan]:
+def _reach(run: str, results: Path) -> tuple[Endpoint, RunPlan]:
     directory = find_run(run, results)
-    return door_of(directory), plan_of(directory)
+    return live_run(directory).control, plan_of(directory)
 
 
-def _restarts(run: RunDirectory, ranks: Sequence[int]) -> dict[int, int]:
-    """How often containers of nodes that are wanted back may be started again: by now once more than before."""
-    if not is_of_containers(run):
-        return {}
-    from testbed.runtimes.docker.restarts import allow_one_more
-
+def _restarts(live: LiveRun, ranks: Sequence[int]) -> dict[int, int]:
+    """How often nodes that are wanted back may begin again: once more than before, where that is limited."""
     try:
-        return allow_one_more(run, ranks)
+        return live.allow_return(ranks)
     except TestbedError as problem:  # they may come back all the same: the run knows
-        click.echo(f"warning: nobody can be allowed to come back once more: {problem.message}", err=True)
+        click.echo(f"warning: could not raise the restart limit: {problem.message}", err=True)
         return {}
 
 
-def _do(door: Door, what: Command) -> None:
+def _do(door: Endpoint, what: Command) -> None:
     """Ask for it, say what came of it, and wait for its end if it has one."""
     with conversation(door) as run:
         done = run.ask(what)

@@ -13,7 +13,7 @@ from testbed.cli.live_fabric import ask as ask_fabric
 from testbed.cli.live_fabric import live_fabric
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.quantity import Quantity
-from testbed.cli.run_target import door_of, find_run, results_option
+from testbed.cli.run_target import find_run, live_run, results_option
 from testbed.cli.verb_group import VerbGroup
 from testbed.control.commands import Done, ask
 from testbed.errors import UsageProblem
@@ -187,7 +187,7 @@ def reset(run: str, a: str | None, b: str | None, one_way: bool, results: Path) 
 
 def _ask_run(directory: RunDirectory, change: SetLink | ResetLink) -> None:
     """Control has it done, so that it is in the run's log."""
-    done = ask(door_of(directory), change)
+    done = ask(live_run(directory).control, change)
     assert isinstance(done, Done)  # noqa: S101 - it is the answer to that
     click.echo(f"done, at {done.t:.2f}s", err=True)
 

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.cli.run_target import live_record
+from testbed.cli.run_target import live_run
 from testbed.engines.fabric.requests import FabricLost
 from testbed.errors import PreflightRefused, UsageProblem
 from testbed.protocol.fabric import Denied, Done, FabricStatus, Links, ToFabric
 from testbed.rundir import RunDirectory
-from testbed.runtimes.reach import fabric_door
 
 if TYPE_CHECKING:
     from testbed.engines.fabric.start import FabricConversation
@@ -23,7 +22,7 @@ def live_fabric(run: RunDirectory) -> Iterator[FabricConversation]:
     """A conversation with the fabric of a run; raises UsageProblem when there is none, or when it ends meanwhile."""
     from testbed.engines.fabric.start import FabricConversation
 
-    door = fabric_door(run, live_record(run))
+    door = live_run(run).fabric
     try:
         if isinstance(door, Path) and not door.exists():
             raise PreflightRefused(f"the run {run.path.name} has no emulated network", "its engine is not the fabric")

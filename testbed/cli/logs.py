@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from testbed.cli.output import printable
-from testbed.cli.run_target import find_run, goes_on, is_seen, is_virtual, plan_of, ranks_of, results_option
+from testbed.cli.run_target import find_run, plan_of, ranks_of, results_option
 from testbed.errors import TestbedError
 from testbed.run_files import open_plain
 from testbed.rundir import RunDirectory
+from testbed.runtimes.registry import owner_of
 
 _LOOK_S = 0.25
 _ASK_S = 3.0
@@ -46,7 +47,7 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
         for name in (plan.nodes[rank].name for rank in ranks)
     ]
     life = _Life(directory)
-    if follow and not is_seen(directory):  # who has to be asked may take its time
+    if follow and not owner_of(directory).is_seen(directory):  # who has to be asked may take its time
         _print_new(logs, whole=False)
     while True:
         is_live = follow and life.goes_on()  # looked at before the logs, so that nothing is missed at the end
@@ -56,7 +57,7 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
         time.sleep(_LOOK_S)
     if not any(log.has_said_anything for log in logs):
         why = " (in virtual time, what nodes print is said by the command that runs them)"
-        click.echo(f"nothing was printed{why if is_virtual(directory) else ''}", err=True)
+        click.echo(f"nothing was printed{why if owner_of(directory).facts.is_virtual else ''}", err=True)
 
 
 class _Life:
@@ -64,6 +65,7 @@ class _Life:
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
+        self._runtime = owner_of(run)
         self._ask_s = 0.0
         self._is_unknown = False
 
@@ -72,13 +74,13 @@ class _Life:
         if time.monotonic() < self._ask_s:
             return True
         try:
-            is_live = goes_on(self._run)
+            is_live = self._runtime.goes_on(self._run)
             self._is_unknown = False
         except TestbedError as problem:
             if not self._is_unknown:
                 click.echo(f"warning: whether the run goes on is not known now: {problem.message}", err=True)
             is_live = self._is_unknown = True
-        if not is_seen(self._run):
+        if not self._runtime.is_seen(self._run):
             self._ask_s = time.monotonic() + _ASK_S
         return is_live
 

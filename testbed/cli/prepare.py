@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.experiment_options import experiment_options, resolve
-from testbed.cli.run_choice import DOCKER, Chosen
+from testbed.cli.findings import print_findings
 from testbed.cores import usable_cores
 from testbed.errors import UsageProblem
 from testbed.rundir import create_run
@@ -45,8 +45,9 @@ def command(
     Example:
       testbed prepare --run-id lan4 topologies/lan4.xml --data digits
     """
-    from testbed.cli.run_planning import planned, ready_again
     from testbed.plan.files import read_plan
+    from testbed.runtimes.planning import Talk, planned, ready_again
+    from testbed.runtimes.registry import CONTAINERS, Chosen
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Blocked, it has waited since this was process 1 of a container.
@@ -62,12 +63,13 @@ def command(
         plan = read_plan(plan_file)
         if run_id is not None:
             plan = plan.model_copy(update={"run_id": run_id})
-        ready_again(plan, plan_file, _say)
+        ready_again(plan, CONTAINERS, plan_file, _say)
     else:
         resolved = resolve(file, settings, quiet=False)
         if run_id is None:
             raise UsageProblem("the run needs a name", "give it with --run-id")
-        plan = planned(resolved, Chosen(DOCKER), None, None, run_id, beside=results, say=_say)
+        talk = Talk(_say, _say, print_findings)
+        _, plan = planned(resolved, Chosen(CONTAINERS), {}, run_id, beside=results, talk=talk)
     _make(plan, results)
     _say(f"run {plan.run_id}: {len(plan.nodes)} nodes")
 
@@ -75,7 +77,7 @@ def command(
 def _make(plan: RunPlan, results: Path) -> None:
     """All of it or nothing: half a run would be in the way of the next attempt."""
     from testbed.plan.files import write_plan
-    from testbed.runtimes.container.layout import lay_out
+    from testbed.runtimes.containers.layout import lay_out
 
     run = create_run(results, plan.run_id)
     try:

@@ -50,11 +50,6 @@ def progress_view(*, quiet: bool) -> Iterator[View]:
         yield View(_Lines().tell)
 
 
-def words_of_start(started: int, of: int) -> str:
-    """How far the containers of a run are, before its nodes begin."""
-    return f"starting containers {started}/{of}" if started < of else f"waiting for attachment{_BETWEEN}{of} containers"
-
-
 class _Pace:
     """How long a run still takes, by what has been done since the first look at it: starting is no part of that."""
 

@@ -1,4 +1,4 @@
-"""`testbed render`: what another tool needs in order to start a run, as files."""
+"""`testbed render`: the files from which another tool starts a run."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed import __version__
-from testbed.cli.experiment_options import Resolved, experiment_options, resolve
+from testbed.cli.experiment_options import experiment_options, resolve
 from testbed.cli.findings import print_findings
 from testbed.cli.render_compose import check_options, words_anywhere
 from testbed.cli.rendered_folder import write_manifest
-from testbed.cli.run_name import checked_run_name, made_run_name
 from testbed.errors import Severity, UsageProblem
 
 if TYPE_CHECKING:
     from testbed.experiment.origin import Setting
-    from testbed.plan.model import RunPlan
+    from testbed.plan.model import RunPlan, RuntimeFacts
+    from testbed.runtimes.planning import Resolved
 
 COMPOSE, KOLLAPS = "compose", "kollaps"
 TARGETS = (COMPOSE, KOLLAPS)
-_RUNS_AS = {COMPOSE: ("docker", "fabric"), KOLLAPS: (KOLLAPS, KOLLAPS)}
-"""The runtime and the engine of the plan."""
 _SWARM, _KUBERNETES = "swarm", "kubernetes"
 
 
@@ -85,17 +83,23 @@ def command(
     from testbed.manifests.compose.render import render as render_compose
     from testbed.manifests.kollaps.render import Orchestrator, render
     from testbed.plan.files import read_plan
+    from testbed.runtimes.run_place import checked_run_name
 
     if target == COMPOSE:
         check_options(context)
-    runtime, engine = _RUNS_AS[target]
+    runtime, engine, facts = _runs_as(target)
     words = None
     if plan_file is not None:
         if file is not None or settings:
             raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
         plan = read_plan(plan_file)
         plan = plan.model_copy(
-            update={"run_id": checked_run_name(run_id or plan.run_id), "runtime": runtime, "engine": engine}
+            update={
+                "run_id": checked_run_name(run_id or plan.run_id),
+                "runtime": runtime,
+                "engine": engine,
+                "runtime_facts": facts,
+            }
         )
         topology, name = plan.load_topology(), str(plan_file)
     else:
@@ -125,20 +129,33 @@ def command(
 
 
 def _plan(resolved: Resolved, target: str, run_id: str | None) -> RunPlan:
-    """Complete but for what only the data and the model tell: nothing is fetched or loaded in order to render."""
+    """The plan without what only data and model tell: rendering fetches and loads nothing."""
     from testbed.plan.make import make_plan
+    from testbed.runtimes.run_place import checked_run_name, made_run_name
 
+    runtime, engine, facts = _runs_as(target)
     experiment = resolved.experiment
     return make_plan(
         experiment,
         resolved.topology,
         run_id=checked_run_name(run_id or made_run_name(resolved.topology.name, experiment.algorithm.name)),
-        runtime=_RUNS_AS[target][0],
-        engine=_RUNS_AS[target][1],
+        runtime=runtime,
+        engine=engine,
+        runtime_facts=facts,
         source=resolved.origin,
         inputs=resolved.inputs,
         versions={"testbed": __version__},
     )
+
+
+def _runs_as(target: str) -> tuple[str, str, RuntimeFacts]:
+    """The runtime and the engine of the plan, and what the runtime can do."""
+    from testbed.plan.model import RuntimeFacts
+    from testbed.runtimes.registry import CONTAINERS
+
+    if target == COMPOSE:
+        return CONTAINERS.name, CONTAINERS.facts.engines[0], CONTAINERS.recorded()
+    return KOLLAPS, KOLLAPS, RuntimeFacts(is_virtual=False, is_judged=False)
 
 
 def _on_every_machine(given: str | None, folder: Path) -> str:

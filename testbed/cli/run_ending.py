@@ -6,24 +6,19 @@ Takes an `Outcome`, writes words to stderr, and the run's summary to stdout wher
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from testbed.cli.colour import colour
-from testbed.cli.output import Cell, Format, print_csv, print_json, printable
+from testbed.cli.output import Cell, Format, colour, print_csv, print_json, printable
 from testbed.cli.progress_view import in_number, in_time
 from testbed.cli.run_again import run_again
-from testbed.cli.run_choice import LOCAL
 from testbed.cli.verb_group import WORDS
-from testbed.code import VISIBLE, place_words
-from testbed.control.health import FILE, Summary, summary_of, write_summary
-from testbed.journal import CannotWrite
+from testbed.code import place_words
+from testbed.control.health import FILE, summary_of
 from testbed.run_files import read_plain
 from testbed.rundir import RunDirectory
 from testbed.units import size_for_people
@@ -32,11 +27,10 @@ if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
     from testbed.plan.model import RunPlan
 
+_DETACHED = ("run_id", "folder")
 _MOST_TOLD = 5
 _LONGEST = 2000
 """Characters of what a node has said of itself."""
-_READ_ONLY = "Read-only file system"
-_DENIED = re.compile(rf"(No such file or directory|{_READ_ONLY}): '([^']+)'")
 _OVERLOADED = "OVERLOADED: these numbers are not those of the run that was asked for"
 _REMEDY = "take fewer nodes, a larger compute.ms_per_step or --time-scale, or a machine with less else to do"
 _WHY = {
@@ -48,13 +42,20 @@ _WHY = {
 }
 
 
-def tell_ending(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, say: Callable[[str], None]) -> None:
-    """Errors in any case, the rest through `say`; leaves the command with what became of the run."""
+def tell_ending(
+    outcome: Outcome,
+    plan: RunPlan,
+    path: Path,
+    real_s: float,
+    say: Callable[[str], None],
+    hints: Iterable[str] = (),
+) -> None:
+    """Errors and hints in any case, the rest through `say`; leaves the command with what became of the run."""
     for line in _failures(outcome):
         click.echo(_harmless(f"Error: {line}"), err=True)
     for words in outcome.broken:
         click.echo(_harmless(f"Error: {words}"), err=True)
-    for line in _not_seen(outcome, plan):
+    for line in hints:
         click.echo(_harmless(line), err=True)
     say(f"{_WHY[outcome.reason]}: {', '.join(_figures(outcome, real_s))}")
     for remark in outcome.remarks:
@@ -74,20 +75,6 @@ def tell_ending(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, say:
         click.get_current_context().exit(outcome.exit_code)
 
 
-def _not_seen(outcome: Outcome, plan: RunPlan) -> Iterator[str]:
-    """What to do for learners that are kept from files of this machine which their code wants."""
-    if plan.runtime != LOCAL:
-        return
-    told = [each.failure.message for each in outcome.failures]
-    denied = {found[1]: found[2] for message in told if (found := _DENIED.search(message)) is not None}
-    for why, name in denied.items():
-        path = Path(name).absolute()
-        if why == _READ_ONLY:
-            yield f"learners write to `node.folder` only, and to /tmp, which goes with them: not to {path}"
-        elif path.exists():
-            yield f"{path} is there, but learners do not see it; {VISIBLE}={path.parent} shows it to them"
-
-
 def _with_tracebacks(outcome: Outcome, run: RunDirectory) -> list[str]:
     """The first node whose log tells how its code came to where it failed, if there is one."""
     failed = (each.node for each in outcome.failures if each.failure.line is not None)
@@ -100,18 +87,16 @@ def _harmless(words: str) -> str:
     return "\n".join(printable(line) for line in shown.splitlines())
 
 
-def record_summary(outcome: Outcome, plan: RunPlan, directory: RunDirectory, real_s: float) -> Outcome:
-    """Of a run in virtual time, which has no control of its own to write it; broken where it cannot be written."""
-    try:
-        write_summary(directory.path, _of_virtual_time(outcome, plan, real_s))
-    except CannotWrite as problem:
-        return replace(outcome, broken=(*outcome.broken, problem.message))
-    return outcome
-
-
-def _of_virtual_time(outcome: Outcome, plan: RunPlan, real_s: float) -> Summary:
-    """It has no health of its own: nothing can come too late."""
-    return summary_of(plan, outcome, {}, ready_s=None, real_s=real_s, lateness=None)
+def tell_of_run(directory: RunDirectory, output_format: Format) -> None:
+    """Which run it is that goes on, to stdout, for programs; a person has been told."""
+    cells = directory.path.name, str(directory.path)
+    match output_format:
+        case Format.JSON:
+            print_json(dict(zip(_DETACHED, cells, strict=True)))
+        case Format.CSV:
+            print_csv(_DETACHED, [cells])
+        case Format.TABLE:
+            pass
 
 
 def print_summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, output_format: Format) -> None:
@@ -130,7 +115,7 @@ def _summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float) -> Mapp
     try:
         return dict(json.loads(read_plain(path / FILE, path)))
     except FileNotFoundError:
-        made = _of_virtual_time(outcome, plan, real_s)
+        made = summary_of(plan, outcome, {}, ready_s=None, real_s=real_s, lateness=None)
         return dict(json.loads(msgspec.json.encode(made)))
 
 

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to a run.
+"""The command that leads a run, as the runtime sees it: what it shows, and what Ctrl-C and SIGTERM do to the run.
 
 Takes what ends the run in good order, gives nothing; touches this process's signal handlers while it is entered, and
 after SIGTERM has a thread that looks at the clock.
@@ -10,10 +10,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from testbed.errors import ExitCode
+
+if TYPE_CHECKING:
+    from testbed.cli.progress_view import View
 
 _AT_ONCE_S, _WHATEVER_S = 1.0, 0.8
 """After SIGTERM, whose sender will not come back to say it again: until the run ends at once, and whatever goes on."""
@@ -25,13 +29,24 @@ class RunSignals:
     As long as there is nothing to end in good order, the first is as the second.
     """
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self, *, quiet: bool, say: Callable[[str], None]) -> None:
+        self.quiet = quiet
+        self._say = say
         self._end: Callable[[], None] | None = None
         self._is_bounded = False
         self._over = threading.Event()
         self._count = 0
         self._before: dict[int, Any] = {}
+
+    def say(self, text: str) -> None:
+        """A line for the user, unless nothing but mistakes is to be said."""
+        self._say(text)
+
+    def watching(self) -> AbstractContextManager[View]:
+        """Progress is shown while this is entered."""
+        from testbed.cli.progress_view import progress_view
+
+        return progress_view(quiet=self.quiet)
 
     def end_with(self, end: Callable[[], None], *, is_bounded: bool = False) -> None:
         """What ends the run in good order; `is_bounded`: one SIGTERM ends it within two seconds, whatever goes on.
@@ -66,5 +81,5 @@ class RunSignals:
         self._end()
         if self._is_bounded and number == signal.SIGTERM:
             threading.Thread(target=self._lose_patience, name="patience", daemon=True).start()
-        if not self._quiet:  # a buffered stream may be in the middle of a line of its own
+        if not self.quiet:  # a buffered stream may be in the middle of a line of its own
             os.write(2, b"\nending the run; once more to end it at once\n")

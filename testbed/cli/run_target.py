@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.run_choice import DOCKER, SIM
-from testbed.collect.plan_head import read_plan_head
-from testbed.doors import Door
-from testbed.errors import PreflightRefused, UsageProblem, did_you_mean
+from testbed.errors import UsageProblem, did_you_mean
 from testbed.rundir import RunDirectory, find_runs
-from testbed.runtimes.real.places import Recorded, read_record
+from testbed.runtimes.registry import owner_of
+from testbed.runtimes.runtime import LiveRun
 from testbed.topologies.model import is_pattern
 from testbed.topologies.unknown_node import unknown_node
 
@@ -47,50 +45,9 @@ def all_runs(results: Path) -> list[RunDirectory]:
     return list(find_runs(results)) if results.is_dir() else []
 
 
-def goes_on(run: RunDirectory) -> bool:
-    """Whether what leads it is there; raises what an Engine says that has to be asked."""
-    from testbed.runtimes.reach import is_led
-
-    record = read_record(run)
-    return record is not None and is_led(run, record)
-
-
-def is_seen(run: RunDirectory) -> bool:
-    """Whether that can be seen from here; else an Engine has to be asked."""
-    record = read_record(run)
-    return record is None or not record.unseen
-
-
-def is_virtual(run: RunDirectory) -> bool:
-    """Whether it is one without processes of its own, as far as its plan can be read."""
-    return read_plan_head(run.plan)[0].runtime == SIM
-
-
-def is_of_containers(run: RunDirectory) -> bool:
-    """Whether an Engine runs it, as far as its plan can be read."""
-    return read_plan_head(run.plan)[0].runtime == DOCKER
-
-
-def live_record(run: RunDirectory) -> Recorded:
-    """Raises UsageProblem for a run that does not go on, PreflightRefused for one that has no processes at all."""
-    from testbed.runtimes.reach import is_led
-
-    record = read_record(run)
-    if record is None and is_virtual(run):
-        raise PreflightRefused(
-            f"the run {run.path.name} is in virtual time: its nodes are no processes, its network carries no packets",
-            "deploy it with --runtime local",
-        )
-    if record is None or not is_led(run, record):
-        raise UsageProblem(f"the run {run.path.name} does not go on", "`testbed status` lists those that do")
-    return record
-
-
-def door_of(run: RunDirectory) -> Door:
-    """Where the control of a run that goes on is reached."""
-    from testbed.runtimes.reach import commands_door
-
-    return commands_door(run, live_record(run))
+def live_run(run: RunDirectory) -> LiveRun:
+    """Raises UsageProblem for a run that does not go on, PreflightRefused for one that can never be attached to."""
+    return owner_of(run).attach(run)
 
 
 def plan_of(run: RunDirectory) -> RunPlan:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
-from testbed.cli.run_choice import LOCAL, UNSHAPED
-from testbed.cli.run_target import all_runs, find_run, goes_on, results_option
-from testbed.collect.health import UNKNOWN, read_judged
+from testbed.cli.run_target import all_runs, find_run, results_option
+from testbed.collect.health import UNKNOWN, read_run_health
 from testbed.collect.plan_head import read_plan_head
 from testbed.control.commands import Look, Seen, ask
 from testbed.control.log import last_word
 from testbed.errors import TestbedError
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.places import read_record
+from testbed.runtimes.registry import owner_of
+from testbed.runtimes.runtime import UNSHAPED
+from testbed.runtimes.tracking.process_records import read_record
 from testbed.units import format_rate, size_for_people
 
 if TYPE_CHECKING:
@@ -177,27 +178,26 @@ def _row(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[Cel
     """Whatever a run's health is, its numbers say nothing of a network that it never had."""
     *row, why = _state(run, goes_on, is_named=is_named)
     plan, _ = read_plan_head(run.plan)
-    if plan.runtime == LOCAL and plan.engine == UNSHAPED:
+    if plan.engine == UNSHAPED:
         why = f"{_UNSHAPED}; {why}" if why else _UNSHAPED
     return [*row, why]
 
 
 def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
-    name, record = run.path.name, read_record(run)
-    if record is None:
-        return _over(run, None, is_named=is_named)
+    name = run.path.name
+    if goes_on is None:
+        return _over(run, OUT_OF_REACH, is_named=is_named)
     if not goes_on:
-        return _over(run, OUT_OF_REACH if goes_on is None else LEFT_BEHIND, is_named=is_named)
-    from testbed.runtimes.reach import commands_door
-    from testbed.runtimes.real.unheard import words_of
+        return _over(run, None if read_record(run) is None else LEFT_BEHIND, is_named=is_named)
+    from testbed.control.progress import unheard_words
 
     try:
-        seen = ask(commands_door(run, record), Look())
+        seen = ask(owner_of(run).attach(run).control, Look())
     except TestbedError:
         return _over(run, None if _goes_on(run) is False else _silent(run), is_named=is_named)
     assert isinstance(seen, Seen)  # noqa: S101 - the answer to `Look`
     health = "overloaded" if seen.overloaded else "valid"
-    why = [*seen.overloaded, *([words_of(seen.unheard)] if seen.unheard else [])]
+    why = [*seen.overloaded, *([unheard_words(seen.unheard)] if seen.unheard else [])]
     return [
         *(name, seen.phase, seen.rounds, seen.rounds_planned, seen.nodes, seen.done),
         *(_rounded(seen.accuracy), _rounded(seen.loss), seen.bytes_sent),
@@ -208,7 +208,7 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
 def _goes_on(run: RunDirectory) -> bool | None:
     """None where nobody can say: an Engine had to be asked, and does not answer."""
     try:
-        return goes_on(run)
+        return owner_of(run).goes_on(run)
     except TestbedError:
         return None
 
@@ -231,7 +231,7 @@ def _over(run: RunDirectory, state: str | None, *, is_named: bool) -> list[Cell]
     if state == LEFT_BEHIND:
         to_do.append(f"something of it is there still: `testbed destroy {run.path}` removes it")
         state = LEFT_BEHIND if over is None else None
-    judged = read_judged(run.path)
+    judged = read_run_health(run.path)
     health: Cell = None if judged.health == UNKNOWN else judged.health
     planned = read_plan_head(run.plan)[0].rounds
     at = None if t is None else round(t, 1)
@@ -262,11 +262,6 @@ def _journals_bytes(run: RunDirectory) -> int:
         return sum(journal.stat().st_size for journal in run.nodes.glob("*/journal.jsonl"))
     except OSError:
         return 0
-
-
-def is_over(run: RunDirectory) -> bool:
-    """Whether it has said so itself."""
-    return last_word(run.events)[1] is not None
 
 
 def _rounded(value: float | None) -> float | None:

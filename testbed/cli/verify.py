@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.live_nodes import pids_of_nodes
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table, printable
-from testbed.cli.run_choice import LOCAL, UNSHAPED
-from testbed.cli.run_target import all_runs, goes_on, is_of_containers, live_record, results_option
+from testbed.cli.run_target import all_runs, live_run, results_option
 from testbed.cli.run_target import plan_of as plan_of_run
 from testbed.cli.topology_file import open_topology
 from testbed.collect.plan_head import read_plan_head
 from testbed.errors import ExitCode, PreflightRefused, UsageProblem, closest
 from testbed.rundir import RunDirectory
-from testbed.runtimes.reach import UNSEEN
+from testbed.runtimes.registry import owner_of
+from testbed.runtimes.runtime import UNSEEN, UNSHAPED
 
 if TYPE_CHECKING:
     from testbed.topologies.model import Topology
@@ -64,7 +62,7 @@ def command(
     run = _run(target, results)
     if run is not None:
         _check_engine(run)
-    if run is not None and goes_on(run):
+    if run is not None and owner_of(run).goes_on(run):
         _look(run, count, seed, output_format)
         return
     if run is None:
@@ -99,7 +97,7 @@ def _topology(target: str, results: Path) -> Topology:
 def _check_engine(run: RunDirectory) -> None:
     """What a run has never had cannot be right or wrong."""
     plan, _ = read_plan_head(run.plan)
-    if plan.runtime == LOCAL and plan.engine == UNSHAPED:
+    if plan.engine == UNSHAPED:
         raise PreflightRefused(
             f"the run {run.path.name} has no emulated network: its engine is `{UNSHAPED}`",
             f"testbed verify {run.topology} measures the network that its topology asks for",
@@ -109,21 +107,16 @@ def _check_engine(run: RunDirectory) -> None:
 def _look(run: RunDirectory, count: int, seed: int, output_format: Format) -> None:
     from testbed.verify.live import find_live, measure_live
 
-    if is_of_containers(run) and os.geteuid() != 0:
-        raise PreflightRefused(
-            "only root may look at a run of containers: to measure, one has to enter their networks, which are the "
-            "Engine's (CAP_SYS_ADMIN)",
-            "run it as root (sudo); or testbed verify TOPOLOGY, which brings up the same network without containers",
-        )
-    record = live_record(run)
-    pids = pids_of_nodes(run, record)
+    attached = live_run(run)
+    attached.may_enter_networks()
+    pids = attached.pids()
     if UNSEEN in pids.values():
         raise PreflightRefused(
             "the processes of this run cannot be seen from here, on the machine of its Docker Engine: to measure, one "
             "has to enter their networks",
             "testbed verify TOPOLOGY brings up the same network without containers",
         )
-    live = find_live(run, pids)
+    live = find_live(attached, pids)
     pairs, found = measure_live(live, count, seed, lambda line: click.echo(line, err=True))
     _tell(live.topology.name, pairs, found, output_format)
 
@@ -132,13 +125,13 @@ def _measure(
     topology: Topology, count: int, seed: int, congestion: str, output_format: Format, *, thorough: bool
 ) -> None:
     # numpy and what else measuring needs take their time: only this command should wait for them.
-    from testbed.engines.abilities import what_is_denied
     from testbed.engines.namespace import TcpSettings
+    from testbed.engines.network_check import what_is_denied
     from testbed.verify.measure import measure
-    from testbed.verify.needs import THOROUGH, Effort
-    from testbed.verify.places import make_place, remove_leftovers
     from testbed.verify.prepare import config_for, plan_of
+    from testbed.verify.sizing import THOROUGH, Effort
     from testbed.verify.tools import installed
+    from testbed.verify.work_folder import make_work_folder, remove_leftovers
 
     plan = plan_of(topology, count, seed, THOROUGH if thorough else Effort(), installed())
     settings = TcpSettings(congestion=congestion)
@@ -147,9 +140,9 @@ def _measure(
         raise denied
     _announce(plan)
     remove_leftovers()
-    with make_place() as place:
-        config = config_for(topology, seed, place.folder)
-        found = measure(plan, config, place, settings, lambda line: click.echo(line, err=True))
+    with make_work_folder() as work:
+        config = config_for(topology, seed, work.folder)
+        found = measure(plan, config, work, settings, lambda line: click.echo(line, err=True))
     _tell(topology.name, plan.pairs, found, output_format)
 
 

@@ -1,6 +1,6 @@
-"""What other commands may ask of a run that goes on: who connects to its command socket is its user.
+"""What commands may ask of a run that goes on: what connects to its command socket acts for its user.
 
-Takes requests, gives answers; touches the socket. What is asked for is done by whoever made the door.
+Takes requests, gives answers; touches the socket. What is asked for, the run does (`Obey`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Union
 import msgspec
 
 from testbed.control.packets import Entrance, PacketLink
-from testbed.doors import Door, connect_to
+from testbed.endpoints import Endpoint, connect_to
 from testbed.errors import PreflightRefused, TestbedError, UsageProblem
 from testbed.protocol.fabric import ResetLink, SetLink
 from testbed.protocol.message import MAX_MESSAGE_BYTES, Message, ProtocolError, Reader, encode
@@ -25,7 +25,7 @@ _PATIENCE_S = 45.0
 
 
 class Inject(Message, frozen=True):
-    """This happens to these nodes, now; whatever ends it is the run's own affair, whoever asked may be gone."""
+    """This happens to these nodes, now; the run undoes it, even if the command is gone by then."""
 
     action: str
     """As in a topology's events, or `kill`."""
@@ -71,7 +71,7 @@ class EndRun(Message, frozen=True):
 
 
 class Done(Message, frozen=True):
-    """It is so. What ends by itself is told of twice: when it begins, and when it has ended."""
+    """Success. What ends by itself is told of twice: when it begins, and when it has ended."""
 
     t: float
     """Emulated seconds."""
@@ -119,7 +119,7 @@ _REPLIES: Reader[Reply] = Reader(Reply)
 
 
 class CommandDoor:
-    """Answers whoever connects, everybody in their own time; for use inside a running event loop."""
+    """Answers every connection in its own time; for use inside a running event loop."""
 
     def __init__(self, path: Path, obey: Obey) -> None:
         self._obey = obey
@@ -137,7 +137,7 @@ class CommandDoor:
         self._tasks[link] = set()
 
     def _forget(self, link: PacketLink) -> None:
-        """Nobody listens any more; what has begun goes on all the same."""
+        """The connection is over; what has begun goes on all the same."""
         for task in self._tasks.pop(link, set()):
             task.cancel()
 
@@ -198,8 +198,8 @@ class Conversation:
 
 
 @contextmanager
-def conversation(door: Door) -> Iterator[Conversation]:
-    """With the run whose door it is; raises UsageProblem where there is none."""
+def conversation(door: Endpoint) -> Iterator[Conversation]:
+    """With the run at this door; raises UsageProblem where there is none."""
     try:
         connection = connect_to(door, _PATIENCE_S)
     except PermissionError:
@@ -210,8 +210,8 @@ def conversation(door: Door) -> Iterator[Conversation]:
         yield Conversation(connection)
 
 
-def ask(door: Door, command: Command) -> Done | Seen:
-    """The first answer of the run whose door it is."""
+def ask(door: Endpoint, command: Command) -> Done | Seen:
+    """The first answer of the run at this door."""
     with conversation(door) as run:
         return run.ask(command)
 

@@ -1,6 +1,6 @@
 """Whether a run in real time was what its plan says: `summary.json`.
 
-Takes what the engine and the nodes counted, gives a `Health`; touches that file. The machine's load average decides
+Takes what the engine and the nodes counted, gives a `Summary`; touches that file. The machine's load average decides
 nothing: only what came too late, or was lost, does.
 """
 
@@ -97,6 +97,25 @@ def computing_of(overruns: Mapping[str, Overrun], t: float) -> Computing:
     )
 
 
+def of_all_lives(told: Mapping[tuple[int, int], Overrun], names: Sequence[str]) -> dict[str, Overrun]:
+    """What the lives of each node have told together, by name; `told` is by rank and process id."""
+    found: dict[str, Overrun] = {}
+    for (rank, _), now in sorted(told.items()):
+        before = found.get(names[rank])
+        found[names[rank]] = now if before is None else _both(before, now)
+    return found
+
+
+def _both(before: Overrun, now: Overrun) -> Overrun:
+    return Overrun(
+        before.steps + now.steps,
+        before.late + now.late,
+        max(before.worst_late_s, now.worst_late_s),
+        before.tx_dropped + now.tx_dropped,
+        before.added_s + now.added_s,
+    )
+
+
 def setting_of(plan: RunPlan) -> Setting:
     asked, congestion = plan.asked, plan.experiment.network.congestion
     return Setting(
@@ -124,7 +143,7 @@ def why_overloaded(engine: Sequence[str], overruns: Mapping[str, Overrun], t: fl
 
 
 def health_of(outcome: Outcome) -> str:
-    """`broken`: it never began, or what its nodes need was gone before its end; nobody can say more of its numbers."""
+    """`broken`: it never began, or what its nodes need was gone before its end: its numbers mean nothing."""
     if outcome.broken or outcome.last is None:
         return "broken"
     return "overloaded" if outcome.overloaded else "valid"

@@ -1,7 +1,8 @@
 """Control's log of a run: who joined, what changed, who failed, how the average model fares.
 
-Takes records, touches `events.jsonl`. In virtual time records of one instant are in the order of their text, since
-which of them was told first means nothing; in real time each is in the file at once, for whoever looks on.
+Takes records, touches `events.jsonl`; reads the ends of a run's files. In virtual time records of one instant are in
+the order of their text, since which of them was told first means nothing. In real time each is in the file at once,
+for commands that look on.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from testbed.control.outcome import ENDED_WELL
 from testbed.journal import Journal
 from testbed.records import AnyRecord, Over, line
 from testbed.run_files import read_end
+from testbed.rundir import RunDirectory
 
 _TAIL_BYTES = 1 << 16
 
@@ -55,3 +58,33 @@ def last_word(events: Path) -> tuple[float | None, Over | None]:
         return t, msgspec.json.decode(said, type=Over)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return t, None
+
+
+def ended_before_start(run: RunDirectory) -> bool:
+    """Whether nothing stands in a run but what happened at 0: it has no results to lose.
+
+    A run's time begins to pass with its nodes. False where that cannot be known: a file that cannot be read may say
+    anything.
+    """
+    _, over = last_word(run.events)
+    if over is not None and over.reason in ENDED_WELL:
+        return False
+    journals = (run.node(name).journal for name in run.node_names())
+    return all(_is_all_at_0(path, run.path) for path in (run.events, *journals))
+
+
+def _is_all_at_0(records: Path, run: Path) -> bool:
+    """Records are in the order of their time, so the last one tells; it may be torn, and then the one before."""
+    try:
+        end = read_end(records, run, _TAIL_BYTES)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    whole = [each for each in end.splitlines(keepends=True) if each.endswith(b"\n")]
+    if not whole:
+        return len(end) < _TAIL_BYTES
+    try:
+        return float(json.loads(whole[-1])["t"]) == 0.0
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return False

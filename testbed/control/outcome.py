@@ -8,6 +8,10 @@ from testbed.control.progress import Progress
 from testbed.errors import ExitCode
 from testbed.records import Failure
 
+FINISHED, TIME, ACCURACY, FAILED, INTERRUPTED = "finished", "time", "accuracy", "failed", "interrupted"
+"""Why a run is over."""
+ENDED_WELL = (FINISHED, TIME, ACCURACY)
+
 
 @dataclass(frozen=True)
 class NodeFailure:
@@ -19,7 +23,7 @@ class NodeFailure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`reason` is `finished`, `time`, `accuracy`, `failed` or `interrupted`."""
+    """`reason` is one of those above."""
 
     reason: str
     t: float
@@ -37,7 +41,7 @@ class Outcome:
     @property
     def exit_code(self) -> ExitCode:
         """What a command ends with that has seen it to its end."""
-        if self.reason == "interrupted":
+        if self.reason == INTERRUPTED:
             return ExitCode.INTERRUPTED
         if self.broken and self.last is None:  # what happened to nodes came of that
             return ExitCode.NOT_STARTED

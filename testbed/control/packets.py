@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from testbed.control.allowance import Allowance
+from testbed.control.token_bucket import TokenBucket
 from testbed.protocol.message import MAX_MESSAGE_BYTES, OUT_OF_ROOM, Message, encode
 from testbed.socket_paths import short_enough
 
@@ -20,7 +20,7 @@ _MOST_WAITING = 100_000
 _MOST_LAST_WORDS = 8192
 _BACKLOG = 1024
 _CLOSED_S = 0.5
-"""For how long nobody is let in when descriptors have run out."""
+"""The pause in accepting connections when descriptors have run out."""
 _AT_ONCE = 64
 """Packets taken from one socket before others get their turn."""
 
@@ -33,14 +33,14 @@ class PacketLink:
         connection: socket.socket,
         on_packet: Callable[[bytes], None],
         on_over: Callable[[], None],
-        allowance: Allowance | None = None,
+        bucket: TokenBucket | None = None,
         receive: Callable[[socket.socket], bytes] | None = None,
     ) -> None:
-        """Whoever says more than is allowed has to wait until more is read; without an allowance everything is.
+        """`bucket` limits how fast packets are read; without one all are read as they come.
 
         `receive` is for packets that more is to be known of than their bytes.
         """
-        self._allowance = allowance
+        self._bucket = bucket
         self._pause: asyncio.TimerHandle | None = None
         self._socket = connection
         self._on_packet = on_packet
@@ -54,17 +54,17 @@ class PacketLink:
         self._loop.add_reader(connection, self._read)
 
     def send(self, message: Message) -> None:
-        """Send now, or as soon as the other side takes it; to nobody when the connection is over."""
+        """Send now, or as soon as the other side takes it; nothing is sent when the connection is over."""
         if self._is_over or self._is_deaf:
             return
         self._waiting.append(encode(message))
         if len(self._waiting) == 1:
             self._write()
         elif len(self._waiting) > _MOST_WAITING:
-            self.close()  # whoever is on the other side has stopped listening
+            self.close()  # the other side has stopped reading
 
     def close(self) -> None:
-        """End the connection; whoever waits for it is told."""
+        """End the connection, and say so to `on_over`."""
         if self._is_over:
             return
         self._is_over = True
@@ -88,9 +88,9 @@ class PacketLink:
     def drain(self) -> None:
         """Everything that the other side, which is dead, has said; then it is over.
 
-        Somebody may have its end of the socket still, and go on: more than a socket holds is not read.
+        Another process may have inherited its end of the socket, and go on: more than a socket holds is not read.
         """
-        self._allowance = None
+        self._bucket = None
         for _ in range(_MOST_LAST_WORDS // _AT_ONCE):
             if self._is_over or not self._read():
                 break
@@ -113,7 +113,7 @@ class PacketLink:
                 self.close()
                 return False
             self._on_packet(packet)
-            wait_s = 0.0 if self._allowance is None else self._allowance.spend(self._loop.time())
+            wait_s = 0.0 if self._bucket is None else self._bucket.spend(self._loop.time())
             if wait_s and not self._is_over:
                 self._loop.remove_reader(self._socket)
                 self._pause = self._loop.call_later(wait_s, self._go_on)
@@ -173,7 +173,7 @@ class Entrance:
         self._loop.add_reader(self._listener, self._accept)
 
     def _accept(self) -> bool:
-        """Whether there was anybody."""
+        """Whether a connection was waiting."""
         try:
             connection, _ = self._listener.accept()
         except OSError as problem:

@@ -1,11 +1,11 @@
-"""How far a run is, for whoever watches it.
+"""How far a run is, for those who watch it.
 
 Takes the records of all nodes as they are written, gives figures; touches nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from testbed.records import AnyRecord, Count, End, Evaluation, Event, Round, Start
@@ -40,11 +40,14 @@ class Progress:
 
 
 _MOST_REMARKS = 10
+_MOST_NAMED = 5
+UNHEARD_AFTER_S = 5.0
+"""Of real time: every node says something each second or two, whatever its algorithm does."""
 Tell = Callable[[Progress], None]
 
 
-class Watch:
-    """Keeps the newest of every node."""
+class ProgressTally:
+    """Keeps the newest figures of every node."""
 
     def __init__(self, learners: tuple[int, ...], rounds: int | None, time_s: float | None) -> None:
         self._learners = frozenset(learners)
@@ -94,10 +97,10 @@ class Watch:
         known = [score.accuracy for _, score in sorted(self._scores.items()) if score.accuracy is not None]
         return sum(known) / len(known) if known else None
 
-    def has_reached(self, accuracy: float, judged: Collection[int]) -> bool:
+    def has_reached(self, accuracy: float, counted: Collection[int]) -> bool:
         """Whether all of these have been evaluated, and the mean is that good."""
         mean = self.mean_accuracy()
-        return all(rank in self._scores for rank in judged) and mean is not None and mean >= accuracy
+        return all(rank in self._scores for rank in counted) and mean is not None and mean >= accuracy
 
     def round_of_the_slowest(self) -> int:
         """Rounds done by the living learner that has done least."""
@@ -121,3 +124,9 @@ class Watch:
 
 def _in_all(count: Count) -> int:
     return count.payload + count.metadata + count.control
+
+
+def unheard_words(nodes: Sequence[str]) -> str:
+    """One line for all nodes of which nothing has been heard for that long."""
+    more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
+    return f"nothing heard for {UNHEARD_AFTER_S:g} s of {', '.join(nodes[:_MOST_NAMED])}{more}"

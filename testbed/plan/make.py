@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from testbed.catalogue.algorithms import WithPeers, exchange_of
 from testbed.experiment.language import Compute, Experiment
 from testbed.experiment.origin import Origin
 from testbed.plan.addresses import address
 from testbed.plan.cautions import with_patience
-from testbed.plan.model import Asked, PlannedNode, PlannedOverlay, RunPlan, as_json
+from testbed.plan.model import Asked, PlannedNode, PlannedOverlay, RunPlan, RuntimeFacts, as_json
 from testbed.plan.overlay import plan_overlay
 from testbed.plan.pace import plan_pace
 from testbed.plan.roles import cast_roles
@@ -20,8 +21,6 @@ from testbed.topologies.model import Topology
 
 NOMINAL_MS_PER_STEP = 5.0
 """A step of a model whose cost nobody has told, on a device of medium speed."""
-ENGINES = {"sim": "flows", "local": "fabric", "docker": "fabric"}
-"""What carries the traffic of a runtime unless it is chosen."""
 
 
 def make_plan(
@@ -30,7 +29,8 @@ def make_plan(
     *,
     run_id: str,
     runtime: str = "sim",
-    engine: str | None = None,
+    engine: str = "flows",
+    runtime_facts: RuntimeFacts | None = None,
     source: Origin | None = None,
     parameters: int | None = None,
     samples: tuple[int, ...] | None = None,
@@ -40,11 +40,7 @@ def make_plan(
     versions: Mapping[str, str] | None = None,
     inputs: Mapping[str, str] | None = None,
 ) -> RunPlan:
-    """The plan of one run; raises InvalidInput with all that does not fit together.
-
-    A step takes what the experiment says; with `auto`, what it takes on the nominal device, or as long as this machine
-    sustains where that is longer, both in emulated time.
-    """
+    """The plan of one run, `paced`; raises InvalidInput with all that does not fit together."""
     origin = source or Origin()
     report = origin.report()
     if experiment.stop.accuracy is not None and experiment.evaluation.mode == "none":
@@ -58,7 +54,6 @@ def make_plan(
     overlay = plan_overlay(experiment, topology, cast, origin, report)
     report.raise_if_wrong()
     assert overlay is not None  # noqa: S101 - or there would have been findings
-    used_ms = _used_ms_per_step(experiment.compute, nominal_ms_per_step, sustained_ms_per_step)
     positions = {rank: at for at, rank in enumerate(cast.learners)}
     nodes = tuple(
         PlannedNode(
@@ -73,42 +68,53 @@ def make_plan(
         )
         for node in topology.nodes
     )
-    return RunPlan(
+    plan = RunPlan(
         run_id=run_id,
         seed=experiment.seed,
         runtime=runtime,
-        engine=engine or ENGINES.get(runtime, "none"),
+        engine=engine,
+        runtime_facts=runtime_facts,
         versions=dict(sorted((versions or {}).items())),
         inputs=dict(sorted((inputs or {}).items())),
         topology_name=topology.name,
         topology=as_json(topology),
         nodes=nodes,
         overlay=overlay,
-        experiment=_for_scale(with_patience(_with_fanout(experiment, overlay), topology), time_scale),
+        experiment=with_patience(_with_fanout(experiment, overlay), topology),
         parameters=parameters,
         samples=samples,
-        ms_per_step=used_ms,
-        time_scale=time_scale,
+        ms_per_step=nominal_ms_per_step,
         server=cast.server,
-        asked=Asked(
-            # What is measured takes as long as it takes: nothing else was asked for.
-            ms_per_step=used_ms
-            if experiment.compute.mode == "measured"
-            else _used_ms_per_step(experiment.compute, nominal_ms_per_step, sustained=0.0),
-            congestion=experiment.network.congestion,
-        ),
+    ).with_parsed(topology)
+    return paced(plan, nominal_ms_per_step, sustained_ms_per_step, time_scale)
+
+
+def paced(plan: RunPlan, nominal_ms: float, sustained_ms: float = 0.0, time_scale: float = 1.0) -> RunPlan:
+    """A plan of time scale 1, with another one and the step that goes with it.
+
+    A step takes what the experiment says; with `auto`, what it takes on the nominal device, or as long as this machine
+    sustains where that is longer, both in emulated time.
+    """
+    experiment = plan.experiment
+    used_ms = _used_ms_per_step(experiment.compute, nominal_ms, sustained_ms)
+    # What is measured takes as long as it takes: nothing else was asked for.
+    is_measured = experiment.compute.mode == "measured"
+    asked_ms = used_ms if is_measured else _used_ms_per_step(experiment.compute, nominal_ms, sustained=0.0)
+    return plan.model_copy(
+        update={
+            "experiment": _for_scale(experiment, time_scale),
+            "ms_per_step": used_ms,
+            "time_scale": time_scale,
+            "asked": Asked(ms_per_step=asked_ms, congestion=experiment.network.congestion),
+        }
     )
 
 
-def in_virtual_time(plan: RunPlan) -> RunPlan:
-    """The same run, its step and its congestion control included, for the runtime `sim`."""
-    return plan.model_copy(update={"runtime": "sim", "engine": ENGINES["sim"], "time_scale": 1.0})
-
-
 def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
-    """Epidemic learning knows its fanout as a number."""
+    """An algorithm that draws its peers knows as a number how many."""
     algorithm = experiment.algorithm
-    if algorithm.name != "epidemic":
+    exchange = exchange_of(algorithm.name, algorithm.options)
+    if not isinstance(exchange, WithPeers) or not exchange.draws:
         return experiment
     options = {**algorithm.options, "fanout": overlay.degree or None}
     return experiment.model_copy(update={"algorithm": algorithm.model_copy(update={"options": options})})

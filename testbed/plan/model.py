@@ -6,7 +6,7 @@ Pure. A learner reads only its own `NodePlan`, which stays small however many no
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -16,6 +16,9 @@ from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 from testbed.topologies.write_yaml import to_yaml
+
+if TYPE_CHECKING:
+    from testbed.network.graph import Network
 
 SCHEMA = 1
 """Raised when a reader of the old form would misunderstand the new one."""
@@ -77,6 +80,21 @@ class Asked(Part):
     congestion: Literal["cubic", "reno"] = Field(description="Cubic is reno in a run that a time scale stretches.")
 
 
+class RuntimeFacts(Part):
+    """What a reader of results must know of the runtime, whichever it was."""
+
+    is_virtual: bool = Field(description="Emulated time passed from event to event: nothing could come too late.")
+    is_judged: bool = Field(description="Control writes the run's health to summary.json as the last of all.")
+
+
+class Declared(Part):
+    """What an experiment's own algorithm and sharing say of themselves, for estimates; None: nothing."""
+
+    waits: bool | None = Field(description="Every node waits for models of others in every round.")
+    sends_to: int | Literal["neighbours"] | None = Field(description="To how many of its neighbours a node sends.")
+    message_bytes: int | None = Field(ge=0, description="What one model takes as it is sent, without a header.")
+
+
 class Versioned(Part):
     """Base of what is a file of its own. The version's key is `schema`, which pydantic has another use for."""
 
@@ -124,12 +142,33 @@ class RunPlan(Versioned):
     time_scale: TimeScale = 1.0
     server: int | None = Field(description="Rank of the node that serves.")
     asked: Asked | None = Field(None, description="None in plans of older versions.")
+    runtime_facts: RuntimeFacts | None = Field(None, description="None in plans of older versions.")
+    declared: Declared | None = Field(None, description="None where all comes with the package, or was not asked.")
     runtime_choice: RuntimeChoice | None = Field(None, description="How its runtime was chosen; None where not told.")
 
     def load_topology(self) -> Topology:
-        """The topology, through the one loader."""
+        """The topology, through the one loader; it is parsed once, and copies of the plan share what came of it."""
+        return self._parsed_topology
+
+    def with_parsed(self, topology: Topology) -> Self:
+        """The same plan, which need not parse its own text: it was made from this topology."""
+        self.__dict__["_parsed_topology"] = topology
+        return self
+
+    def expanded_network(self) -> Network:
+        """The topology's links as arrays, before any event; expanded once."""
+        return self._expanded_network
+
+    @cached_property
+    def _parsed_topology(self) -> Topology:
         text = yaml.dump(self.topology, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
         return load_bytes(text.encode(), Form.YAML, self.topology_name).require()
+
+    @cached_property
+    def _expanded_network(self) -> Network:
+        from testbed.network.graph import expand  # numpy, which a plan that is only read does not need
+
+        return expand(self.load_topology())
 
     @cached_property
     def learners(self) -> tuple[int, ...]:

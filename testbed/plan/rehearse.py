@@ -16,7 +16,6 @@ from heapq import heappop, heappush
 from itertools import count
 
 from testbed.network.flows import Delivered, Transfer
-from testbed.network.graph import expand
 from testbed.network.moment import network_before
 from testbed.plan.flows_of import flows_of
 from testbed.plan.model import RunPlan
@@ -97,8 +96,7 @@ class Stage:
     """Time and the network, for all who play."""
 
     def __init__(self, plan: RunPlan, window_s: float) -> None:
-        topology = plan.load_topology()
-        self.flows = flows_of(plan, network_before(topology, expand(topology)))
+        self.flows = flows_of(plan, network_before(plan.load_topology(), plan.expanded_network()))
         self.now_s = 0.0
         self._alarms: list[tuple[float, int, Then]] = []
         self._numbers = count()

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from testbed.errors import PreflightRefused
-from testbed.network.graph import expand
 from testbed.network.paths import compute_paths
 from testbed.plan.model import LARGEST_TIME_SCALE, RunPlan
 
@@ -69,6 +68,6 @@ def largest_scale(plan: RunPlan) -> float:
 
 def _longest_round_trip_s(plan: RunPlan) -> float:
     """Of emulated time, among nodes that reach each other at the start."""
-    latency_ms = compute_paths(expand(plan.load_topology())).latency_ms
+    latency_ms = compute_paths(plan.expanded_network()).latency_ms
     round_trips_ms = latency_ms + latency_ms.T
     return float(np.max(round_trips_ms, initial=0.0, where=np.isfinite(round_trips_ms))) / 1000

@@ -1,4 +1,4 @@
-"""What control says to the zygote that nodes are forked from, and back. Takes messages, gives bytes and back; pure."""
+"""Messages between control and the zygote that nodes are forked from. Takes messages, gives bytes and back; pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from testbed.protocol.nodes import Unable
 
 
 class Fork(Message, frozen=True):
-    """Start this node; what else it must know is in the folder of the run."""
+    """Start this node; everything else that it needs is in the folder of the run."""
 
     rank: int
     rejoin: str | None = None
     first_round: int = 0
     absent: tuple[int, ...] = ()
-    """Ranks of those that join later: nobody waits for them."""
+    """Ranks that join later: the node does not wait for them."""
 
 
-class Judge(Message, frozen=True):
-    """Average the models that these ranks left in these slots, try the average, and clear the slots."""
+class EvaluateAverage(Message, frozen=True):
+    """Average the models that these ranks left in these slots, evaluate the average, and clear the slots."""
 
     round: int
     ranks: tuple[int, ...]
@@ -33,8 +33,8 @@ class Discard(Message, frozen=True):
     slots: tuple[int, ...]
 
 
-class Judged(Message, frozen=True):
-    """How good the average is; or why nobody knows."""
+class AverageEvaluated(Message, frozen=True):
+    """How good the average is; or why that is not known."""
 
     round: int
     accuracy: float | None = None
@@ -49,7 +49,7 @@ class Forked(Message, frozen=True):
 
 
 class Died(Message, frozen=True):
-    """A node's process is over: `status` as the operating system gives it."""
+    """A node's process has ended; `status` is the operating system's."""
 
     rank: int
     pid: int
@@ -60,7 +60,7 @@ class Warm(Message, frozen=True):
     """The zygote is ready to fork."""
 
 
-FromZygote = Union[Warm, Forked, Died, Judged, Unable]  # noqa: UP007 - msgspec reads it at run time
+FromZygote = Union[Warm, Forked, Died, AverageEvaluated, Unable]  # noqa: UP007 - msgspec reads it at run time
 FROM_ZYGOTE: Reader[FromZygote] = Reader(FromZygote)
-ToZygote = Union[Fork, Judge, Discard]  # noqa: UP007 - msgspec reads it at run time
+ToZygote = Union[Fork, EvaluateAverage, Discard]  # noqa: UP007 - msgspec reads it at run time
 TO_ZYGOTE: Reader[ToZygote] = Reader(ToZygote)

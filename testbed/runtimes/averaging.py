@@ -1,6 +1,6 @@
 """The average of all learners' models: how good it is, and how far the nodes are from it.
 
-Takes vectors and what tries a model, gives a judgement; touches nothing. Sums are in the order given.
+Takes vectors and what evaluates a model, gives a score; touches nothing. Sums are in the order given.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from testbed.node.world import Score, Vector
 
 
-class Judgement(NamedTuple):
+class AverageScore(NamedTuple):
     """Of an average of models."""
 
     accuracy: float | None
@@ -22,7 +22,7 @@ class Judgement(NamedTuple):
     """The root of the mean, over models, of the squared distance to the average."""
 
 
-def judge(vectors: Sequence[Vector], evaluate: Callable[[Vector], Score]) -> Judgement:
+def evaluate_average(vectors: Sequence[Vector], evaluate: Callable[[Vector], Score]) -> AverageScore:
     """The same to the bit for the same vectors in the same order."""
     total = np.zeros(vectors[0].size, dtype=np.float64)
     for vector in vectors:
@@ -33,4 +33,4 @@ def judge(vectors: Sequence[Vector], evaluate: Callable[[Vector], Score]) -> Jud
         difference = vector - mean
         squares += float(difference @ difference)
     score = evaluate(mean.astype(np.float32))
-    return Judgement(score.accuracy, score.loss, float(np.sqrt(squares / len(vectors))))
+    return AverageScore(score.accuracy, score.loss, float(np.sqrt(squares / len(vectors))))

@@ -21,13 +21,14 @@ from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
 from testbed.protocol.fabric import Done, Links, ShowLink, ToFabric
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.fabric_link import FabricLink
-from testbed.runtimes.real.injections import Injections
-from testbed.runtimes.real.node_actions import NodeActions
-from testbed.runtimes.real.places import Places, process_record
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.fabric_link import FabricLink
+from testbed.runtimes.processes.injections import Injections
+from testbed.runtimes.processes.node_actions import NodeActions
+from testbed.runtimes.tracking.process_records import Places, process_record
 from tests.engines.world import configuration, pair
 from tests.plan.test_make import nodes, plan_of
+from tests.runtimes.contexts import context_of
 from tests.runtimes.unforked import Unforked
 
 
@@ -96,8 +97,9 @@ class _Leader:
         while control.now() == 0.0:
             await asyncio.sleep(0.01)
         self._engine = _Connected(control_socket(self._places.sockets))
-        actions = NodeActions(self._plan, control, log, self._engine, Unforked(control.pid_of, self._places.slots))
-        self._injections = Injections(self._plan, control, log, self._engine, actions, lambda _: None)
+        nodes = Unforked(control.nodes.pid_of, self._places.slots)
+        context = context_of(self._plan, control, log, self._engine, nodes)
+        self._injections = Injections(context, NodeActions(context), lambda _: None)
         self._log = log
         self._door = CommandDoor(self._places.commands_socket, self._obey)
 

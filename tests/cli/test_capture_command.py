@@ -21,7 +21,7 @@ from testbed.engines.namespace import TcpSettings
 from testbed.errors import UsageProblem
 from testbed.protocol.fabric import Capture, Denied, Done
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.places import read_record
+from testbed.runtimes.tracking.process_records import read_record
 from tests.cli.live_run import live_run
 from tests.engines.world import Child, echo_times, needs_network
 from tests.runtimes.corner import until

@@ -115,7 +115,7 @@ def test_runs_of_one_second_have_different_names(monkeypatch: pytest.MonkeyPatch
         def now(cls, tz: tzinfo | None = None) -> Stopped:  # noqa: ARG003
             return cls(2026, 1, 2, 3, 4, 5)
 
-    monkeypatch.setattr("testbed.cli.run_planning.datetime", Stopped)
+    monkeypatch.setattr("testbed.runtimes.planning.datetime", Stopped)
     assert [on_small("--quiet").exit_code for _ in range(3)] == [0, 0, 0]
     name = "small-dpsgd-20260102-030405"
     assert sorted(each.name for each in Path("results").iterdir()) == [name, f"{name}-2", f"{name}-3"]
@@ -222,7 +222,7 @@ def test_the_environment_may_choose_the_runtime(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("TESTBED_RUNTIME", "swarm")
     refused = on_small("--dry-run")
     assert refused.exit_code == 2
-    assert "there is: sim" in refused.stderr
+    assert "there is: docker, local, sim" in refused.stderr
     monkeypatch.setenv("TESTBED_RUNTIME", "sim")
     assert "runtime: sim (TESTBED_RUNTIME says so)" in on_small("--dry-run").stderr
     monkeypatch.setenv("TESTBED_RUNTIME", "swarm")
@@ -275,7 +275,7 @@ def test_results_behind_a_link_that_leads_nowhere() -> None:
 
 def test_results_on_a_file_system_that_is_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
-    monkeypatch.setattr("testbed.cli.run_place._is_read_only", lambda _folder: True)
+    monkeypatch.setattr("testbed.runtimes.run_place._is_read_only", lambda _folder: True)
     assert "its file system is read-only" in on_small().stderr
 
 

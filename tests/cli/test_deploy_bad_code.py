@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
-from testbed.cli.run_code import refuse_wrong_code
 from testbed.errors import InvalidInput
 from testbed.experiment.language import Experiment
 from testbed.experiment.origin import Origin
+from testbed.runtimes.planning import _refuse_wrong_code
+from testbed.runtimes.registry import named
 
 TOPOLOGY = """
 services:
@@ -163,7 +164,7 @@ def test_a_plan_whose_overlay_is_not_what_it_was_is_no_run() -> None:
     Path("over.py").write_text("mine = 3\n")
     experiment = Experiment.model_validate({"topology": "t", "overlay": {"kind": "over.py:mine", "dynamic": True}})
     with pytest.raises(InvalidInput) as refused:
-        refuse_wrong_code(experiment, "sim", Origin(), print)
+        _refuse_wrong_code(experiment, named("sim"), Origin(), print)
     (finding,) = refused.value.findings
     assert "`over.py:mine` is neither a class nor a function" in str(finding)
 
@@ -175,7 +176,7 @@ def test_of_containers_only_the_image_can_tell_what_its_packages_are(tmp_path: P
     def check(text: str) -> None:
         (tmp_path / f"{len(said)}.py").write_text(text)
         experiment = Experiment.model_validate({"topology": "t", "algorithm": f"{tmp_path}/{len(said)}.py:Mine"})
-        refuse_wrong_code(experiment, "docker", Origin(), said.append)
+        _refuse_wrong_code(experiment, named("docker"), Origin(), said.append)
 
     check("import numpyy\n")
     assert said == [

@@ -11,14 +11,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
-from testbed.cli.run_choice import check_image, choose_runtime
 from testbed.control.outcome import NodeFailure, Outcome
-from testbed.control.progress import Watch
+from testbed.control.progress import ProgressTally
 from testbed.engines.denied import NetworkDenied
 from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.steps import Step
 from testbed.errors import ExitCode, UsageProblem
 from testbed.records import Failure
+from testbed.runtimes.docker.runtime import IMAGE, DockerRuntime
+from testbed.runtimes.registry import choose
 from tests.cli.denied import command_where
 from tests.runtimes.local_runs import needs_network
 
@@ -45,7 +46,7 @@ def deploy(*arguments: str) -> Result:
 
 
 def allowed(monkeypatch: pytest.MonkeyPatch, denied: NetworkDenied | None) -> None:
-    monkeypatch.setattr("testbed.engines.abilities.what_is_denied", lambda _tcp: denied)
+    monkeypatch.setattr("testbed.engines.network_check.what_is_denied", lambda _tcp: denied)
 
 
 def no_device(folder: Path) -> NetworkDenied:
@@ -53,13 +54,13 @@ def no_device(folder: Path) -> NetworkDenied:
     return NetworkDenied(Step.TUN_DEVICE, os.strerror(errno.ENOENT), errno.ENOENT, MachineFacts(folder, 1000))
 
 
-def settled(
-    asked: str | None, engine: str | None, *, image: bool = False, only_real: tuple[str, ...] = ()
-) -> tuple[str, list[str]]:
+def settled(asked: str | None, engine: str | None, *, image: bool = False) -> tuple[str, list[str]]:
     """The runtime, and what is said about it."""
     told: list[str] = []
-    chosen = choose_runtime(asked, engine, lambda: None if image else "no Docker Engine answers", only_real)
-    return chosen.settle(told.append).name, told
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DockerRuntime, "why_not_default", lambda _: None if image else "no Docker Engine answers")
+        chosen = choose(asked, {"engine": engine}).settled(told.append, told.append)
+    return chosen.name, told
 
 
 def test_real_processes_are_the_default_where_the_machine_allows_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +89,9 @@ def test_containers_are_the_default_where_an_engine_has_the_image(
     allowed(monkeypatch, no_device(tmp_path))  # which is not asked then
     runtime, (words,) = settled(None, None, image=True)
     assert runtime == "docker"
-    assert words.startswith("runtime: docker (an Engine answers, and has the image")
+    assert words.startswith(
+        "runtime: docker (a Docker Engine answers, and has the image; --runtime local is real processes"
+    )
     assert settled(None, "none", image=True)[0] == "local", "containers have no choice of engines"
     assert settled("local", None, image=True) == ("local", [])
     monkeypatch.setenv("TESTBED_RUNTIME", "sim")
@@ -96,14 +99,14 @@ def test_containers_are_the_default_where_an_engine_has_the_image(
 
 
 def test_where_the_machine_denies_real_processes_virtual_time_is_taken_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed(monkeypatch, no_device(tmp_path))
-    assert settled(None, None) == ("sim", [])
-    assert capsys.readouterr().err == (
-        "runtime: sim, virtual time, since real learners cannot run here: opening /dev/net/tun was denied: "
-        "No such file or directory; load the kernel's module: sudo modprobe tun\n"
+    words = (
+        "runtime: sim, virtual time, since real learners cannot run here: opening /dev/net/tun was denied: No such "
+        "file or directory; load the kernel's module: sudo modprobe tun; --engine none is plain loopback, unshaped"
     )
+    assert settled(None, None) == ("sim", [words])
     result = deploy("--run-id", "one", "--workers", "0", "--format", "json")
     assert result.exit_code == 0, result.stderr
     assert result.stderr.count("runtime: sim, virtual time, since") == 1
@@ -138,9 +141,9 @@ def test_another_runtime_is_told_even_to_who_wants_to_hear_nothing(
     ("arguments", "named"),
     [
         (("--engine", "fabric"), "--engine fabric"),
-        (("--time-scale", "2"), "--time-scale"),
+        (("--time-scale", "2"), "--time-scale 2"),
         (("--detach",), "--detach"),
-        (("--detach", "--time-scale", "2"), "--time-scale, --detach"),
+        (("--detach", "--time-scale", "2"), "--time-scale 2, --detach"),
         (("--set", "compute.mode=measured"), "compute.mode=measured"),
     ],
 )
@@ -159,7 +162,7 @@ def test_what_virtual_time_would_ignore_is_no_run_in_virtual_time(
 def test_who_asks_for_real_processes_gets_them_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allowed(monkeypatch, no_device(tmp_path))
     assert settled("local", None) == ("local", [])
-    assert settled(None, "none") == ("local", ["runtime: local (real processes, no engine)"])
+    assert settled(None, "none") == ("local", ["runtime: local (--engine none; --runtime sim is virtual time)"])
     assert settled("sim", None) == ("sim", [])
     monkeypatch.setenv("TESTBED_RUNTIME", "local")
     assert settled(None, None) == ("local", ["runtime: local (TESTBED_RUNTIME says so)"])
@@ -178,7 +181,7 @@ def test_the_environment_goes_before_the_default_and_an_option_before_both(monke
     assert settled("local", None) == ("local", [])
     monkeypatch.setenv("TESTBED_RUNTIME", "locl")
     with pytest.raises(UsageProblem, match="TESTBED_RUNTIME: there is no runtime `locl`"):
-        choose_runtime(None, None, lambda: None)
+        choose(None, {})
 
 
 @pytest.mark.parametrize(
@@ -242,7 +245,7 @@ def test_a_run_in_virtual_time_has_a_summary_too(form: str) -> None:
     assert "finished: 4 nodes, 2 rounds" in result.stderr
 
 
-BEGAN = Watch((0,), 3, None).look(1.0)
+BEGAN = ProgressTally((0,), 3, None).look(1.0)
 FAILED = (NodeFailure("a", Failure("no")),)
 
 
@@ -268,9 +271,10 @@ def test_what_can_be_no_images_name_is_a_mistake_of_the_command(name: str) -> No
     """Whether or not there is an Engine that could be asked."""
     result = deploy("--image", name)
     assert result.exit_code == ExitCode.USAGE
-    assert f"--image: `{name}` cannot be an image's name" in result.output
+    assert f"`{name}` cannot be an image's name" in result.output
 
 
 @pytest.mark.parametrize("name", ["mine", "mine:1", "sha256:" + 64 * "a", "3f2a1b", "here/mine@sha256:" + 64 * "0"])
 def test_images_are_meant_by_names_digests_and_ids(name: str) -> None:
-    check_image("docker", name)
+    assert IMAGE.parse is not None
+    assert IMAGE.parse(name) == name

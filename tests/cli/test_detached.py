@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cli.output import Format
-from testbed.cli.run_detached import detached
-from testbed.cli.run_place import TakenRun, run_place
+from testbed.cli.run_signals import RunSignals
 from testbed.errors import CouldNotStart, UsageProblem
-from testbed.rundir import create_run
+from testbed.rundir import TakenRun, create_run
+from testbed.runtimes.processes.runtime import LocalRuntime
+from testbed.runtimes.run_place import run_place
 from tests.plan.test_make import nodes, plan_of
 from tests.runtimes.corner import PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
@@ -54,13 +54,13 @@ def test_a_control_that_is_killed_before_any_node_began_is_named(corner: Corner)
 @pytest.mark.parametrize("wrong", ["program", "folder"])
 @pytest.mark.processes
 def test_what_cannot_be_started_is_told(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = TakenRun(create_run(tmp_path, "run").path)
+    run, plan = TakenRun(create_run(tmp_path, "run").path), plan_of(nodes(2))
     if wrong == "program":
         monkeypatch.setattr(sys, "executable", "/no/such/python")
     else:
         (run.path / "runtime").write_text("in the way")
     with pytest.raises(CouldNotStart, match="cannot start the run's own process: "):
-        detached(run, lambda _: None, Format.JSON)
+        LocalRuntime().run(plan, run, {"detach": True}, RunSignals(quiet=True, say=print))
 
 
 def test_a_run_that_goes_on_by_itself_holds_its_directory_before_it_has_a_record(
@@ -72,10 +72,10 @@ def test_a_run_that_goes_on_by_itself_holds_its_directory_before_it_has_a_record
         inherited.extend(map(os.dup, pass_fds))
         raise OSError("the rest is not tried here")
 
-    monkeypatch.setattr("testbed.cli.run_detached.start_apart", started)
+    monkeypatch.setattr("testbed.engines.spawn.spawn_module", started)
     plan = plan_of(nodes(2)).model_copy(update={"run_id": "r"})
     with run_place(tmp_path, plan, overwrite=False, say=print) as run, pytest.raises(CouldNotStart):
-        detached(run, lambda _: None, Format.JSON)
+        LocalRuntime().run(plan, run, {"detach": True}, RunSignals(quiet=True, say=print))
     with pytest.raises(UsageProblem, match="that run goes on"), run_place(tmp_path, plan, overwrite=True, say=print):
         pass
     for each in inherited:

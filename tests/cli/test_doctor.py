@@ -9,13 +9,18 @@ import resource
 import pytest
 from click.testing import CliRunner
 
-from testbed.cli.doctor_checks import checks
 from testbed.cli.main import main
 from testbed.engines.machine_facts import MachineFacts
+from testbed.runtimes.registry import RUNTIMES
+from testbed.runtimes.runtime import Check
 from tests.cli.denied import command_where
 
 NO_DEVICE = "--device /dev/net/tun" if MachineFacts().is_container else "modprobe tun"
 Found = dict[str, dict[str, object]]
+
+
+def checks() -> list[Check]:
+    return [check for runtime in reversed(RUNTIMES) for check in runtime.checks()]
 
 
 def by_name(text: str) -> Found:

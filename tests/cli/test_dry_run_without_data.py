@@ -16,7 +16,7 @@ from testbed.node.data import fetch
 from testbed.node.training import Trainer
 from testbed.node.training_batch import Indices
 from testbed.node.training_speed import Speed, bare_loops
-from testbed.runtimes.local import speed
+from testbed.runtimes import machine_speed
 
 SMALL = """
 services:
@@ -91,7 +91,7 @@ def test_real_processes(runtime: str, monkeypatch: pytest.MonkeyPatch) -> None:
         trained.append((trainer.dataset.name, len(trainer.dataset.train), sum(map(len, parts)), at_most_s))
         return replace(bare_loops(trainer, parts, at_most_s=0.01, **how), steps_per_s=100.0)
 
-    monkeypatch.setattr(speed, "bare_loops", measured)
+    monkeypatch.setattr(machine_speed, "bare_loops", measured)
     plan = planned("--runtime", runtime)
     assert trained == [("fashion-mnist", 60_000, 60_000, 0.7)]
     assert (plan["runtime"], plan["parameters"]) == (runtime, 83_754)

@@ -18,8 +18,8 @@ from testbed.cli.main import main
 from testbed.engines.privileges import User
 from testbed.plan.files import read_plan, write_plan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.enter import enter_network
-from testbed.runtimes.real.places import process_record, read_record, record_of
+from testbed.runtimes.enter import enter_network
+from testbed.runtimes.tracking.process_records import process_record, read_record, record_of
 from tests.cli.live_run import live_run
 from tests.engines.world import NOBODY, need_tun_for_all, needs_network, pair, world
 

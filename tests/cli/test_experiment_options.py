@@ -10,13 +10,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from testbed.cli.experiment_options import Resolved, experiment_options, resolve
+from testbed.cli.experiment_options import experiment_options, resolve
 from testbed.cli.output import Format, format_option
 from testbed.cli.plan_view import print_plan
 from testbed.errors import InvalidInput, UsageProblem
 from testbed.experiment.origin import Setting
 from testbed.experiment.read import setting
 from testbed.plan.make import make_plan
+from testbed.runtimes.planning import Resolved
 
 
 @click.command()

@@ -15,7 +15,7 @@ from testbed.cli.main import main
 from testbed.control.commands import Divide, Flap, conversation
 from testbed.errors import UsageProblem
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.places import commands_socket, read_record
+from testbed.runtimes.tracking.process_records import commands_socket, read_record
 from tests.cli.live_run import live_run
 from tests.runtimes.corner import until
 

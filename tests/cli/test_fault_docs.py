@@ -11,7 +11,7 @@ import pytest
 
 from testbed.cli.fault import command as fault
 from testbed.cli.link import command as link
-from testbed.control import silence
+from testbed.control import stall
 
 TEXT = (Path(__file__).parents[2] / "docs" / "faults.md").read_text()
 LINES = re.findall(r"^testbed (fault|link) (.*)$", TEXT, re.MULTILINE)
@@ -30,5 +30,5 @@ def test_every_action_and_every_limit_is_told() -> None:
     assert len(LINES) >= 7
     for name in fault.commands:
         assert f"`{name}`" in TEXT or f"**{name}**" in TEXT, name
-    assert f"- {silence.LEAST_S:g} s," in TEXT
-    assert silence.ROUNDS == 10
+    assert f"- {stall.LEAST_S:g} s," in TEXT
+    assert stall.ROUNDS == 10

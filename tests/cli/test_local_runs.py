@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.leftovers import destroy, is_alive
-from testbed.runtimes.real.places import Recorded, read_record
+from testbed.runtimes.tracking.leftovers import destroy, is_alive
+from testbed.runtimes.tracking.process_records import Recorded, read_record
 from tests.cli.in_process import command
 from tests.runtimes.local_runs import needs_network
 

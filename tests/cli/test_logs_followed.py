@@ -15,7 +15,7 @@ from testbed.errors import PreflightRefused
 from testbed.plan.files import write_plan
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.docker import live
-from testbed.runtimes.real.places import Recorded
+from testbed.runtimes.tracking.process_records import Recorded
 from tests.manifests.compose.composing import plan_of, topology_of
 
 PLAN = plan_of(topology_of("lan4"), "data.name=digits")

@@ -14,14 +14,14 @@ from click.testing import CliRunner
 
 from testbed.cli.main import main
 from testbed.errors import CouldNotStart, ExitCode
-from testbed.runtimes.container import layout
-from testbed.runtimes.container.__main__ import main as container
+from testbed.runtimes.containers import layout
+from testbed.runtimes.containers.__main__ import main as container
 
 WORDS = ["prepare", "--run-id", "r", "topologies/lan4.xml", "--data", "digits", "--results"]
 STOPPED = f"""
 import os, signal, sys
 from testbed.cli.main import main
-from testbed.runtimes.container import layout
+from testbed.runtimes.containers import layout
 
 layout.lay_out = lambda *_: (os.kill(os.getpid(), signal.SIGTERM), signal.pause())
 main({WORDS!r} + sys.argv[1:])

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 from testbed.cli.run_ending import tell_ending
 from testbed.control.outcome import NodeFailure, Outcome
-from testbed.control.progress import Watch
+from testbed.control.progress import ProgressTally
 from testbed.records import Failure
 from tests.runtimes.sim_runs import plan_of, star
 
 PLAN = plan_of(star(2))
-LATE = Outcome("finished", 1.0, 1, (), Watch((0,), 3, None).look(1.0), overloaded=("the fabric was late",))
+LATE = Outcome("finished", 1.0, 1, (), ProgressTally((0,), 3, None).look(1.0), overloaded=("the fabric was late",))
 
 
 @click.command()

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from testbed.cli.main import main
-from testbed.cli.run_name import LONGEST, checked_run_name, made_run_name
 from testbed.errors import UsageProblem
+from testbed.runtimes.run_place import LONGEST, checked_run_name, made_run_name
 
 BAD = ("", ".hidden", "_x", "-x", "a b", "a/b", "../x", "ä", "x\n", "x" * (LONGEST + 1))
 

@@ -16,21 +16,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from testbed.cli import run_place as run_place_module
 from testbed.cli.main import main
-from testbed.cli.run_place import Way, run_place, way_to
 from testbed.control.health import FILE
-from testbed.control.log import ControlLog
-from testbed.control.never_began import never_began
+from testbed.control.log import ControlLog, ended_before_start
 from testbed.errors import UsageProblem
 from testbed.journal import Journal
 from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, Count, End, Event, Over
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.container.inside import sockets_of
-from testbed.runtimes.real.belonging import MARK, new_mark
-from testbed.runtimes.real.places import PREFIX, Places, ProcessRecord, process_record
+from testbed.runtimes import run_place as run_place_module
+from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.run_place import Way, run_place, way_to
+from testbed.runtimes.tracking.ownership import MARK, new_mark
+from testbed.runtimes.tracking.process_records import PREFIX, Places, ProcessRecord, process_record
 from tests.plan.test_make import nodes, plan_of
 
 OURS = new_mark()
@@ -155,7 +154,7 @@ def test_what_a_learner_put_in_place_of_its_journal_is_not_read(run: RunDirector
     run.node("a.0").journal.unlink()
     (run.path / "elsewhere.jsonl").write_text('{"t": 0.0}\n')
     run.node("a.0").journal.symlink_to(run.path / "elsewhere.jsonl")
-    assert not never_began(run)
+    assert not ended_before_start(run)
 
 
 @pytest.mark.processes
@@ -205,7 +204,7 @@ def test_virtual_time_has_no_processes_but_whoever_runs_it_holds_its_directory(t
 @pytest.mark.processes
 def test_a_killed_command_holds_nothing(tmp_path: Path) -> None:
     code = (
-        "import os, pathlib, signal, sys; from testbed.cli.run_place import run_place;"
+        "import os, pathlib, signal, sys; from testbed.runtimes.run_place import run_place;"
         "from testbed.plan.files import read_plan; plan = read_plan(pathlib.Path(sys.argv[2]));"
         "entered = run_place(pathlib.Path(sys.argv[1]), plan, overwrite=False, say=print);"
         "entered.__enter__(); os.kill(os.getpid(), signal.SIGKILL)"

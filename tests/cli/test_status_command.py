@@ -24,8 +24,8 @@ from testbed.experiment.defaults import DEFAULT_ROUNDS
 from testbed.plan.files import read_plan, write_plan
 from testbed.records import Count
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.real.belonging import MARK, new_mark
-from testbed.runtimes.real.places import Places, ProcessRecord, Recorded, process_record, record_of
+from testbed.runtimes.tracking.ownership import MARK, new_mark
+from testbed.runtimes.tracking.process_records import Places, ProcessRecord, Recorded, process_record, record_of
 from tests.collect.runs import end, evaluation, round_, start, text
 from tests.plan.test_make import nodes, plan_of
 
@@ -58,6 +58,7 @@ def test_a_run_whose_engine_does_not_answer_is_out_of_reach(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'nowhere'}")
     record_of(run).parent.mkdir(exist_ok=True)
+    write_plan(run, read_plan(run.plan).model_copy(update={"runtime": "docker"}))
     for unseen, word in ((True, "out of reach"), (False, "left behind")):
         record_of(run).write_bytes(msgspec.json.encode(Recorded("", [], unseen=unseen)))
         assert state()[0] == word

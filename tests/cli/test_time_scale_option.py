@@ -12,11 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
-from testbed.cli.run_preflight import check_machine
 from testbed.errors import PreflightRefused
 from testbed.plan.model import RunPlan
-from testbed.runtimes.local import capacity
-from testbed.runtimes.local.speed import StepTimes
+from testbed.runtimes import capacity
+from testbed.runtimes.machine_speed import StepTimes
+from testbed.runtimes.processes.runtime import LocalRuntime
+from testbed.runtimes.runtime import Checking
 from tests.runtimes.local_runs import locally, needs_network
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -33,12 +34,12 @@ TIMES = StepTimes(least=160.0, sustained=200.0)
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SMALL)
-    monkeypatch.setattr("testbed.runtimes.local.speed.step_times", lambda *_: TIMES)
+    monkeypatch.setattr("testbed.runtimes.machine_speed.step_times", lambda *_: TIMES)
 
 
 def carries(monkeypatch: pytest.MonkeyPatch, bytes_s: float) -> None:
     for where in ("capacity", "needs"):
-        monkeypatch.setattr(f"testbed.runtimes.local.{where}.carried_bytes_s", lambda: bytes_s)
+        monkeypatch.setattr(f"testbed.runtimes.{where}.carried_bytes_s", lambda: bytes_s)
 
 
 def deploy(*arguments: str, runtime: str = "local") -> Result:
@@ -87,7 +88,7 @@ def test_a_machine_that_trains_fast_enough_takes_the_step_of_the_nominal_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same as in virtual time."""
-    monkeypatch.setattr("testbed.runtimes.local.speed.step_times", lambda *_: StepTimes(least=5.0, sustained=9.0))
+    monkeypatch.setattr("testbed.runtimes.machine_speed.step_times", lambda *_: StepTimes(least=5.0, sustained=9.0))
     result = deploy()
     plan = planned(result)
     assert plan["ms_per_step"] == plan["asked"]["ms_per_step"] == planned(deploy(runtime="sim"))["ms_per_step"] == 10.0
@@ -256,8 +257,8 @@ def test_a_plan_tells_people() -> None:
 def test_virtual_time_has_none() -> None:
     refused = deploy("--time-scale", "4", runtime="sim")
     assert refused.exit_code == 2
-    assert "virtual time has no time scale" in refused.stderr
-    assert "--runtime local" in refused.stderr
+    assert "runtime `sim`, virtual time, takes no --time-scale" in refused.stderr
+    assert "--time-scale is for --runtime docker or local" in refused.stderr
     assert planned(deploy("--time-scale", "auto", runtime="sim"))["time_scale"] == 1.0
     assert planned(deploy("--time-scale", "1", runtime="sim"))["time_scale"] == 1.0
 
@@ -299,7 +300,7 @@ class TestBeforeAnythingStarts:
 
     def said(self, plan: RunPlan, *, force: bool = False, is_fitted: bool = False) -> list[str]:
         found: list[str] = []
-        check_machine(plan, Path(), found.append, force=force, is_fitted=is_fitted)
+        LocalRuntime().check(plan, Checking(Path("r"), {}, found.append, force=force, is_fitted=is_fitted, dry=False))
         return found
 
     def test_steps_that_are_too_fast_are_refused(self) -> None:

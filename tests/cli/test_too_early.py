@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from testbed.cli.main import main
 from testbed.control.commands import Look, Seen, ask
-from testbed.runtimes.real.places import commands_socket
+from testbed.runtimes.tracking.process_records import commands_socket
 from tests.runtimes.corner import PATIENCE_S, Corner, made_in, until
 from tests.runtimes.local_runs import needs_network
 

@@ -9,14 +9,14 @@ from itertools import count
 from pathlib import Path
 
 from testbed.control.outcome import Outcome
+from testbed.image.build import Request, build_image
+from testbed.image.facts import image_id
 from testbed.node.data.store import cache_folder
 from testbed.plan.files import to_text, write_plan
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.docker.image_build import Request, build_image
-from testbed.runtimes.docker.image_facts import image_id
 from testbed.runtimes.docker.run import DockerRun
-from testbed.runtimes.real.engine import FABRIC
+from testbed.runtimes.processes.engine import FABRIC
 from tests.cli.in_process import command
 from tests.contract.runtimes import all_have_done_a_round, deploying
 from tests.runtimes.corner import PATIENCE_S, until

@@ -18,7 +18,7 @@ from testbed.control.outcome import Outcome
 from testbed.plan.files import to_text
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.engine import FABRIC
+from testbed.runtimes.processes.engine import FABRIC
 from tests.runtimes import local_runs, sim_runs
 from tests.runtimes.corner import PATIENCE_S, made_in, until
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from testbed.cli.live_nodes import pids_of_nodes
-from testbed.cli.run_target import live_record
+from testbed.cli.run_target import live_run
 from testbed.engines.fabric.reports import LINKS
 from testbed.engines.fabric.traffic_log import Second
 from testbed.plan.files import read_plan
@@ -77,7 +76,7 @@ def assert_the_fabric_carried_all(directory: RunDirectory, nodes: tuple[str, ...
 
 def assert_all_take_their_own_way(directory: RunDirectory, nodes: tuple[str, ...]) -> None:
     """In a run that goes on: what is said to have been sent has left networks that belong to those nodes alone."""
-    pids = pids_of_nodes(directory, live_record(directory))
+    pids = live_run(directory).pids()
     addresses = [node.address for node in read_plan(directory.plan).nodes]
     assert pids.keys() == set(range(len(nodes)))
     for rank, node in enumerate(nodes):

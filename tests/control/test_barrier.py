@@ -39,7 +39,7 @@ def controlled(folder: Path, nodes: int) -> Iterator[tuple[Control, list[socket.
     for rank, (theirs, mine) in enumerate(pairs):
         mine.setblocking(False)
         control.started(rank, rank + 1)
-        control._listen_to(rank, control._members[rank], theirs)
+        control.connections.connect(rank, theirs)
     try:
         yield control, [mine for _, mine in pairs]
     finally:
@@ -108,7 +108,7 @@ def test_a_run_that_ends_before_lets_nobody_begin(tmp_path: Path) -> None:
             for mine in nodes:
                 mine.send(encode(Ready()))
             await some_turns()
-            control.stop("failed", "stopped")
+            control.stop("failed")
             assert not await control.all_ready(range(2))
             assert heard(nodes[0]) == [Halt("stopped")]
 
@@ -121,7 +121,7 @@ def test_a_node_is_known_by_its_process_and_not_by_what_it_says(tmp_path: Path) 
     async def body() -> None:
         log = ControlLog(tmp_path / "events.jsonl")
         control = Control(plan_of(star(2)), log)
-        control.listen(tmp_path / "c.sock")
+        control.connections.listen(tmp_path / "c.sock")
         control.started(0, 1)  # not this process
         control.started(1, os.getpid())
         with connect(tmp_path / "c.sock") as caller:
@@ -129,7 +129,7 @@ def test_a_node_is_known_by_its_process_and_not_by_what_it_says(tmp_path: Path) 
                 caller.send(encode(word))
             async with asyncio.timeout(PATIENCE_S):
                 assert await control.all_ready([1])
-            assert not control._members[0].is_ready
+            assert not control.nodes[0].is_ready
         control.close()
         log.close()
 
@@ -144,7 +144,7 @@ def test_whoever_talks_nonsense_is_noted_once_and_at_last_not_heard_any_more(tmp
             await some_turns()
             mine.send(encode(Ready()))
             await some_turns()
-            assert control._members[0].is_ready, "a few slips are forgiven"
+            assert control.nodes[0].is_ready, "a few slips are forgiven"
             mine.send(b"nonsense")
             await some_turns()
             try:
@@ -157,7 +157,7 @@ def test_whoever_talks_nonsense_is_noted_once_and_at_last_not_heard_any_more(tmp
     (noted,) = events(tmp_path, "not-understood")
     assert noted.node == "node.0"
     (failed,) = events(tmp_path, "failed")
-    assert (failed.node, failed.detail.partition(":")[0]) == ("node.0", "it has said what is no message 100 times")
+    assert (failed.node, failed.detail.partition(":")[0]) == ("node.0", "it sent 100 malformed messages; disconnected")
 
 
 @pytest.mark.parametrize("t", [1e300, float("inf"), float("nan"), -7.0])
@@ -214,7 +214,7 @@ def test_a_record_that_is_no_text_is_not_understood_and_ends_nothing(text: bytes
             mine.send(encode(Recorded(text)))
             mine.send(b"\x81\xa4type\xa1\xaa")  # nor is this a message
             await some_turns()
-            assert control.living == [0]
+            assert control.nodes.living == [0]
             assert not control.is_ending
 
     asyncio.run(body())
@@ -274,13 +274,11 @@ def test_who_leaves_though_nobody_of_the_run_wanted_it_has_failed(
 
 
 def test_who_leaves_because_it_was_told_to_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = outcome_after_leaving(tmp_path, monkeypatch, nothing, lambda control: control.halt(0, "left"))
+    outcome = outcome_after_leaving(tmp_path, monkeypatch, nothing, lambda control: control.nodes.halt(0, "left"))
     assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 1, ())
 
 
 def test_who_is_ended_with_the_whole_run_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by Compose, which ends all containers at once."""
-    outcome = outcome_after_leaving(
-        tmp_path, monkeypatch, lambda control: control.stop("interrupted", "interrupted"), nothing
-    )
+    outcome = outcome_after_leaving(tmp_path, monkeypatch, lambda control: control.stop("interrupted"), nothing)
     assert (outcome.reason, outcome.failures) == ("interrupted", ())

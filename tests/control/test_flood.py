@@ -9,9 +9,9 @@ import socket
 import time
 from pathlib import Path
 
-from testbed.control.allowance import BURST, RATE_PER_S, Allowance
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
+from testbed.control.token_bucket import BURST, RATE_PER_S, TokenBucket
 from testbed.protocol.message import encode
 from testbed.protocol.nodes import Ready, Recorded
 from testbed.records import Event, line
@@ -35,7 +35,7 @@ def test_a_flood_of_words_costs_control_little_and_is_in_its_log(tmp_path: Path)
         control = Control(plan_of(PAIR), log)
         for rank, connection in enumerate((theirs, mine)):
             control.started(rank, rank + 1)
-            control._listen_to(rank, control._members[rank], connection)
+            control.connections.connect(rank, connection)
         ready, taken = asyncio.ensure_future(control.all_ready([1])), 0
         for turn in range(TURNS):
             with contextlib.suppress(BlockingIOError):
@@ -60,11 +60,11 @@ def test_a_flood_of_words_costs_control_little_and_is_in_its_log(tmp_path: Path)
     assert [each["what"] for each in told if each["node"] == "n.0"] == ["joined", "flood"]
 
 
-def test_an_allowance_is_used_up_and_comes_back() -> None:
+def test_a_token_bucket_is_used_up_and_comes_back() -> None:
     told: list[bool] = []
-    allowance = Allowance(lambda: told.append(True), burst=10, rate_per_s=5)
-    assert [allowance.spend(0.0) > 0 for _ in range(12)] == [False] * 9 + [True] * 3
+    bucket = TokenBucket(lambda: told.append(True), burst=10, rate_per_s=5)
+    assert [bucket.spend(0.0) > 0 for _ in range(12)] == [False] * 9 + [True] * 3
     assert told == [True]
-    assert [allowance.spend(1.0) > 0 for _ in range(4)] == [False, False, True, True]
-    assert [allowance.spend(100.0) > 0 for _ in range(10)] == [False] * 9 + [True]
+    assert [bucket.spend(1.0) > 0 for _ in range(4)] == [False, False, True, True]
+    assert [bucket.spend(100.0) > 0 for _ in range(10)] == [False] * 9 + [True]
     assert told == [True]

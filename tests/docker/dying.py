@@ -13,24 +13,24 @@ _DYING = """
 import os, signal, sys
 from testbed.cli.main import main
 from testbed.runtimes.docker import start
-from testbed.runtimes.docker.crew import Crew
+from testbed.runtimes.docker.container_set import ContainerSet
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-begin = Crew.start
+begin = ContainerSet.start
 {moment}
 sys.argv = ["testbed", *sys.argv[1:]]
 main()
 """
-MAKING = "Crew.is_running = die"
+MAKING = "ContainerSet.is_running = die"
 """There are volumes, and what gives them away."""
 MADE = "start.remove = die"
-CREATING = "Crew.start = lambda crew, some, done=print: begin(crew, some, die if len(some) > 1 else done)"
+CREATING = "ContainerSet.start = lambda crew, some, done=print: begin(crew, some, die if len(some) > 1 else done)"
 """Some containers are there, others are not, or not yet started."""
-CREATED = "Crew.pid = die"
+CREATED = "ContainerSet.pid = die"
 """Control and the learners run, and wait for one another."""
-ENDED = "Crew.all_ended = die"
+ENDED = "ContainerSet.all_ended = die"
 
 
 def deploy_dying(folder: Path, image: str, moment: str, *more: str) -> None:

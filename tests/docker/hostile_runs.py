@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.runtimes.docker.image_build import Request, build_image
+from testbed.image.build import Request, build_image
 from tests.docker.runs import PATIENCE_S, environment
 from tests.image.engine import REQUIRED, need_engine
 

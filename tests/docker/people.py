@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.runtimes.docker.engine_client import engine_address
-from testbed.runtimes.real.clearing import clear_away
+from testbed.image.engine_client import engine_address
+from testbed.runtimes.tracking.removal import clear_away
 from tests.docker.runs import environment, words
 
 A_USER = 1234

@@ -15,8 +15,8 @@ from typing import Any
 from click.testing import CliRunner
 
 from testbed.cli.main import main
+from testbed.image.engine_client import connected
 from testbed.runtimes.docker.containers import FOLDER_LABEL
-from testbed.runtimes.docker.engine_client import connected
 
 TOPOLOGY = """
 services:

@@ -21,23 +21,23 @@ import pytest
 from click.testing import CliRunner, Result
 from docker.errors import ImageNotFound
 
-from testbed.cli import deploy as deploy_command
-from testbed.cli import run_docker
 from testbed.cli.main import main
 from testbed.engines.privileges import User
 from testbed.errors import CouldNotStart, PreflightRefused
+from testbed.image import build as image_build
+from testbed.image.code import missing_files
+from testbed.image.engine_client import EngineOutage, connected, engine_address, is_silence, what_helps
+from testbed.image.facts import image_id
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.inside import Inside
-from testbed.runtimes.container.knock import DOOR, KNOCKS, Unreached, knock
-from testbed.runtimes.docker import image_at_hand, preflight, start
-from testbed.runtimes.docker.baked_code import missing_files
+from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.reachability import DOOR, KNOCKS, Unreached, knock
+from testbed.runtimes.docker import preflight, start
+from testbed.runtimes.docker import runtime as docker_runtime
+from testbed.runtimes.docker.container_set import ContainerSet, Ended
 from testbed.runtimes.docker.containers import CONTROL, FABRIC, PART_LABEL, Container, containers_of, name_of
-from testbed.runtimes.docker.crew import Crew, Ended
-from testbed.runtimes.docker.door import open_door
-from testbed.runtimes.docker.engine_client import connected, engine_address, is_silence, what_helps
-from testbed.runtimes.docker.image_facts import image_id
-from testbed.runtimes.docker.patience import Patience
+from testbed.runtimes.docker.runtime import DockerRuntime
+from testbed.runtimes.docker.start import listen_for_first_container
 from testbed.runtimes.docker.verdict import why_not
 from tests.docker.people import Ordinary
 from tests.docker.runs import command, containers, deploy, deploy_words, deploying, environment, summary, until
@@ -50,7 +50,7 @@ TOPOLOGY = "services: {a: {replicas: 3}}\nbridges: [r]\nlinks: [{from: a, to: r,
 HASTY = """
 import sys
 from testbed.cli.main import main
-from testbed.runtimes.docker import patience
+from testbed.image import engine_client
 
 patience._RETURN_S = float(sys.argv.pop(1))
 sys.argv = ["testbed", *sys.argv[1:]]
@@ -106,7 +106,7 @@ def test_no_permission_to_use_its_socket(image: str, monkeypatch: pytest.MonkeyP
 
 def test_no_image_nor_all_packages_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_engine()
-    monkeypatch.setattr(image_at_hand, "request_at_hand", lambda *_: None)
+    monkeypatch.setattr(image_build, "request_at_hand", lambda *_: None)
     result = deploy_here(tmp_path, monkeypatch, "--image", "testbed:nobody-has-built-it")
     assert result.exit_code == 4, result.output
     assert "Error: there is no image testbed:nobody-has-built-it\n" in result.output
@@ -118,12 +118,12 @@ def test_no_image_nor_all_packages_for_it(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_image_is_built_where_all_packages_for_it_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tag = f"testbed:test-made-{os.getpid()}"
     begun: list[RunPlan] = []
-    monkeypatch.setattr(run_docker, "run_containers", lambda plan, *_, **__: begun.append(plan))
+    monkeypatch.setattr(DockerRuntime, "run", lambda _, plan, *__: begun.append(plan))
     try:
         mistyped = deploy_here(tmp_path, monkeypatch, "--image", tag)
         assert mistyped.exit_code == 4, "one that somebody names is built by whoever names it"
         assert f"there is no image {tag}" in mistyped.output
-        monkeypatch.setattr(deploy_command, "DEFAULT_TAG", tag)
+        monkeypatch.setattr(docker_runtime, "DEFAULT_TAG", tag)
         dry = deploy_here(tmp_path, monkeypatch, "--dry-run")
         assert "building" not in dry.output
         assert f"the run would make the image {tag} first" in dry.output
@@ -151,7 +151,7 @@ def test_too_little_memory(tmp_path: Path, image: str, monkeypatch: pytest.Monke
     dry = deploy_here(tmp_path, monkeypatch, "--image", image, "--dry-run")
     assert (dry.exit_code, words in dry.output) == (4, True)
     begun: list[str] = []
-    monkeypatch.setattr(run_docker, "run_containers", lambda plan, *_, **__: begun.append(plan.run_id))
+    monkeypatch.setattr(DockerRuntime, "run", lambda _, plan, *__: begun.append(plan.run_id))
     forced = deploy_here(tmp_path, monkeypatch, "--image", image, "--force")
     assert (begun, f"warning: {words}" in forced.output) == (["r"], True)
     monkeypatch.setattr(preflight, "available_bytes", lambda: 4 * 185_000_000)
@@ -213,7 +213,7 @@ def test_sockets_that_lead_nowhere(tmp_path: Path, image: str) -> None:
         try:
             engine.api.start(id_)
             engine.api.wait(id_, timeout=60)
-            ended = Crew(engine, image).ended(id_)
+            ended = ContainerSet(engine, image).ended(id_)
         finally:
             engine.api.remove_container(id_, force=True)
     found = why_not(RunDirectory(tmp_path), [ended])
@@ -233,7 +233,7 @@ def test_a_door_tells_who_has_knocked(tmp_path: Path) -> None:
     inside.run.plan.touch()
     with pytest.raises(Unreached, match="No such file"):
         knock(inside)
-    with open_door(inside.sockets) as door:
+    with listen_for_first_container(inside.sockets) as door:
         knock(inside)
         assert door.await_knock(lambda: True) == os.getpid()
         assert door.await_knock(lambda: False) is None
@@ -243,7 +243,7 @@ def test_a_door_tells_who_has_knocked(tmp_path: Path) -> None:
 
 
 def test_where_there_can_be_no_sockets_at_all(tmp_path: Path) -> None:
-    with pytest.raises(Unreached, match="there can be no sockets"), open_door(tmp_path / "none"):
+    with pytest.raises(Unreached, match="there can be no sockets"), listen_for_first_container(tmp_path / "none"):
         pass
 
 
@@ -451,7 +451,7 @@ def test_the_engines_own_disk_is_full(tmp_path: Path, monkeypatch: pytest.Monkey
     with fake_engine(tmp_path / "e") as engine, connected() as client:
         engine.answers["/containers/create"] = (500, {"message": "mkdir /var/x: no space left on device"})
         with pytest.raises(CouldNotStart, match="no space left where the Docker Engine keeps") as caught:
-            Crew(client, "image").start([a_container()])
+            ContainerSet(client, "image").start([a_container()])
     assert "docker system df" in caught.value.hint
 
 
@@ -550,7 +550,7 @@ def test_patience_has_an_end_and_is_only_for_silence(monkeypatch: pytest.MonkeyP
     import requests
     from docker.errors import APIError
 
-    monkeypatch.setattr("testbed.runtimes.docker.patience._RETURN_S", 0.6)
+    monkeypatch.setattr("testbed.image.engine_client._RETURN_S", 0.6)
     said: list[str] = []
     asked: list[int] = []
 
@@ -560,7 +560,7 @@ def test_patience_has_an_end_and_is_only_for_silence(monkeypatch: pytest.MonkeyP
             raise problem
         return "answer"
 
-    patience = Patience(said.append)
+    patience = EngineOutage(said.append)
     assert patience.ask(lambda: question(requests.ConnectionError(), 2)) == "answer"
     assert (patience.was_away, len(said), len(asked)) == (True, 1, 2)
     asked.clear()
@@ -574,7 +574,7 @@ def test_patience_has_an_end_and_is_only_for_silence(monkeypatch: pytest.MonkeyP
         patience.ask(lambda: question(requests.ConnectionError(), 99))
     assert len(asked) == 1, "it is known not to come back"
     with pytest.raises(APIError):
-        Patience(said.append).ask(lambda: question(APIError("no"), 99))
+        EngineOutage(said.append).ask(lambda: question(APIError("no"), 99))
     assert not is_silence(APIError("no"))
 
 

@@ -21,8 +21,9 @@ import pytest
 from click.testing import CliRunner
 
 from testbed.cli.main import main
-from testbed.cli.progress_view import progress_view, words_of_start
-from testbed.runtimes.docker.crew import WORKERS
+from testbed.cli.progress_view import progress_view
+from testbed.runtimes.docker.container_set import WORKERS
+from testbed.runtimes.docker.runtime import _starting
 from tests.docker.runs import containers, deploy_words, environment, summary
 
 NODES = 2 * WORKERS
@@ -154,7 +155,7 @@ def test_when_all_is_over(tmp_path: Path, image: str) -> None:
 def test_a_log_is_not_told_of_every_container(capfd: pytest.CaptureFixture[str]) -> None:
     with progress_view(quiet=False) as shown:
         for count in range(1, 5):
-            shown.starting(words_of_start(count, 4))
+            shown.starting(_starting(count, 4))
     assert capfd.readouterr().err == ""
-    assert words_of_start(3, 4) == "starting containers 3/4"
-    assert words_of_start(4, 4) == "waiting for attachment · 4 containers"
+    assert _starting(3, 4) == "starting containers 3/4"
+    assert _starting(4, 4) == "waiting for attachment · 4 containers"

@@ -19,8 +19,8 @@ from random import Random
 import pytest
 from docker.errors import APIError
 
+from testbed.image.engine_client import connected
 from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL
-from testbed.runtimes.docker.engine_client import connected
 from tests.docker.runs import command, containers, deploy_words, environment, until
 
 FIRST, COUNT = (int(each) for each in os.environ.get("TESTBED_TEST_DOCKER_CHAOS", "1,1").split(","))

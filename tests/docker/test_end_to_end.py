@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.image.engine_client import connected
 from testbed.memory import available_bytes
 from testbed.runtimes.docker.containers import FOLDER_LABEL
-from testbed.runtimes.docker.engine_client import connected
 from tests.docker.runs import command, environment, words
 from tests.image.engine import REQUIRED
 

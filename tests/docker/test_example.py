@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.runtimes.docker.engine_client import connected
+from testbed.image.engine_client import connected
 from tests.docker.runs import PATIENCE_S, environment, words
 from tests.image.engine import EXAMPLE
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.image.engine_client import connected
 from testbed.runtimes.docker.containers import NODE_LABEL
-from testbed.runtimes.docker.engine_client import connected
 from tests.docker.people import Ordinary, with_a_folder
 from tests.docker.runs import command, containers, deploy_words, until
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.image.engine_client import connected
 from testbed.runtimes.docker.containers import FOLDER_LABEL, RUN_LABEL
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.real.belonging import MARK, new_mark
-from testbed.runtimes.real.places import process_record
+from testbed.runtimes.tracking.ownership import MARK, new_mark
+from testbed.runtimes.tracking.process_records import process_record
 from tests.docker.dying import CREATED, CREATING, ENDED, deploy_dying
 from tests.docker.runs import (
     command,

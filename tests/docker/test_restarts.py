@@ -13,9 +13,12 @@ import pytest
 from testbed.cli.fault import _restarts
 from testbed.plan.files import write_plan
 from testbed.rundir import create_run
-from testbed.runtimes.docker import restarts
+from testbed.runtimes.docker import live
 from testbed.runtimes.docker.containers import FOLDER_LABEL, RANK_LABEL
-from testbed.runtimes.docker.restarts import allow_one_more
+from testbed.runtimes.docker.live import allow_one_more
+from testbed.runtimes.docker.runtime import _LiveContainers
+from testbed.runtimes.processes.runtime import _LiveProcesses
+from testbed.runtimes.tracking.process_records import Recorded
 from tests.runtimes.sim_runs import plan_of, star
 
 
@@ -55,7 +58,7 @@ def test_each_is_started_again_once_more_than_before_and_nobody_else_is(
     def connected(_timeout_s: float) -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(api=played)
 
-    monkeypatch.setattr(restarts, "connected", connected)
+    monkeypatch.setattr(live, "connected", connected)
     assert allow_one_more(run, [0, 1, 7]) == {0: 1, 1: 3}
     assert allow_one_more(run, [0]) == {0: 2}
     assert played.policies == {
@@ -70,9 +73,10 @@ def test_without_an_engine_it_is_said_and_left_to_the_run(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     plan = plan_of(star(2))
-    for runtime in ("docker", "local"):
+    for runtime, live_of in (("docker", _LiveContainers), ("local", _LiveProcesses)):
         run = create_run(tmp_path, runtime)
         write_plan(run, plan.model_copy(update={"runtime": runtime, "engine": "fabric"}))
-        assert _restarts(run, [0]) == {}
+        attached = live_of(run, Recorded("", []))
+        assert _restarts(attached, [0]) == {}
         said = capsys.readouterr().err
         assert ("no Docker Engine answers" in said) == (runtime == "docker")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.image.engine_client import connected
 from testbed.runtimes.docker.containers import NODE_LABEL
-from testbed.runtimes.docker.engine_client import connected
 from tests.docker.runs import command, containers, deploy, deploying, summary, until
 
 DONE = (0, 7)
@@ -27,7 +27,7 @@ def test_a_run_of_containers_is_one_like_any_other(tmp_path: Path, image: str) -
     assert containers(tmp_path) == []
     run = tmp_path / "results" / "r"
     assert {path.stat().st_uid for path in run.rglob("*")} == {os.getuid()}
-    left = {path.name for path in run.rglob("*") if path.is_socket() or path.name in ("shelf", "sockets")}
+    left = {path.name for path in run.rglob("*") if path.is_socket() or path.name in ("left-models", "sockets")}
     assert left == set()
     assert json.loads((run / "plan.json").read_text())["versions"]["image"].startswith("sha256:")
     rows = json.loads(command(tmp_path, "collect", "results", "--format", "json").stdout)

@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 from testbed.cli.main import main
+from testbed.image.engine_client import connected
 from testbed.plan.containers import LEARNER_PIDS
 from testbed.runtimes.docker.containers import FOLDER_LABEL, NODE_LABEL
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.real.clearing import clear_away
+from testbed.runtimes.tracking.removal import clear_away
 from tests.docker.hostile.escapes import DENIED
 from tests.docker.hostile_runs import (
     deploy_words,
@@ -175,7 +175,7 @@ def test_what_is_left_in_place_of_models_is_not_read(crowd: Crowd) -> None:
     lost = [each["detail"] for each in events(crowd.run, "average-lost") if "round 1000000000" not in each["detail"]]
     assert len(lost) == ROUNDS
     assert all("cannot be read" in each for each in lost), lost
-    assert not (crowd.run / "nodes" / "litters.0" / "shelf").is_symlink()
+    assert not (crowd.run / "nodes" / "litters.0" / "left-models").is_symlink()
     assert json.loads((crowd.run / "summary.json").read_text())["run_id"] == "crowd"
 
 
@@ -232,7 +232,7 @@ def test_a_run_is_not_disturbed_by_another_that_floods_and_never_ends(hostile_im
         file = write_experiment(tmp_path, ("good", "floods"), 500)
         hostile = finished(tmp_path, words(*deploy_words(file, "hostile", hostile_image)))
         assert hostile.returncode == 6, hostile.stderr
-        assert "node floods.0 failed: it has said what is no message 100 times" in hostile.stderr
+        assert "node floods.0 failed: it sent 100 malformed messages; disconnected" in hostile.stderr
         own = tmp_path / "results" / "hostile"
         assert [each["node"] for each in events(own, "flood")] == ["floods.0"]
         assert [each["node"] for each in events(own, "not-understood")] == ["floods.0"]

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from testbed.engines.privileges import User
+from testbed.image.engine_client import connected
 from testbed.plan.files import read_plan
 from testbed.rundir import RunDirectory
+from testbed.runtimes.docker.container_set import ContainerSet
 from testbed.runtimes.docker.containers import NODE_LABEL, containers_of
-from testbed.runtimes.docker.crew import Crew
-from testbed.runtimes.docker.engine_client import connected
 from testbed.runtimes.docker.socket_places import OnVolumes
 from tests.docker.dying import CREATING, ENDED, MADE, MAKING, deploy_dying
 from tests.docker.runs import (
@@ -194,7 +194,7 @@ def test_what_comes_late_is_removed_too(tmp_path: Path, image: str) -> None:
     late = containers_of(plan, run, User(os.getuid(), os.getgid()), tmp_path, OnVolumes("r", range(2)))[-1]
     (run.path / "runtime" / "processes.json").write_text("{}")
     with connected() as engine:
-        timer = threading.Timer(1.2, lambda: Crew(engine, image).start([late]))
+        timer = threading.Timer(1.2, lambda: ContainerSet(engine, image).start([late]))
         timer.start()
         gone = command(tmp_path, "destroy", "r")
         timer.join()

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from testbed.image.engine_client import connected
 from testbed.runtimes.docker.containers import NODE_LABEL
-from testbed.runtimes.docker.engine_client import connected
 from tests.docker.people import Ordinary, with_a_folder
 from tests.docker.runs import (
     command,
@@ -117,6 +117,6 @@ def test_a_learner_sees_its_own_sockets_only(user: Ordinary) -> None:
     shown = did(user, "exec", "r", "a.1", "--", "sh", "-c", "ls -lnd /testbed/sockets; ls /testbed/sockets")
     folder, *names = shown.stdout.splitlines()
     assert folder.split()[:4] == ["drwx------", "2", str(user.uid), str(os.getgid() or user.uid)]
-    assert set(names) <= {"cradle.sock", "control.sock", "fabric.sock", "ended"}
+    assert set(names) <= {"supervisor.sock", "control.sock", "fabric.sock", "ended"}
     denied = user.did("exec", "r", "a.1", "--", "touch", "/testbed/slots/mine")
     assert "Read-only file system" in denied.stderr

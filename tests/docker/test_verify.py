@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from testbed.cli.run_target import live_run
 from testbed.rundir import RunDirectory
 from testbed.runtimes.docker.live import pids_of_nodes
-from testbed.runtimes.real.enter import has_network
+from testbed.runtimes.enter import has_network
 from testbed.verify.judge import Verdict
 from testbed.verify.live import find_live, measure_live
 from tests.docker.runs import QUICK, command, containers, until
@@ -73,7 +74,7 @@ def test_what_is_asked_for_is_found(run: RunDirectory) -> None:
     pids = pids_of_nodes(run)
     assert len(pids) == 5, "the container of whoever has left is still there"
     before = {rank: in_network_of(pid) for rank, pid in pids.items()}
-    pairs, found = measure_live(find_live(run, pids), 6, 1, lambda _: None, probes=_PROBES)
+    pairs, found = measure_live(find_live(live_run(run), pids), 6, 1, lambda _: None, probes=_PROBES)
     assert {rank: in_network_of(pid) for rank, pid in pids.items()} == before, "probes are gone"
     assert {rank for pair in pairs for rank in (pair.origin, pair.dest)} == {0, 1, 2, 3}
     assert [row for row in found.rows if row.verdict is Verdict.WRONG] == []

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.docker.image_build import Request, build_image
-from testbed.runtimes.docker.image_facts import image_id
+from testbed.image.build import Request, build_image
+from testbed.image.engine_client import connected
+from testbed.image.facts import image_id
 
 TAG = os.environ.get("TESTBED_TEST_IMAGE", "testbed:test")
 """Stays: the next run of the tests finds its layers."""

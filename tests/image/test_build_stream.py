@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.errors import CouldNotStart, ExitCode, TestbedError
-from testbed.runtimes.docker.build_stream import Progress, follow
+from testbed.image.build_stream import Progress, follow
 
 
 def said(*lines: str) -> list[dict[str, object]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import CouldNotStart, ExitCode, PreflightRefused, TestbedError
-from testbed.runtimes.docker.engine_client import EngineSilent, cannot_reach, connected, refused
-from testbed.runtimes.docker.image_base import OWN, USUAL, choose_base
-from testbed.runtimes.docker.image_facts import code_in, code_label, image_id, labels_of
+from testbed.image.base import OWN, USUAL, choose_base
+from testbed.image.engine_client import EngineSilent, cannot_reach, connected, refused
+from testbed.image.facts import code_in, code_label, image_id, labels_of
 from tests.image.fake_engine import FakeEngine
 
 

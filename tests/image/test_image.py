@@ -15,12 +15,13 @@ from docker import DockerClient
 from testbed import __version__
 from testbed.cli.main import main
 from testbed.errors import CouldNotStart, InvalidInput, PreflightRefused
-from testbed.runtimes.docker import image_build, image_leftovers
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.docker.image_build import Built, Request, build_image, context_for
-from testbed.runtimes.docker.image_context import Context
-from testbed.runtimes.docker.image_facts import code_in, id_of, image_id, labels_of
-from testbed.runtimes.docker.image_packages import run_build, versions_in
+from testbed.image import build as image_build
+from testbed.image import facts as image_leftovers
+from testbed.image.build import Built, Request, build_image, context_for
+from testbed.image.context import Context
+from testbed.image.engine_client import connected
+from testbed.image.facts import code_in, id_of, image_id, labels_of
+from testbed.image.packages import run_build, versions_in
 from tests.image.engine import EXAMPLE, TAG
 
 pytestmark = pytest.mark.processes
@@ -126,7 +127,7 @@ def test_nothing_is_world_writable_or_left_from_building(image: str) -> None:
 def test_its_first_process_and_its_health_check(image: str) -> None:
     with connected() as engine:
         config = engine.images.get(image).attrs["Config"]
-    assert config["Entrypoint"] == ["python", "-m", "testbed.runtimes.container"]
+    assert config["Entrypoint"] == ["python", "-m", "testbed.runtimes.containers"]
     assert config["Healthcheck"]["Test"][0] == "CMD"
     assert not config.get("User"), "it gives up root itself, when its network is there"
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from testbed.errors import PreflightRefused
-from testbed.runtimes.docker import image_at_hand as module
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.docker.image_at_hand import have_image, request_at_hand
-from testbed.runtimes.docker.image_base import OWN, USUAL
-from testbed.runtimes.docker.image_build import Request, context_for
-from testbed.runtimes.docker.image_packages import Packages, name_of
+from testbed.image import build as module
+from testbed.image.base import OWN, USUAL
+from testbed.image.build import Request, context_for, have_image, request_at_hand
+from testbed.image.engine_client import connected
+from testbed.image.packages import Packages, name_of
 from testbed.runtimes.docker.preflight import why_no_containers
 from tests.image.fake_engine import FakeEngine
 

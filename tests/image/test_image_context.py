@@ -11,10 +11,9 @@ import pytest
 from docker.utils.build import exclude_paths
 
 from testbed.errors import InvalidInput, UsageProblem
-from testbed.runtimes.docker.image_build import Request, context_for
-from testbed.runtimes.docker.image_context import Context, checkout, context_of, package
-from testbed.runtimes.docker.image_packages import without_all_packages, without_packages
-from testbed.runtimes.docker.image_sources import EVERYTHING, sources_of
+from testbed.image.build import Request, context_for
+from testbed.image.context import EVERYTHING, Context, checkout, context_of, package, sources_of
+from testbed.image.packages import without_all_packages, without_packages
 
 ROOT = Path(__file__).parents[2]
 

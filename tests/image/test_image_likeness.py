@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.docker.image_build import Request, context_for
-from testbed.runtimes.docker.image_context import PACKAGE, Context, checkout, context_of, package
-from testbed.runtimes.docker.image_facts import code_label
-from testbed.runtimes.docker.image_likeness import doubt
+from testbed.image.build import Request, context_for
+from testbed.image.context import PACKAGE, Context, checkout, context_of, package
+from testbed.image.engine_client import connected
+from testbed.image.facts import code_label, doubt
 from tests.image.fake_engine import FakeEngine
 
 OURS = {"testbed.source": package().digest(), "org.opencontainers.image.version": "0.1.0"}

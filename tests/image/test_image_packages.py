@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import CouldNotStart, PreflightRefused
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.docker.image_build import Request, context_for
-from testbed.runtimes.docker.image_packages import Packages, image_with, run_build
+from testbed.image.build import Request, context_for
+from testbed.image.engine_client import connected
+from testbed.image.packages import Packages, image_with, run_build
 from tests.image.fake_engine import fake_engine
 
 

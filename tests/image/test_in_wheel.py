@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.docker.image_build import Request, build_image
+from testbed.image.build import Request, build_image
+from testbed.image.engine_client import connected
 
 ROOT = Path(__file__).parents[2]
 TAG = "testbed:test-wheel"
 BUILD = f"""
 import testbed
-from testbed.runtimes.docker.image_build import Request, build_image, context_for
+from testbed.image.build import Request, build_image, context_for
 names = context_for(Request()).names()
 assert not [name for name in names if "checkout" in name or name.startswith("tests/")], names
 assert "Dockerfile" in names and "testbed/topologies/bundled/lan4.xml" in names, names

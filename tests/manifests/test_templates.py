@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-import testbed.manifests
+import testbed
 from testbed.manifests.templates import compose_value, fill, shell_word, yaml_value
 
-TEMPLATES = sorted((Path(testbed.manifests.__file__).parent / "templates").glob("*.j2"))
+TEMPLATES = sorted((Path(testbed.__file__).parent.parent / "templates").glob("*.j2"))
 TRAPS = (
     "yes",
     "012",

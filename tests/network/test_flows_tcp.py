@@ -13,9 +13,9 @@ import pytest
 
 from testbed.network.flows import Delivered, Flows, Tcp
 from testbed.network.flows.arrivals import Arrivals
-from testbed.network.flows.connections import Connection, Connections
+from testbed.network.flows.connections import Connections, TcpConnection
 from testbed.network.flows.draws import Draws
-from testbed.network.flows.routes import Route
+from testbed.network.flows.routes import FlowRoute
 from testbed.network.flows.tcp import Windows
 from testbed.network.graph import Network
 from tests.network.test_flows import arrival_s, network_from, pair, run_until
@@ -151,8 +151,8 @@ def test_hardly_anything_getting_through_takes_long_and_ends(
 
 def test_timers_double_up_to_two_minutes() -> None:
     state, tcp = Connections(no_link=0), Tcp(syn_timeout_s=1.0)
-    route = Route((), (), 0.05, 0.05, 0.0, 0.9999999, 1e6)
-    connection = Connection(0, 1, Draws(1, 0, 1, 0), route)
+    route = FlowRoute((), (), 0.05, 0.05, 0.0, 0.9999999, 1e6)
+    connection = TcpConnection(0, 1, Draws(1, 0, 1, 0), route)
     # 1 + 2 + … + 64 s, then eight times 120 s; given up after fifteen.
     assert Arrivals(state, tcp).handshake_done_s(connection, 0.0) == pytest.approx(0.1 + 127 + 8 * 120)
 
@@ -199,8 +199,8 @@ def test_cubic_is_about_as_fast_as_reno_on_a_short_path() -> None:
 def windows_after_a_loss(segments: int, rounds: int) -> list[float]:
     """Those of a connection that loses a segment of so many, then fills its window in every round trip of 10 ms."""
     state = Connections(no_link=0)
-    state.add(Connection(0, 1, Draws(1, 0, 1, 0)))
-    state.set_route(0, Route((), (), 0.005, 0.005, 0.0, 0.0, 1e9))
+    state.add(TcpConnection(0, 1, Draws(1, 0, 1, 0)))
+    state.set_route(0, FlowRoute((), (), 0.005, 0.005, 0.0, 0.0, 1e9))
     rules = Windows(state, Tcp())
     rules.open(0, 0.0)
     state.window[0], state.threshold[0], state.lost[0] = segments * SEGMENT, SEGMENT, 1.0

@@ -10,7 +10,7 @@ from testbed.network.findings import path_findings
 from testbed.network.graph import expand
 from testbed.network.moment import network_at
 from testbed.network.paths import Paths, compute_paths
-from testbed.network.timeline import BridgeChange, Change, LinksChange, NodesChange, PartitionChange, timeline
+from testbed.network.timeline import BridgeChange, Change, LinksChange, NodesChange, PartitionChange, Timeline, timeline
 from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
@@ -232,3 +232,15 @@ def test_one_replicas_share_of_a_link_is_the_whole_link() -> None:
 def test_many_like_partitions_are_one() -> None:
     given = topology("every: 1s, until: 500s, partition: [a, b]")
     assert len(network_at(given, expand(given), 499, seed=1).partitions) == 1
+
+
+def test_one_timeline_has_many_readers_each_with_a_place_of_its_own() -> None:
+    given = topology("at: 3s, node: a.0, do: crash", "at: 1s, partition: [a, b]", "at: 2s, node: b.0, do: leave")
+    changes = Timeline(given, seed=1)
+    first, of_nodes = iter(changes), changes.of_nodes()
+    assert [next(first).at_s, next(first).at_s] == [1, 2]
+    assert next(of_nodes).at_s == 2
+    assert [each.at_s for each in first] == [3]
+    assert [each.at_s for each in of_nodes] == [3]
+    assert list(changes) == list(timeline(given, 1))
+    assert [each.at_s for each in Timeline(given, 1, until_s=2)] == [1, 2]

@@ -12,7 +12,7 @@ from testbed.protocol.fabric import FROM_FABRIC, FROM_FABRIC_TO_NODE, FROM_NODE_
 from testbed.protocol.message import ProtocolError, Reader
 from testbed.protocol.nodes import FROM_NODE, TO_NODE
 from testbed.protocol.zygote import FROM_ZYGOTE, TO_ZYGOTE
-from testbed.runtimes.container.orders import FROM_CRADLE, TO_CRADLE
+from testbed.runtimes.containers.supervisor_messages import FROM_SUPERVISOR, TO_SUPERVISOR
 from tests.examples import examples
 
 READERS: dict[str, Reader[object]] = {
@@ -26,8 +26,8 @@ READERS: dict[str, Reader[object]] = {
     "from fabric": FROM_FABRIC,  # type: ignore[dict-item]
     "from fabric to node": FROM_FABRIC_TO_NODE,  # type: ignore[dict-item]
     "from node to fabric": FROM_NODE_TO_FABRIC,  # type: ignore[dict-item]
-    "from cradle": FROM_CRADLE,  # type: ignore[dict-item]
-    "to cradle": TO_CRADLE,  # type: ignore[dict-item]
+    "from cradle": FROM_SUPERVISOR,  # type: ignore[dict-item]
+    "to cradle": TO_SUPERVISOR,  # type: ignore[dict-item]
 }
 TAGS = (
     "hello",

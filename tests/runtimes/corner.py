@@ -24,8 +24,8 @@ from testbed.control.commands import Look, Seen, ask
 from testbed.errors import TestbedError
 from testbed.plan.files import to_text
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.places import ProcessRecord, Recorded, commands_socket, read_record
+from testbed.runtimes.tracking.leftovers import is_alive
+from testbed.runtimes.tracking.process_records import ProcessRecord, Recorded, commands_socket, read_record
 from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import plan_of, records, star
 

@@ -10,8 +10,8 @@ from testbed.control.outcome import Outcome
 from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.local.local_ground import LocalGround
-from testbed.runtimes.real.run import RealRun
+from testbed.runtimes.processes.local_backend import LocalBackend
+from testbed.runtimes.processes.run import RealRun
 
 needs_network = pytest.mark.needs_network
 
@@ -22,9 +22,9 @@ def locally(plan: RunPlan, engine: str = "fabric") -> RunPlan:
 
 
 def run(
-    plan: RunPlan, folder: Path, engine: str = "fabric", ground: LocalGround | None = None
+    plan: RunPlan, folder: Path, engine: str = "fabric", backend: LocalBackend | None = None
 ) -> tuple[RunDirectory, Outcome]:
     directory = create_run(folder, "run")
     plan = locally(plan, engine)
     write_plan(directory, plan)
-    return directory, RealRun(plan, directory, ground or LocalGround()).run()
+    return directory, RealRun(plan, directory, backend or LocalBackend()).run()

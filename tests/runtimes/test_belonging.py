@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from testbed.rundir import create_run
-from testbed.runtimes.real.belonging import MARK, end_marked, is_of_run, new_mark, owner_of
-from testbed.runtimes.real.leftovers import destroy
-from testbed.runtimes.real.places import Places, process_record
+from testbed.runtimes.tracking.leftovers import destroy
+from testbed.runtimes.tracking.ownership import MARK, end_marked, is_of_run, new_mark, owner_of
+from testbed.runtimes.tracking.process_records import Places, process_record
 
 pytestmark = pytest.mark.processes
 ME = (os.geteuid(),)

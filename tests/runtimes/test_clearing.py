@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.runtimes.real.clearing import clear_away, empty
+from testbed.runtimes.tracking.removal import clear_away, empty
 
 
 def test_nothing_is_left_of_it_however_deep_and_closed_and_nothing_is_followed(tmp_path: Path) -> None:

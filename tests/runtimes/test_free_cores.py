@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from testbed import cores
-from testbed.runtimes.local import free_cores as module
-from testbed.runtimes.local import speed
-from testbed.runtimes.local.free_cores import free_cores
+from testbed.runtimes import free_cores as module
+from testbed.runtimes import machine_speed
+from testbed.runtimes.free_cores import free_cores
 from tests.runtimes.sim_runs import plan_of, star
 
 BEFORE = [100, 0, 100, 1000, 0, 0, 0, 0, 0, 0]
@@ -51,7 +51,7 @@ def test_what_others_leave(
 ) -> None:
     write(counted, BEFORE, BEFORE, BEFORE)
     monkeypatch.setattr(
-        "testbed.runtimes.local.free_cores.time.sleep", lambda _: write(counted, first, second, later(user=1000))
+        "testbed.runtimes.free_cores.time.sleep", lambda _: write(counted, first, second, later(user=1000))
     )
     assert free_cores() == free
 
@@ -61,6 +61,6 @@ def test_a_step_is_longer_where_others_use_a_core(monkeypatch: pytest.MonkeyPatc
     """Training has the lowest priority: what is measured at a higher one would be too short."""
     experiment, found = plan_of(star(4)).experiment, []
     for free in (1000.0, 1e-4):
-        monkeypatch.setattr(speed, "free_cores", lambda free=free: free)
-        found.append(speed.step_times(experiment, 4, 0).least)
+        monkeypatch.setattr(machine_speed, "free_cores", lambda free=free: free)
+        found.append(machine_speed.step_times(experiment, 4, 0).least)
     assert found[1] > 1000 * found[0]

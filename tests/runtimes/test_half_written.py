@@ -13,7 +13,7 @@ from testbed.control.outcome import Outcome
 from testbed.errors import CouldNotStart
 from testbed.journal import CannotWrite
 from testbed.rundir import create_run
-from testbed.runtimes.real.places import Places, make_places
+from testbed.runtimes.tracking.process_records import Places, make_places
 from tests.runtimes.sim_runs import plan_of, star
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.isolation.environment import passed_on
+from testbed.isolation.sandbox import learner_environment
 from testbed.rundir import create_run
-from testbed.runtimes.real.handing_over import hand_over, keep_private
-from testbed.runtimes.real.shelf import Shelf
+from testbed.runtimes.processes.shared_models import SharedModels
+from testbed.runtimes.tracking.file_owners import hand_over, keep_private
 
 DEEP = 1500
 
@@ -68,13 +68,13 @@ def test_tokens_are_not_passed_on() -> None:
         "GITHUB_TOKEN": "x",
         "HOME": "/",
     }
-    assert passed_on(given).keys() == {"PATH", "LC_ALL", "TESTBED_DATA"}
+    assert learner_environment(given).keys() == {"PATH", "LC_ALL", "TESTBED_DATA"}
 
 
 def test_a_node_reaches_no_model_but_its_own() -> None:
     import numpy as np
 
-    shelf = Shelf(3, 1000)
+    shelf = SharedModels(3, 1000)
     for rank in range(3):
         shelf.put(rank, np.full(1000, rank, np.float32), is_last=False)
     for reads, status in ((1, 0), (0, 11), (2, 11)):

@@ -19,12 +19,13 @@ from testbed.errors import UsageProblem
 from testbed.protocol.fabric import Cut, Heal, Partition, ToFabric, Uncut
 from testbed.records import Event
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.injections import Injections
-from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.node_actions import NodeActions
-from testbed.runtimes.real.places import ProcessRecord, process_record
-from testbed.runtimes.real.run import RealRun
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.injections import Injections
+from testbed.runtimes.processes.node_actions import NodeActions
+from testbed.runtimes.processes.run import RealRun
+from testbed.runtimes.tracking.leftovers import is_alive
+from testbed.runtimes.tracking.process_records import ProcessRecord, process_record
+from tests.runtimes.contexts import context_of
 from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import DECODER, plan_of, star
 from tests.runtimes.unforked import Unforked
@@ -56,7 +57,7 @@ def done(folder: Path, *commands: Inject, until: int) -> list[tuple[str, tuple[i
         control = Control(PLAN, log)
         control._begun_at = 0.0
         actions: Any = Noting(control)
-        made = Injections(PLAN, control, log, NoEngine(), actions, lambda _: None)
+        made = Injections(context_of(PLAN, control, log, NoEngine(), actions), actions, lambda _: None)
         for command in commands:
             assert isinstance(await anext(aiter(made.obey(command))), Done)
         async with asyncio.timeout(PATIENCE_S):
@@ -95,11 +96,11 @@ def test_the_last_word_may_be_the_topologys(tmp_path: Path) -> None:
         control = Control(plan, log)
         control._begun_at = time.monotonic()
         actions: Any = Noting(control)
-        made = Injections(plan, control, log, NoEngine(), actions, lambda _: None)
+        made = Injections(context_of(plan, control, log, NoEngine(), actions), actions, lambda _: None)
         begun = made.obey(Inject("disconnect", (0, 1), 0.2))
         assert isinstance(await anext(aiter(begun)), Done)
-        ground: Any = None
-        run = RealRun(plan, RunDirectory(tmp_path), ground)
+        backend: Any = None
+        run = RealRun(plan, RunDirectory(tmp_path), backend)
         run._control = control
         await run._follow_timeline(actions, made, control._begun_at)
         while made.is_waiting:
@@ -132,9 +133,10 @@ def test_who_is_paused_again_is_paused_until_the_later_end_and_since_the_earlier
         control = Control(PLAN, log)
         control._begun_at = time.monotonic()
         control.started(1, pid)
-        control.stood = lambda rank, since_s: stood.append((rank, since_s))  # type: ignore[method-assign]
-        actions = NodeActions(PLAN, control, log, NoEngine(), Unforked(control.pid_of, tmp_path))
-        made = Injections(PLAN, control, log, NoEngine(), actions, lambda _: None)
+        control.nodes.stood = lambda rank, since_s: stood.append((rank, since_s))  # type: ignore[method-assign]
+        context = context_of(PLAN, control, log, NoEngine(), Unforked(control.nodes.pid_of, tmp_path))
+        actions = NodeActions(context)
+        made = Injections(context, actions, lambda _: None)
         assert isinstance(await anext(aiter(made.obey(Inject("pause", (1,), 0.1)))), Done)
         since_s = actions.paused[1]
         again = made.obey(Inject("pause", (1,), 0.5))
@@ -197,8 +199,9 @@ def test_what_is_asked_for_again_lasts_as_long_as_was_said_last(
         log, engine = ControlLog(tmp_path / "events.jsonl"), Agreeing()
         control = Control(PLAN, log)
         control._begun_at = time.monotonic()
-        actions = NodeActions(PLAN, control, log, engine, Unforked(control.pid_of, tmp_path))
-        made = Injections(PLAN, control, log, engine, actions, lambda _: None)
+        context = context_of(PLAN, control, log, engine, Unforked(control.nodes.pid_of, tmp_path))
+        actions = NodeActions(context)
+        made = Injections(context, actions, lambda _: None)
         assert isinstance(await anext(aiter(made.obey(briefly))), Done)
         said = [each async for each in made.obey(longer)]
         assert all(isinstance(each, Done) for each in said)
@@ -239,10 +242,10 @@ def test_a_crash_cuts_a_node_off_before_it_dies_and_a_kill_does_not(
         log = ControlLog(tmp_path / "events.jsonl")
         control, engine = Control(PLAN, log), Watched(record)
         control.started(1, pid)
-        actions = NodeActions(PLAN, control, log, engine, Unforked(control.pid_of, tmp_path))
+        actions = NodeActions(context_of(PLAN, control, log, engine, Unforked(control.nodes.pid_of, tmp_path)))
         await actions.happen(action, (1,), 0.0)
         assert engine.asked == asked
-        assert control._members[1].is_wanted_dead
+        assert control.nodes[1].is_death_planned
         log.close()
 
     try:
@@ -264,7 +267,7 @@ def test_who_is_disconnected_by_hand_is_cut_off_and_lives(action: str, asked: st
         control = Control(PLAN, log)
         control._begun_at = 0.0
         control.started(1, os.getpid())
-        actions = NodeActions(PLAN, control, log, engine, Unforked(control.pid_of, tmp_path))
+        actions = NodeActions(context_of(PLAN, control, log, engine, Unforked(control.nodes.pid_of, tmp_path)))
         t = await actions.happen(action, (1,), 0.5)
         log.close()
         return t
@@ -286,14 +289,14 @@ def test_who_comes_back_is_reached_again_and_begins_as_planned(tmp_path: Path, m
     async def body() -> None:
         log = ControlLog(tmp_path / "events.jsonl")
         control = Control(PLAN, log)
-        nodes = Unforked(control.pid_of, tmp_path)
+        nodes = Unforked(control.nodes.pid_of, tmp_path)
         monkeypatch.setattr(nodes, "start", lambda rank, rejoin, _: forked.append((rank, rejoin)), raising=False)
-        actions = NodeActions(PLAN, control, log, engine, nodes)
+        actions = NodeActions(context_of(PLAN, control, log, engine, nodes))
         actions.start(0)
-        control.expect_nobody()  # and it is gone again
+        control.expect_no_more()  # and it is gone again
         for rank in (0, 1):
             await actions.happen("join", (rank,), 0.0)
-            assert control.is_expected(rank)
+            assert control.nodes.is_expected(rank)
         log.close()
 
     asyncio.run(body())

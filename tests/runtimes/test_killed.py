@@ -16,9 +16,9 @@ import pytest
 
 from testbed.records import Over
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.belonging import MARK, new_mark
-from testbed.runtimes.real.leftovers import destroy, is_alive
-from testbed.runtimes.real.places import ProcessRecord, Recorded, process_record
+from testbed.runtimes.tracking.leftovers import destroy, is_alive
+from testbed.runtimes.tracking.ownership import MARK, new_mark
+from testbed.runtimes.tracking.process_records import ProcessRecord, Recorded, process_record
 from tests.runtimes.corner import ENDLESS, PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
 from tests.runtimes.sim_runs import records

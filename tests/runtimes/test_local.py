@@ -22,15 +22,15 @@ from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, End, Event, Round
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.local import local_ground
-from testbed.runtimes.local.needs import Need, needs_of
-from testbed.runtimes.real import run as real
-from testbed.runtimes.real.engine import Engine, start_engine
-from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.loopback import LoopbackBlock, on_loopback
-from testbed.runtimes.real.places import Places, make_places, process_record, read_record
-from testbed.runtimes.real.proc_stat import stat_of
-from testbed.runtimes.real.run import RealRun
+from testbed.runtimes.needs import Need, needs_of
+from testbed.runtimes.processes import local_backend
+from testbed.runtimes.processes import run as real
+from testbed.runtimes.processes.engine import Engine, start_engine
+from testbed.runtimes.processes.loopback import LoopbackBlock, on_loopback
+from testbed.runtimes.processes.run import RealRun
+from testbed.runtimes.tracking.leftovers import is_alive
+from testbed.runtimes.tracking.proc_stat import stat_of
+from testbed.runtimes.tracking.process_records import Places, make_places, process_record, read_record
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -42,7 +42,7 @@ def test_a_node_that_gets_no_network_lets_nobody_train(tmp_path: Path, monkeypat
         node_socket(places.sockets, 2).unlink()
         return engine
 
-    monkeypatch.setattr(local_ground, "start_engine", without_a_door)
+    monkeypatch.setattr(local_backend, "start_engine", without_a_door)
     with pytest.raises(PreflightRefused, match="handing the device to the fabric was denied"):
         run(plan_of(star(4)), tmp_path)
     assert not list(tmp_path.glob("run/nodes/*/journal.jsonl"))
@@ -109,7 +109,7 @@ def test_an_average_that_cannot_be_tried_is_lost_and_nothing_else(tmp_path: Path
     directory, outcome = run(plan_of(star(3), **settings), tmp_path, "none")
     assert (outcome.reason, outcome.finished, outcome.broken) == ("finished", 3, ())
     lost = [each.detail for each in records(directory, None) if isinstance(each, Event) and each.what == "average-lost"]
-    why = f"whoever was to try it could not be started: {os.strerror(errno.EAGAIN)}"
+    why = f"the process that evaluates it could not be started: {os.strerror(errno.EAGAIN)}"
     assert lost == [f"round {number}: {why}" for number in range(3)]
 
 
@@ -213,7 +213,7 @@ def test_a_log_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path, monke
     (tmp_path / "run" / "events.jsonl").mkdir(parents=True)
     plan = locally(plan_of(star(2)))
     with pytest.raises(CannotWrite, match=r"events\.jsonl"):
-        RealRun(plan, RunDirectory(tmp_path / "run"), local_ground.LocalGround()).run()
+        RealRun(plan, RunDirectory(tmp_path / "run"), local_backend.LocalBackend()).run()
     assert read_record(RunDirectory(tmp_path / "run")) is None
     assert list(temporary.iterdir()) == []
 

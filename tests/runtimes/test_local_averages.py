@@ -13,12 +13,12 @@ import pytest
 from testbed.control.averages import Averages
 from testbed.control.log import ControlLog
 from testbed.protocol.nodes import SLOTS, Left
-from testbed.protocol.zygote import Discard, Judge, Judged
+from testbed.protocol.zygote import AverageEvaluated, Discard, EvaluateAverage
 from testbed.records import AnyRecord, Average, Event
 from testbed.rundir import RunDirectory
-from testbed.runtimes.averaging import judge
-from testbed.runtimes.real.judge import Judges
-from testbed.runtimes.real.shelf import Shelf
+from testbed.runtimes.averaging import evaluate_average
+from testbed.runtimes.processes.average_process import AverageEvaluator
+from testbed.runtimes.processes.shared_models import SharedModels
 from tests.runtimes import local_runs, sim_runs
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -91,9 +91,9 @@ def lost(directory: RunDirectory) -> list[int]:
 LEAKS = """
 import pathlib, sys
 from testbed.node.algorithms.dpsgd import DPSGD
-from testbed.runtimes.real.shelf import Shelf
+from testbed.runtimes.processes.shared_models import SharedModels
 class Mine(DPSGD): pass
-put = Shelf.put
+put = SharedModels.put
 def leak(shelf, rank, vector, *, is_last):
     if rank == 2 and not MARK.exists():
         while put(shelf, rank, vector, is_last=True) is not None:
@@ -102,7 +102,7 @@ def leak(shelf, rank, vector, *, is_last):
     return put(shelf, rank, vector, is_last=is_last)
 MARK = pathlib.Path("{mark}")
 if "zygote" in sys.argv[0]:
-    Shelf.put = leak
+    SharedModels.put = leak
 """
 
 
@@ -149,10 +149,10 @@ def test_no_average_is_of_fewer_than_stayed(tmp_path: Path) -> None:
 
 
 class Told:
-    """A log and a judge that only remember."""
+    """A log and a evaluate_average that only remember."""
 
     def __init__(self, folder: Path) -> None:
-        self.orders: list[Judge | Discard] = []
+        self.orders: list[EvaluateAverage | Discard] = []
         self.log = ControlLog(folder / "events.jsonl")
         self.path = folder / "events.jsonl"
 
@@ -172,8 +172,8 @@ def test_a_round_is_judged_when_the_last_living_learner_has_left_its_model(told:
         assert told.orders == []
         each.left(1, Left(0, 3, 1.5), [0, 2])  # it ends at once
         each.left(0, Left(0, 0, 2.0), [0, 2])
-        assert told.orders == [Judge(0, (0, 1, 2), (0, 3, 1))]
-        each.judged(Judged(0, 0.5, 1.25, 0.125))
+        assert told.orders == [EvaluateAverage(0, (0, 1, 2), (0, 3, 1))]
+        each.evaluated(AverageEvaluated(0, 0.5, 1.25, 0.125))
         await each.settle([], 0.0)
 
     asyncio.run(scene())
@@ -188,7 +188,7 @@ def test_a_round_that_never_will_be_complete_is_forgotten(told: Told) -> None:
         each.left(1, Left(1, 0, 3.0), [0, 1])
 
     asyncio.run(scene())
-    assert told.orders == [Discard((0,), (0,)), Judge(1, (0, 1), (1, 0))]
+    assert told.orders == [Discard((0,), (0,)), EvaluateAverage(1, (0, 1), (1, 0))]
     (lost,) = told.records()
     assert isinstance(lost, Event)
     assert (lost.what, lost.detail) == ("average-lost", "round 0: not every learner left its model")
@@ -207,7 +207,7 @@ def test_a_round_that_somebody_had_no_room_for_is_over_at_once_for_everybody(tol
 
     asyncio.run(scene())
     assert told.orders[2:] == []
-    assert told.records() == [Event(2.0, "average-lost", "round 3: somebody had no room for it")]
+    assert told.records() == [Event(2.0, "average-lost", "round 3: a learner had no free model slot")]
 
 
 def test_what_is_replaced_or_comes_too_late_does_not_stay_on_the_shelf(told: Told) -> None:
@@ -217,11 +217,11 @@ def test_what_is_replaced_or_comes_too_late_does_not_stay_on_the_shelf(told: Tol
         each.left(0, Left(1, 2, 2.0), [0, 1])
         assert told.orders == [Discard((0,), (0,))]
         each.left(1, Left(1, 3, 3.0), [0, 1])
-        assert told.orders[1:] == [Judge(1, (0, 1), (2, 3))]
+        assert told.orders[1:] == [EvaluateAverage(1, (0, 1), (2, 3))]
         each.left(2, Left(1, 1, 3.5), [0, 1, 2])  # it has joined meanwhile
         each.left(2, Left(0, 2, 3.5), [0, 1, 2])
         assert told.orders[2:] == [Discard((2,), (1,)), Discard((2,), (2,))]
-        each.judged(Judged(1, 0.5, 1.0, 0.0))
+        each.evaluated(AverageEvaluated(1, 0.5, 1.0, 0.0))
 
     asyncio.run(scene())
     assert told.records() == [Average(3.0, 1, 2, 0.5, 1.0, 0.0)]
@@ -238,7 +238,7 @@ def test_a_new_life_has_nothing_on_the_shelf(told: Told) -> None:
         each.left(1, Left(1, 2, 3.0), [0, 1])
         assert told.orders == []
         each.left(0, Left(1, 3, 4.0), [0, 1])
-        assert told.orders == [Judge(1, (0, 1), (3, 2))]
+        assert told.orders == [EvaluateAverage(1, (0, 1), (3, 2))]
         each.give_up()
         await each.settle([0, 1], 0.0)
 
@@ -250,18 +250,18 @@ class Runners:
     """Nodes of different speed that wait for nobody, leave their models on a real shelf, and are judged at once."""
 
     def __init__(self, told: Told, rounds: int, step_s: list[float]) -> None:
-        self._shelf = Shelf(len(step_s), 1)
+        self._shelf = SharedModels(len(step_s), 1)
         self._rounds = rounds
         self._averages = Averages(told.log, self._obey)
         self._moments = [
             (step_s[rank] * (number + 1), rank, number) for rank in range(len(step_s)) for number in range(rounds)
         ]
 
-    def _obey(self, order: Judge | Discard) -> None:
-        if isinstance(order, Judge):
+    def _obey(self, order: EvaluateAverage | Discard) -> None:
+        if isinstance(order, EvaluateAverage):
             vectors = self._shelf.vectors(order.ranks, order.slots)
             assert [float(each[0]) for each in vectors] == [order.round] * len(vectors)
-            asyncio.get_running_loop().call_soon(self._averages.judged, Judged(order.round, 0.5, 1.0, 0.0))
+            asyncio.get_running_loop().call_soon(self._averages.evaluated, AverageEvaluated(order.round, 0.5, 1.0, 0.0))
         self._shelf.clear(order.ranks, order.slots)
 
     async def run(self, everybody: list[int]) -> None:
@@ -296,12 +296,12 @@ def test_the_end_of_a_run_waits_for_averages_but_not_for_ever(told: Told) -> Non
         each.left(0, Left(4, 0, 1.0), [0, 1])
         each.left(1, Left(5, 1, 2.0), [0, 1])
         await each.settle([0], 0.0)  # the other has failed
-        assert told.orders == [Judge(4, (0,), (0,)), Discard((1,), (1,))]
+        assert told.orders == [EvaluateAverage(4, (0,), (0,)), Discard((1,), (1,))]
         late = Averages(told.log, told.orders.append)
         late.left(0, Left(7, 0, 3.0), [0])
         waiting = asyncio.ensure_future(late.settle([0], 60.0))
         await asyncio.sleep(0)
-        late.judged(Judged(7, problem="it is bad"))
+        late.evaluated(AverageEvaluated(7, problem="it is bad"))
         await waiting
 
     asyncio.run(scene())
@@ -324,7 +324,7 @@ def test_a_flood_of_rounds_is_bounded(told: Told) -> None:
 
 
 def test_the_shelf_keeps_copies_until_they_are_cleared() -> None:
-    shelf = Shelf(3, 5)
+    shelf = SharedModels(3, 5)
     model = np.arange(5, dtype=np.float32)
     slots = [shelf.put(1, model + number, is_last=False) for number in range(SLOTS - 1)]
     assert slots == list(range(SLOTS - 1))
@@ -339,14 +339,14 @@ def test_the_shelf_keeps_copies_until_they_are_cleared() -> None:
 
 def test_before_a_new_life_only_what_is_to_be_judged_stays() -> None:
     """A node may have been killed before it could tell what it had left."""
-    shelf = Shelf(2, 1)
+    shelf = SharedModels(2, 1)
     model = np.zeros(1, np.float32)
     for rank in (0, 0, 0, 0, 0, 1, 1, 1, 1, 1):
         assert shelf.put(rank, model, is_last=True) is not None
-    judges = Judges(shelf, _never, _never, _never)  # type: ignore[arg-type]
-    judges.ask(Judge(7, (0, 1), (3, 1)))
-    judges.ask(Judge(8, (0, 1), (0, 4)))
-    judges.clear_before_life(0)
+    evaluator = AverageEvaluator(shelf, _never, _never, _never)  # type: ignore[arg-type]
+    evaluator.ask(EvaluateAverage(7, (0, 1), (3, 1)))
+    evaluator.ask(EvaluateAverage(8, (0, 1), (0, 4)))
+    evaluator.clear_before_life(0)
     assert [shelf.put(0, model, is_last=True) for _ in range(4)] == [1, 2, 4, None]
     assert shelf.put(1, model, is_last=True) is None
 
@@ -356,8 +356,8 @@ def _never() -> None:
 
 
 def test_a_large_shelf_is_in_pieces_that_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.runtimes.real.shelf._LARGEST_BYTES", 2 * 4 * SLOTS * 3)
-    shelf = Shelf(5, 3)
+    monkeypatch.setattr("testbed.runtimes.processes.shared_models._LARGEST_BYTES", 2 * 4 * SLOTS * 3)
+    shelf = SharedModels(5, 3)
     for rank in range(5):
         for slot in range(SLOTS):
             assert shelf.put(rank, np.full(3, 10 * rank + slot, np.float32), is_last=True) == slot
@@ -374,6 +374,6 @@ def test_the_arithmetic_by_hand() -> None:
         tried.append(vector.tolist())
         return Score(0.5, 2.0, 10)
 
-    found = judge([np.array([0, 3], np.float32), np.array([6, 3], np.float32)], evaluate)
+    found = evaluate_average([np.array([0, 3], np.float32), np.array([6, 3], np.float32)], evaluate)
     assert tried == [[3.0, 3.0]]
     assert found == (0.5, 2.0, 3.0)

@@ -18,11 +18,11 @@ from testbed.engines.fabric.start import start_fabric
 from testbed.errors import ExitCode
 from testbed.records import End, Failure, Over
 from testbed.rundir import create_run
-from testbed.runtimes.real import run as real
-from testbed.runtimes.real.engine import FabricEngine
-from testbed.runtimes.real.leftovers import is_alive
-from testbed.runtimes.real.nursery import Nursery
-from testbed.runtimes.real.places import Places, make_places, process_record
+from testbed.runtimes.processes import watches
+from testbed.runtimes.processes.engine import FabricEngine
+from testbed.runtimes.processes.zygote_client import ZygoteClient
+from testbed.runtimes.tracking.leftovers import is_alive
+from testbed.runtimes.tracking.process_records import Places, make_places, process_record
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -105,7 +105,7 @@ def test_a_fabric_that_dies_after_the_last_node_fails_the_run(tmp_path: Path, mo
 BROKEN = "broken on purpose"
 HURRIES: dict[str, tuple[Callable[[Control], None], ExitCode, str]] = {
     "something breaks": (lambda control: control.break_down(BROKEN), ExitCode.NODE_FAILED, "time"),
-    "Ctrl-C": (lambda control: control.stop("interrupted", "interrupted"), ExitCode.INTERRUPTED, "interrupted"),
+    "Ctrl-C": (lambda control: control.stop("interrupted"), ExitCode.INTERRUPTED, "interrupted"),
 }
 
 
@@ -116,7 +116,7 @@ def test_nobody_waits_long_for_a_node_that_hangs_at_the_end(
 ) -> None:
     """The patience for the last of the work would be a minute: who presses Ctrl-C then means it."""
     hurry, exit_code, reason = HURRIES[why]
-    monkeypatch.setattr(real, "_GRACE_S", 1.0)
+    monkeypatch.setattr(watches, "_GRACE_S", 1.0)
     source = tmp_path / "hung.py"
     source.write_text(
         "import time\nfrom testbed.node.algorithms.dpsgd import DPSGD\n\n\n"
@@ -126,8 +126,8 @@ def test_nobody_waits_long_for_a_node_that_hangs_at_the_end(
     begun: list[float] = []
     stop = Control.stop
 
-    def stop_and_hurry(self: Control, reason: str, as_: str) -> None:
-        stop(self, reason, as_)
+    def stop_and_hurry(self: Control, reason: str) -> None:
+        stop(self, reason)
         if not begun:
             begun.append(time.monotonic())
             asyncio.get_running_loop().call_later(0.5, hurry, self)
@@ -145,14 +145,14 @@ def test_nobody_waits_for_ever_for_one_that_should_tell_of_deaths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All nodes are forked from one process: it hangs while they work, and they end well."""
-    monkeypatch.setattr(real, "_GRACE_S", 1.0)
-    monkeypatch.setattr(real, "_LAST_WORK_S", 1.0)
-    monkeypatch.setattr(real, "_LAST_WORK_EACH_S", 0.0)
-    monkeypatch.setattr(control_module, "_JUDGING_S", 0.5)
+    monkeypatch.setattr(watches, "_GRACE_S", 1.0)
+    monkeypatch.setattr(watches, "_LAST_WORK_S", 1.0)
+    monkeypatch.setattr(watches, "_LAST_WORK_EACH_S", 0.0)
+    monkeypatch.setattr(control_module, "_EVALUATING_S", 0.5)
     parents: list[int] = []
-    is_warm, begin = Nursery.is_warm, Control.begin
+    is_warm, begin = ZygoteClient.is_warm, Control.begin
 
-    async def and_note(self: Nursery) -> Failure | None:
+    async def and_note(self: ZygoteClient) -> Failure | None:
         parents.extend(self.pids)
         return await is_warm(self)
 
@@ -161,7 +161,7 @@ def test_nobody_waits_for_ever_for_one_that_should_tell_of_deaths(
             os.kill(pid, signal.SIGSTOP)
         return begin(self)
 
-    monkeypatch.setattr(Nursery, "is_warm", and_note)
+    monkeypatch.setattr(ZygoteClient, "is_warm", and_note)
     monkeypatch.setattr(Control, "begin", and_hang)
     begun_s = time.monotonic()
     directory, outcome = run(plan_of(star(2)), tmp_path)

@@ -70,7 +70,7 @@ def test_control_tells_of_those_that_are_done_and_dead_until_they_are_back(tmp_p
         control = Control(plan_of(star(4)), log)
         for rank, (theirs, mine) in enumerate(pairs):
             control.started(rank, rank + 1)
-            control._listen_to(rank, control._members[rank], theirs)
+            control.connections.connect(rank, theirs)
             if rank < 3:
                 reason = ("finished", "left", "finished")[rank]
                 mine.send(encode(Recorded(line(End(1.0, reason, 1, 1, NOBODY, NOBODY)))))

@@ -11,7 +11,7 @@ from testbed.control.control import Control
 from testbed.errors import ExitCode
 from testbed.protocol.fabric import Lateness
 from testbed.protocol.nodes import Overrun
-from testbed.runtimes.real.engine import Judgement, NoEngine
+from testbed.runtimes.processes.engine import EngineHealth, NoEngine
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -19,7 +19,7 @@ LATE = Lateness(1000, 0.1, 4.0, 9.0)
 LOSES = """
 from testbed.engines.counters import DeviceCounters
 from testbed.node.algorithms.dpsgd import DPSGD
-from testbed.runtimes.real import node_process
+from testbed.runtimes.processes import node_process
 
 
 class Loses(DPSGD):
@@ -39,7 +39,7 @@ def summary(folder: Path) -> dict[str, object]:
 def test_what_the_engine_and_the_nodes_say_is_what_the_run_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(NoEngine, "judge", lambda _: Judgement(("packets were late",), LATE))
+    monkeypatch.setattr(NoEngine, "health", lambda _: EngineHealth(("packets were late",), LATE))
     monkeypatch.setattr(Control, "overruns", property(lambda _: {"node.0": Overrun(1000, 600, 0.1, 5, 600.0)}))
     _, outcome = run(plan_of(star(2), stop={"rounds": 1}), tmp_path, "none")
     assert outcome.exit_code is ExitCode.NOT_AS_ASKED

@@ -15,16 +15,16 @@ import pytest
 
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
-from testbed.engines.apart import start_apart
+from testbed.engines.spawn import spawn_module
 from testbed.errors import ExitCode
 from testbed.records import Over
-from testbed.runtimes.real import barrier, nursery, waited
-from testbed.runtimes.real import run as run_module
-from testbed.runtimes.real.barrier import BarrierWatch
-from testbed.runtimes.real.ground import Nodes
-from testbed.runtimes.real.nursery import Nursery
-from testbed.runtimes.real.run import RealRun
-from testbed.runtimes.real.waited import IDLE_S, LONGEST_S, Waited
+from testbed.runtimes.processes import start_barrier, watches, zygote_client
+from testbed.runtimes.processes.backend import Nodes
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.start_barrier import IDLE_S, LONGEST_S, BarrierWatch, HangDetector
+from testbed.runtimes.processes.watches import StragglerWatch
+from testbed.runtimes.processes.zygote_client import ZygoteClient
+from tests.runtimes.contexts import context_of
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -36,14 +36,14 @@ def test_before_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     started: list[int] = []
 
     def start_and_stop(*words: object, **more: object) -> subprocess.Popen[bytes]:
-        process = start_apart(*words, **more)  # type: ignore[arg-type]
+        process = spawn_module(*words, **more)  # type: ignore[arg-type]
         os.kill(process.pid, signal.SIGSTOP)
         started.append(process.pid)
         return process
 
-    monkeypatch.setattr("testbed.runtimes.real.nursery.start_apart", start_and_stop)
-    monkeypatch.setattr(nursery, "_LOOK_S", 0.1)
-    monkeypatch.setattr(waited, "IDLE_S", 0.5)
+    monkeypatch.setattr("testbed.runtimes.processes.zygote_client.spawn_module", start_and_stop)
+    monkeypatch.setattr(zygote_client, "_LOOK_S", 0.1)
+    monkeypatch.setattr(start_barrier, "IDLE_S", 0.5)
     directory, outcome = run(plan_of(star(2)), tmp_path, engine="none")
     assert outcome.exit_code is ExitCode.NOT_STARTED
     assert outcome.broken == (HANGS.format("to get ready", 0.5),)
@@ -58,18 +58,18 @@ BACK = "  - {at: 0.3s, node: node.2, do: crash}\n  - {at: 0.6s, node: node.2, do
 
 @needs_network
 def test_while_nothing_but_a_node_that_joins_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fork = Nursery.fork
+    fork = ZygoteClient.fork
 
-    def stop_and_fork(self: Nursery, rank: int, rejoin: str | None, first_round: int) -> None:
+    def stop_and_fork(self: ZygoteClient, rank: int, rejoin: str | None, first_round: int) -> None:
         if rejoin is not None:
             for pid in self.pids:
                 os.kill(pid, signal.SIGSTOP)
-            monkeypatch.setattr(waited, "IDLE_S", 1.0)
+            monkeypatch.setattr(start_barrier, "IDLE_S", 1.0)
         fork(self, rank, rejoin, first_round)
 
-    monkeypatch.setattr(Nursery, "fork", stop_and_fork)
-    monkeypatch.setattr(nursery, "_LOOK_S", 0.1)
-    monkeypatch.setattr(RealRun, "_patience_s", lambda _: 0.5)
+    monkeypatch.setattr(ZygoteClient, "fork", stop_and_fork)
+    monkeypatch.setattr(zygote_client, "_LOOK_S", 0.1)
+    monkeypatch.setattr(StragglerWatch, "_patience_s", lambda _: 0.5)
     _, outcome = run(plan_of(star(3, BACK), missing={"after": "100ms", "then": "skip"}, stop={"rounds": 30}), tmp_path)
     assert outcome.exit_code is ExitCode.NODE_FAILED
     assert outcome.broken == (HANGS.format("to start a node", 1.0),)
@@ -78,7 +78,7 @@ def test_while_nothing_but_a_node_that_joins_is_waited_for(tmp_path: Path, monke
 def test_whoever_computes_is_waited_for_longer_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     now = {"s": 0.0, "computed_s": 0.0}
     monkeypatch.setattr(time, "monotonic", lambda: now["s"])
-    wait = Waited(lambda: now["computed_s"])
+    wait = HangDetector(lambda: now["computed_s"])
     for at_s, computed_s, said in (
         (IDLE_S - 1, 0.0, None),
         (IDLE_S + 1, 0.01, None),
@@ -97,9 +97,9 @@ NOT_READY = "it was to get ready, and has done nothing for 1.5 s"
 
 
 def look_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barrier, "_LOOK_S", 0.1)
-    monkeypatch.setattr(barrier, "CONNECTED_S", 0.1)
-    monkeypatch.setattr(run_module, "_GRACE_S", 0.5)
+    monkeypatch.setattr(start_barrier, "_LOOK_S", 0.1)
+    monkeypatch.setattr(start_barrier, "CONNECTED_S", 0.1)
+    monkeypatch.setattr(watches, "_GRACE_S", 0.5)
 
 
 @pytest.mark.processes
@@ -111,7 +111,7 @@ def test_a_node_that_is_stopped_before_it_is_ready(tmp_path: Path, monkeypatch: 
     def stop_and_tell(self: Control, rank: int, pid: int) -> None:
         if rank == 1:
             os.kill(pid, signal.SIGSTOP)
-            monkeypatch.setattr(waited, "IDLE_S", 1.5)
+            monkeypatch.setattr(start_barrier, "IDLE_S", 1.5)
             pids.append(pid)
         started(self, rank, pid)
 
@@ -139,15 +139,15 @@ def watched(folder: Path, play: Callable[[Control, Played], Awaitable[None]]) ->
     """Who has failed in the end."""
 
     async def whole() -> list[str]:
-        plan = plan_of(star(3))
-        control, nodes = Control(plan, ControlLog(folder / "events.jsonl")), Played()
+        plan, log = plan_of(star(3)), ControlLog(folder / "events.jsonl")
+        control, nodes = Control(plan, log), Played()
         for rank in range(3):
             control.expect(rank)
             control.started(rank, 100 + rank)
-        watch = BarrierWatch(plan, control, cast(Nodes, nodes))
+        watch = BarrierWatch(context_of(plan, control, log, NoEngine(), cast(Nodes, nodes)))
         async with asyncio.timeout(20.0):
             await asyncio.gather(watch.watch(range(3)), play(control, nodes))
-        return [each.node for each in control._failures]
+        return [each.node for each in control.rules.outcome(0.0, has_begun=False).failures]
 
     return asyncio.run(whole())
 
@@ -156,7 +156,7 @@ def watched(folder: Path, play: Callable[[Control, Played], Awaitable[None]]) ->
 def test_who_waits_for_its_turn_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To get warm; as long as one of those that are not ready computes."""
     look_soon(monkeypatch)
-    monkeypatch.setattr(waited, "IDLE_S", 0.5)
+    monkeypatch.setattr(start_barrier, "IDLE_S", 0.5)
 
     async def play(control: Control, nodes: Played) -> None:
         for rank in range(3):
@@ -164,17 +164,17 @@ def test_who_waits_for_its_turn_is_waited_for(tmp_path: Path, monkeypatch: pytes
                 await asyncio.sleep(0.1)
                 nodes.computed_s[rank] += 0.01
             assert not control.is_ending
-            control._members[rank].is_ready = True
+            control.nodes[rank].is_ready = True
 
     assert watched(tmp_path, play) == []
 
 
 def test_only_those_are_named_that_are_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     look_soon(monkeypatch)
-    monkeypatch.setattr(waited, "IDLE_S", 0.5)
+    monkeypatch.setattr(start_barrier, "IDLE_S", 0.5)
 
     async def play(control: Control, nodes: Played) -> None:
-        control._members[1].is_ready = True
+        control.nodes[1].is_ready = True
         for _ in range(100):
             if control.is_ending:
                 return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.runtimes.local import needs
-from testbed.runtimes.local.needs import needs_of, step_need
-from testbed.runtimes.local.speed import StepTimes
+from testbed.runtimes import needs
+from testbed.runtimes.machine_speed import StepTimes
+from testbed.runtimes.needs import needs_of, step_need
 from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import plan_of, star
 

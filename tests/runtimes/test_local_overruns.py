@@ -16,9 +16,9 @@ from testbed.protocol.message import encode
 from testbed.protocol.nodes import Overrun
 from testbed.records import Round
 from testbed.rundir import create_run
-from testbed.runtimes.local.local_ground import LocalGround
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.run import RealRun
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.local_backend import LocalBackend
+from testbed.runtimes.processes.run import RealRun
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -48,7 +48,7 @@ def test_what_a_node_said_last_counts_once_for_each_of_its_lives(tmp_path: Path)
         for pid, last in ((11, Overrun(9, 2, 0.5, 3, 0.75)), (12, Overrun(10, 1, 0.25, 4, 0.25))):
             theirs, mine = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             control.started(1, pid)
-            control._listen_to(1, control._members[1], theirs)
+            control.connections.connect(1, theirs)
             for told in (Overrun(5, 1, 0.25, 1), last):
                 mine.send(encode(told))
             mine.close()
@@ -72,7 +72,7 @@ def test_who_looks_on_is_told_what_the_summary_will_say(tmp_path: Path) -> None:
         raise AssertionError
 
     async def body() -> tuple[Seen, Seen]:
-        whole = RealRun(plan, create_run(tmp_path, "run"), LocalGround())
+        whole = RealRun(plan, create_run(tmp_path, "run"), LocalBackend())
         whole._control, whole._engine = Control(plan, log), NoEngine()
         whole._control._overruns[1, 11] = Overrun(1000, 900, 9.0, 7, 99.0)
         early = await look(whole)

@@ -14,9 +14,10 @@ from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.errors import UsageProblem
 from testbed.protocol.fabric import Heal, ToFabric
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.injections import Injections
-from testbed.runtimes.real.node_actions import NodeActions
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.injections import Injections
+from testbed.runtimes.processes.node_actions import NodeActions
+from tests.runtimes.contexts import context_of
 from tests.runtimes.sim_runs import plan_of, star
 from tests.runtimes.unforked import Unforked
 
@@ -42,8 +43,9 @@ def test_a_partition_whose_healing_is_denied_can_be_healed_later(tmp_path: Path)
     async def body() -> list[Reply]:
         plan, log, engine = plan_of(star(2)), ControlLog(tmp_path / "events.jsonl"), Denies()
         control = Control(plan, log)
-        actions = NodeActions(plan, control, log, engine, Unforked(control.pid_of, tmp_path))
-        injections = Injections(plan, control, log, engine, actions, lambda _: None)
+        context = context_of(plan, control, log, engine, Unforked(control.nodes.pid_of, tmp_path))
+        actions = NodeActions(context)
+        injections = Injections(context, actions, lambda _: None)
         _ = [each async for each in injections.obey(Divide(((0,), (1,))))]
         with pytest.raises(UsageProblem, match="not now"):
             _ = [each async for each in injections.obey(Reunite())]

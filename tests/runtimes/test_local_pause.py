@@ -14,19 +14,20 @@ from pathlib import Path
 
 import pytest
 
+from testbed.control import progress
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.node.compute_slots import ComputeSlots, holders
 from testbed.plan.files import write_plan
 from testbed.records import Event
 from testbed.rundir import create_run
-from testbed.runtimes.local import local_ground
-from testbed.runtimes.local.local_ground import LocalGround
-from testbed.runtimes.real import unheard
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.node_actions import NodeActions
-from testbed.runtimes.real.proc_stat import stands_still, stat_of
-from testbed.runtimes.real.run import RealRun
+from testbed.runtimes.processes import local_backend
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.local_backend import LocalBackend
+from testbed.runtimes.processes.node_actions import NodeActions
+from testbed.runtimes.processes.run import RealRun
+from testbed.runtimes.tracking.proc_stat import stands_still, stat_of
+from tests.runtimes.contexts import context_of
 from tests.runtimes.corner import until
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
@@ -75,7 +76,9 @@ def test_two_that_are_paused_leave_both_slots_to_the_others(tmp_path: Path) -> N
         control = Control(plan_of(star(2)), log)
         for rank, pid in enumerate(pids):
             control.started(rank, pid)
-        actions = NodeActions(plan_of(star(2)), control, log, NoEngine(), Unforked(control.pid_of, slots))
+        actions = NodeActions(
+            context_of(plan_of(star(2)), control, log, NoEngine(), Unforked(control.nodes.pid_of, slots))
+        )
         for _ in range(TIMES):
             await actions.happen("pause", (0, 1), 0.0)
             until(lambda: all(is_stopped(pid) for pid in pids))
@@ -130,8 +133,8 @@ def test_one_that_begins_to_compute_while_the_signal_is_on_its_way_keeps_no_slot
         log = ControlLog(tmp_path / "events.jsonl")
         control = Control(plan_of(star(2)), log)
         control.started(0, pid)
-        nodes = Unforked(control.pid_of, tmp_path)
-        actions = NodeActions(plan_of(star(2)), control, log, NoEngine(), nodes)
+        nodes = Unforked(control.nodes.pid_of, tmp_path)
+        actions = NodeActions(context_of(plan_of(star(2)), control, log, NoEngine(), nodes))
         at_once = nodes.signal
 
         def late(rank: int, number: signal.Signals) -> None:
@@ -176,7 +179,9 @@ def test_one_that_waits_for_a_slot_is_not_paused_at_the_head_of_those_who_wait(t
         log = ControlLog(tmp_path / "events.jsonl")
         control = Control(plan_of(star(2)), log)
         control.started(0, pid)
-        actions = NodeActions(plan_of(star(2)), control, log, NoEngine(), Unforked(control.pid_of, tmp_path))
+        actions = NodeActions(
+            context_of(plan_of(star(2)), control, log, NoEngine(), Unforked(control.nodes.pid_of, tmp_path))
+        )
         await actions.happen("pause", (0,), 0.0)
         until(lambda: is_stopped(pid))
         assert holders(tmp_path) == {os.getpid()}
@@ -208,15 +213,17 @@ def test_one_that_cannot_be_paused_in_time_holds_up_nobody_for_long_and_is_told_
             while True:
                 time.sleep(60)
         pids.append(pid)
-    monkeypatch.setattr(local_ground, "_ATTEMPTS_S", 0.3)
-    monkeypatch.setattr(local_ground, "holders", lambda _: set(pids[1:]))
+    monkeypatch.setattr(local_backend, "_ATTEMPTS_S", 0.3)
+    monkeypatch.setattr(local_backend, "holders", lambda _: set(pids[1:]))
 
     async def body() -> float:
         log = ControlLog(tmp_path / "events.jsonl")
         control = Control(plan_of(star(6)), log)
         for rank, pid in enumerate(pids):
             control.started(rank, pid)
-        actions = NodeActions(plan_of(star(6)), control, log, NoEngine(), Unforked(control.pid_of, tmp_path))
+        actions = NodeActions(
+            context_of(plan_of(star(6)), control, log, NoEngine(), Unforked(control.nodes.pid_of, tmp_path))
+        )
         begun_s = time.monotonic()
         await actions.happen("pause", range(6), 0.0)
         took_s = time.monotonic() - begun_s
@@ -248,13 +255,13 @@ def test_whoever_is_paused_is_not_late(tmp_path: Path) -> None:
 
 @needs_network
 def test_a_node_that_is_silent_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unheard, "AFTER_S", 2.5)  # each node says something every two seconds
+    monkeypatch.setattr(progress, "UNHEARD_AFTER_S", 2.5)  # each node says something every two seconds
     what = "  - {at: 0.5s, node: node.2, do: pause, for: 4s}\n"
     plan = locally(plan_of(star(3, what), stop={"time": "6s"}, missing={"after": "500ms", "then": "skip"}))
     directory = create_run(tmp_path, "run")
     write_plan(directory, plan)
     said: list[str] = []
-    RealRun(plan, directory, LocalGround(), say=said.append).run()
+    RealRun(plan, directory, LocalBackend(), say=said.append).run()
     told = [each for each in records(directory, None) if isinstance(each, Event) and each.what == "unheard"]
     assert {each.node for each in told} == {"node.2"}
     assert "(paused)" in told[0].detail

@@ -16,7 +16,7 @@ from testbed.control.commands import EndRun, Inject, Look, Seen, ask
 from testbed.plan.model import RunPlan
 from testbed.records import Event, Round, Start
 from testbed.rundir import RunDirectory
-from testbed.runtimes.real.places import commands_socket, read_record
+from testbed.runtimes.tracking.process_records import commands_socket, read_record
 from testbed.topologies.load import load
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records

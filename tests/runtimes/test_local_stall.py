@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.control import silence
-from testbed.control.silence import Silence
+from testbed.control import stall
+from testbed.control.stall import CarriedContent, EventsToCome, Inactivity
 from testbed.network.timeline import PartitionChange
 from testbed.records import Count, End, Event, Phases, Round, Start
-from testbed.runtimes.real import stall
-from testbed.runtimes.real.stall import Carried, _Coming
+from testbed.runtimes.processes import stall_watch
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -28,7 +27,7 @@ def missing(t: float, whom: str) -> Event:
 
 
 def test_silence_lasts_since_the_last_word_or_other_news() -> None:
-    quiet = Silence()
+    quiet = Inactivity()
     assert quiet.lasts_s(5.0) == 5.0
     quiet.recorded(0, round_(7.0), 7.5)
     assert quiet.lasts_s(10.0) == 2.5
@@ -37,8 +36,8 @@ def test_silence_lasts_since_the_last_word_or_other_news() -> None:
 
 
 def test_the_limit_is_the_longest_of_what_may_be_waited_for() -> None:
-    quiet = Silence()
-    assert quiet.limit_s(10.0, 5.9) == silence.LEAST_S
+    quiet = Inactivity()
+    assert quiet.limit_s(10.0, 5.9) == stall.LEAST_S
     assert quiet.limit_s(90.0, 0.0) == 92.0
     assert quiet.limit_s(0.0, 7.0) == 70.0
     for t in (1.0, 11.0, 12.0):
@@ -51,14 +50,14 @@ def test_the_limit_is_the_longest_of_what_may_be_waited_for() -> None:
 
 
 def test_who_waits_for_whom_until_it_has_said_something_else() -> None:
-    quiet = Silence()
-    assert quiet.awaited(0) is None
+    quiet = Inactivity()
+    assert quiet.awaited.get(0) is None
     quiet.recorded(0, missing(1.0, "a.1"), 1.0)
     quiet.recorded(1, missing(1.0, "a.1, a.2, a.3, a.4, a.5"), 1.0)
-    assert quiet.awaited(0) == "a.1 in round 3"
-    assert quiet.awaited(1) == "a.1, a.2, a.3 and 2 more in round 3"
+    assert quiet.awaited.get(0) == "a.1 in round 3"
+    assert quiet.awaited.get(1) == "a.1, a.2, a.3 and 2 more in round 3"
     quiet.recorded(0, round_(2.0), 2.0)
-    assert quiet.awaited(0) is None
+    assert quiet.awaited.get(0) is None
     quiet.recorded(0, missing(50.0, "a.1"), 50.0)  # to miss somebody is no end of the silence
     assert (quiet.lasts_s(60.0), quiet.recorded_at) == (58.0, 2.0)
     quiet.recorded(0, Event(55.0, "peer-missing", "round 3: a.1: skip"), 55.0)  # unless the node goes on without
@@ -70,19 +69,19 @@ def changes(*times: float) -> Iterator[PartitionChange]:
 
 
 def test_what_is_still_to_come_may_help() -> None:
-    coming = _Coming(changes(5.0, 8.0))
-    assert coming.to_come(1.0, 0.0)
-    assert coming.to_come(6.0, 0.0)
-    assert coming.to_come(9.0, 0.0)  # it has just come
-    assert not coming.to_come(10.0, 0.0)
-    assert not _Coming(changes()).to_come(0.0, 0.0)
+    coming = EventsToCome(changes(5.0, 8.0))
+    assert coming.may_help(1.0, 0.0)
+    assert coming.may_help(6.0, 0.0)
+    assert coming.may_help(9.0, 0.0)  # it has just come
+    assert not coming.may_help(10.0, 0.0)
+    assert not EventsToCome(changes()).may_help(0.0, 0.0)
 
 
 def test_what_comes_for_ever_does_not_help_for_ever() -> None:
-    coming = _Coming(changes(*range(1, 1000)))
-    assert coming.to_come(9.5, 0.0)
-    assert not coming.to_come(10.5, 0.0)
-    assert coming.to_come(11.5, 11.2)  # somebody has said something meanwhile
+    coming = EventsToCome(changes(*range(1, 1000)))
+    assert coming.may_help(9.5, 0.0)
+    assert not coming.may_help(10.5, 0.0)
+    assert coming.may_help(11.5, 11.2)  # somebody has said something meanwhile
 
 
 KEEPALIVE = (2, 104)
@@ -91,7 +90,7 @@ KEEPALIVE = (2, 104)
 
 @pytest.mark.parametrize("connections", [1, 50, 80, 65280])
 def test_connections_that_are_kept_alive_carry_nothing(connections: int) -> None:
-    carried = Carried(1.0)
+    carried = CarriedContent(1.0)
     assert carried.is_more(1000, 1_000_000)
     packets, size = 1000, 1_000_000
     for _ in range(10):
@@ -104,7 +103,7 @@ def test_a_slow_message_is_carried_among_connections_that_are_kept_alive(
     time_scale: float, segments: int, *, is_more: bool
 ) -> None:
     """A model comes in full segments; slowed down, in fewer of them."""
-    carried = Carried(time_scale)
+    carried = CarriedContent(time_scale)
     assert carried.is_more(segments, segments * 1500) == is_more
     signs = 2 * 65280
     assert carried.is_more(2 * segments + signs, 2 * segments * 1500 + signs * 52) == is_more
@@ -112,8 +111,8 @@ def test_a_slow_message_is_carried_among_connections_that_are_kept_alive(
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence, "LEAST_S", 2.0)
-    monkeypatch.setattr(stall, "_EVERY_S", 0.25)
+    monkeypatch.setattr(stall, "LEAST_S", 2.0)
+    monkeypatch.setattr(stall_watch, "_EVERY_S", 0.25)
 
 
 CRASH = "  - {at: 0.5s, node: node.3, do: crash}\n"

@@ -26,11 +26,12 @@ from testbed.engines.tun import DEVICE
 from testbed.errors import ExitCode
 from testbed.plan.addresses import address
 from testbed.rundir import create_run
-from testbed.runtimes.real import device_watch
-from testbed.runtimes.real.device_watch import DeviceWatch
-from testbed.runtimes.real.engine import FabricEngine
-from testbed.runtimes.real.places import make_places
+from testbed.runtimes.processes import watches
+from testbed.runtimes.processes.engine import FabricEngine
+from testbed.runtimes.processes.watches import DeviceWatch
+from testbed.runtimes.tracking.process_records import make_places
 from tests.engines.odd_kernel import make_odd
+from tests.runtimes.contexts import context_of
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -39,38 +40,38 @@ PATIENCE_S = 20.0
 _RTM_DELLINK, _NLM_F_REQUEST = 17, 1
 
 
-def watched(folder: Path, monkeypatch: pytest.MonkeyPatch, *, bereft: bool, over: bool, for_s: float) -> list[str]:
+def watched(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_lost: bool, over: bool, for_s: float) -> list[str]:
     """Of a node that lives, whose device is lost, and whose process is over though nobody has told; what breaks."""
-    monkeypatch.setattr(device_watch, "_EVERY_S", 0.005)
-    monkeypatch.setattr(device_watch, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(watches, "_DEVICES_EVERY_S", 0.005)
+    monkeypatch.setattr(watches, "_WITHOUT_DEVICE_S", 0.2)
 
     async def body() -> list[str]:
         log = ControlLog(folder / "events.jsonl")
         control = Control(PLAN, log)
         for rank in (0, 1):
             control.started(rank, rank + 1)
-        engine: Any = SimpleNamespace(bereft={1: "moths"} if bereft else {})
+        engine: Any = SimpleNamespace(lost_devices={1: "moths"} if is_lost else {})
         nodes: Any = SimpleNamespace(is_gone=lambda rank: over and rank == 1)
-        watch = asyncio.ensure_future(DeviceWatch(PLAN, control, engine, nodes).watch())
+        watch = asyncio.ensure_future(DeviceWatch(context_of(PLAN, control, log, engine, nodes)).watch())
         await asyncio.sleep(for_s)
         watch.cancel()
         log.close()
-        return control._broken
+        return control.rules.broken
 
     return asyncio.run(body())
 
 
 @pytest.mark.slow
 def test_it_breaks_with_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = watched(tmp_path, monkeypatch, bereft=True, over=False, for_s=2.0)
+    found = watched(tmp_path, monkeypatch, is_lost=True, over=False, for_s=2.0)
     assert found == ["node.1 is cut off though it lives: moths"]
 
 
-@pytest.mark.parametrize(("bereft", "over", "for_s"), [(False, False, 0.5), (True, True, 0.5), (True, False, 0.1)])
+@pytest.mark.parametrize(("is_lost", "over", "for_s"), [(False, False, 0.5), (True, True, 0.5), (True, False, 0.1)])
 def test_nothing_breaks_for_the_dead_nor_at_once(
-    bereft: bool, over: bool, for_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_lost: bool, over: bool, for_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert watched(tmp_path, monkeypatch, bereft=bereft, over=over, for_s=for_s) == []
+    assert watched(tmp_path, monkeypatch, is_lost=is_lost, over=over, for_s=for_s) == []
 
 
 @needs_network
@@ -86,10 +87,10 @@ def test_the_engine_knows_whose_device_is_gone_until_that_is_settled(tmp_path: P
                 if not child:
                     deletes_its_device(places.sockets)
                 async with asyncio.timeout(PATIENCE_S):
-                    while not engine.bereft:
+                    while not engine.lost_devices:
                         await asyncio.sleep(0.02)
-                assert engine.bereft.keys() == {1}
-                assert "its device cannot be read" in engine.bereft[1]
+                assert engine.lost_devices.keys() == {1}
+                assert "its device cannot be read" in engine.lost_devices[1]
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 if settle:
@@ -99,11 +100,11 @@ def test_the_engine_knows_whose_device_is_gone_until_that_is_settled(tmp_path: P
                     if not other:
                         joins(places.sockets)
                     async with asyncio.timeout(PATIENCE_S):
-                        while engine.bereft:
+                        while engine.lost_devices:
                             await asyncio.sleep(0.02)
                     os.kill(other, signal.SIGKILL)
                     os.waitpid(other, 0)
-                assert engine.bereft == {}
+                assert engine.lost_devices == {}
         finally:
             engine.end()
             engine.stop()

@@ -16,11 +16,12 @@ from testbed.plan.model import RunPlan
 from testbed.protocol.fabric import ToFabric
 from testbed.protocol.nodes import Halt
 from testbed.records import Event
-from testbed.runtimes.local.local_ground import LocalGround, LocalNodes
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.ground import News
-from testbed.runtimes.real.node_actions import NodeActions
+from testbed.runtimes.processes.backend import News
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.local_backend import LocalBackend, LocalNodes
+from testbed.runtimes.processes.node_actions import NodeActions
 from tests.control.test_barrier import heard
+from tests.runtimes.contexts import context_of
 from tests.runtimes.local_runs import locally, needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -34,7 +35,7 @@ class Stage(NoEngine):
         self.done: list[object] = []
         self._log = ControlLog(folder / "events.jsonl")
         self.control = Control(PLAN, self._log)
-        self.actions = NodeActions(PLAN, self.control, self._log, self, self)
+        self.actions = NodeActions(context_of(PLAN, self.control, self._log, self, self))
         self.may_answer = asyncio.Event()
         """The engine does."""
         self.may_answer.set()
@@ -49,7 +50,7 @@ class Stage(NoEngine):
 
     def dies(self, pid: int) -> Awaitable[None]:
         """Its process is over, which is no failure here; what is to be done then."""
-        self.control.wants_dead(1)
+        self.control.nodes.plan_death(1)
         burial = self.actions.died(1)
         self.control.died(1, pid, "killed")
         return burial
@@ -77,7 +78,7 @@ class Stage(NoEngine):
         self.done.append("start")
 
     def signal(self, rank: int, number: signal.Signals) -> None:
-        if self.control.pid_of(rank) is not None:
+        if self.control.nodes.pid_of(rank) is not None:
             self.done.append(number.name)
 
     async def pause(self, ranks: Collection[int], is_wanted: Callable[[int], bool]) -> list[int]:
@@ -157,11 +158,27 @@ def test_who_is_to_die_before_it_lives_dies_then(
         assert stage.done == before
         await stage.lives(10)
         assert stage.done == [*before, *after]
-        assert stage.control._members[1].is_wanted_dead
+        assert stage.control.nodes[1].is_death_planned
         await stage.dies(10)
         await stage.act("join")
         await stage.lives(11)  # and only that life
         assert stage.done[len([*before, *after]) :] == ["detach", "detach", "uncut", "start"]
+
+    play(tmp_path, body)
+
+
+def test_a_node_that_has_done_its_work_does_not_come_back(tmp_path: Path) -> None:
+    """Neither by the topology's events nor by hand: it would train again what it has."""
+
+    async def body(stage: Stage) -> None:
+        await stage.act("join")
+        await stage.lives(10)
+        stage.control.rules.ended(1, "finished")
+        assert stage.actions.why_not("join", 1) == "has done all of its work"
+        await stage.dies(10)
+        stage.done.clear()
+        await stage.act("join")
+        assert stage.done == []
 
     play(tmp_path, body)
 
@@ -174,9 +191,9 @@ def test_who_is_to_leave_before_it_lives_leaves_as_soon_as_it_can_hear_of_it(tmp
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with mine:
             mine.setblocking(False)
-            stage.control._listen_to(1, stage.control._members[1], theirs)
+            stage.control.connections.connect(1, theirs)
             assert heard(mine) == [Halt("left")]
-        assert stage.control._members[1].is_wanted_dead
+        assert stage.control.nodes[1].is_death_planned
 
     play(tmp_path, body)
 
@@ -226,7 +243,7 @@ def test_the_last_word_about_a_node_that_is_still_to_come_counts(tmp_path: Path)
     play(tmp_path, body)
 
 
-class LateBirths(LocalGround):
+class LateBirths(LocalBackend):
     """Who comes back is born half a second after it was asked for, as on a machine that has much to do."""
 
     def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> LocalNodes:
@@ -250,7 +267,7 @@ def test_a_run_whose_node_crashes_while_its_process_is_being_made(tmp_path: Path
     directory, outcome = run(
         plan_of(star(3, events), stop={"rounds": 20}, missing={"after": "300ms", "then": "skip"}),
         tmp_path,
-        ground=LateBirths(),
+        backend=LateBirths(),
     )
     assert (outcome.reason, outcome.failures) == ("finished", ())
     happened = [each.what for each in records(directory, None) if isinstance(each, Event) and each.node == "node.2"]

@@ -18,10 +18,9 @@ import pytest
 from testbed.code import CodeProblem
 from testbed.node.data.dataset import DataSet, Kind, Samples
 from testbed.node.training import Score, Settings, Trainer, TrainingFailed
-from testbed.runtimes.sim.arena import Arena
 from testbed.runtimes.sim.pool import TrainingPool, WorkerFailed, WorkerLost
 from testbed.runtimes.sim.pool_records import ORDER_BYTES, Order, Outcome, OutcomeReader, Work, pack_outcome
-from testbed.runtimes.sim.pool_worker import Inbox
+from testbed.runtimes.sim.pool_worker import Arena, Inbox
 
 SHAPE = (1, 8, 8)
 ROWS = 6

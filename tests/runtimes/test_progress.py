@@ -9,7 +9,7 @@ import pytest
 
 from testbed.cli import progress_view as view
 from testbed.cli.progress_view import in_number, in_time, progress_line, progress_view
-from testbed.control.progress import Progress, Watch
+from testbed.control.progress import Progress, ProgressTally
 from testbed.records import Build, Count, End, Evaluation, Phases, Round, Start
 
 BUILD = Build("", "", "")
@@ -27,8 +27,8 @@ def end(sent: int) -> End:
     return End(2.0, "finished", 1, 1, Count(payload=sent), Count())
 
 
-def watch(rounds: int | None = 10, time_s: float | None = None) -> Watch:
-    made = Watch((0, 1), rounds, time_s)
+def watch(rounds: int | None = 10, time_s: float | None = None) -> ProgressTally:
+    made = ProgressTally((0, 1), rounds, time_s)
     for rank in (0, 1):
         made.recorded(rank, start(rank))
     return made

@@ -263,3 +263,29 @@ def test_a_run_whose_directory_is_removed_ends(tmp_path: Path) -> None:
     with pytest.raises(CannotWrite, match="was removed while the run went on"):
         run(plan, tmp_path)
     removing.join()
+
+
+EARLY = """
+from testbed.node.algorithm import Algorithm
+class Mine(Algorithm):
+    async def run(self, node):
+        async for number in node.rounds():
+            await node.train()
+            if node.rank == 1 and number == 3:
+                break
+"""
+
+
+def test_no_average_is_of_fewer_than_stayed(tmp_path: Path) -> None:
+    """As with real processes: one node is done before the others, and what they do then has no average."""
+    source = tmp_path / "mine.py"
+    source.write_text(EARLY)
+    settings: dict[str, Any] = {"evaluation": {"every": 1, "samples": 100}, "stop": {"rounds": 12}}
+    directory, outcome = run(plan_of(star(3), algorithm={"name": f"{source}:Mine"}, **settings), tmp_path)
+    assert (outcome.reason, outcome.finished) == ("finished", 3)
+    told = records(directory, None)
+    assert [(each.round, each.nodes) for each in told if isinstance(each, Average)] == [(0, 3), (1, 3), (2, 3)]
+    lost = [each.detail for each in told if isinstance(each, Event) and each.what == "average-lost"]
+    assert sorted(lost, key=lambda detail: int(detail.split()[1].rstrip(":"))) == [
+        f"round {number}: not every learner came that far" for number in range(3, 12)
+    ]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from testbed.control.silence import Silence
-from testbed.runtimes.real.engine import NoEngine
-from testbed.runtimes.real.stall import StallWatch
+from testbed.control.stall import Inactivity
+from testbed.runtimes.processes.engine import NoEngine
+from testbed.runtimes.processes.stall_watch import StallWatch
+from tests.runtimes.contexts import context_of
 from tests.runtimes.sim_runs import plan_of, star
 
 LONG_S = 10_000.0
@@ -18,13 +19,13 @@ LONG_S = 10_000.0
 
 def is_stalled(*, paused: bool = False, waiting: bool = False, ended: bool = False, events: str = "") -> bool:
     """Nothing has happened for hours."""
-    control: Any = SimpleNamespace(
-        silence=Silence(), now=lambda: LONG_S, living=[0], has_ended=lambda _: ended, pid_of=lambda _: None
-    )
+    lives: Any = SimpleNamespace(living=[0], working=[] if ended else [0], pid_of=lambda _: None)
+    control: Any = SimpleNamespace(inactivity=Inactivity(), now=lambda: LONG_S, nodes=lives)
     actions: Any = SimpleNamespace(paused={0: 1.0} if paused else {})
     injections: Any = SimpleNamespace(is_waiting=waiting)
+    log: Any = None
     nodes: Any = SimpleNamespace(busy_s=lambda _: 0.0)
-    watch = StallWatch(plan_of(star(2, events)), control, NoEngine(), nodes, actions, injections)
+    watch = StallWatch(context_of(plan_of(star(2, events)), control, log, NoEngine(), nodes), actions, injections)
     watch._round_s = 1.0
     return asyncio.run(watch._is_stalled())
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from testbed.node.training_speed import Speed, bare_loops
-from testbed.runtimes.local import speed
-from testbed.runtimes.local.speed import step_times
+from testbed.runtimes import machine_speed
+from testbed.runtimes.machine_speed import step_times
 from tests.runtimes.sim_runs import plan_of, star
 
 BYTES = 1_000
@@ -25,7 +25,7 @@ def measured_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         lasted.append(at_most_s)
         return bare_loops(*arguments, at_most_s=0.01, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(speed, "bare_loops", measured)
+    monkeypatch.setattr(machine_speed, "bare_loops", measured)
     return lasted
 
 

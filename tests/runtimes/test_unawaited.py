@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.control.progress import Watch
+from testbed.control.progress import ProgressTally
 from testbed.node.unawaited import tell_of_unawaited, unawaited_are_told
 from testbed.records import Event
 from testbed.rundir import RunDirectory
@@ -74,7 +74,7 @@ def test_everybody_hears_of_their_own_and_nobody_of_other_warnings() -> None:
 
 
 def test_what_many_nodes_meet_is_a_remark_once_and_there_are_not_many() -> None:
-    watch = Watch((0, 1), 1, None)
+    watch = ProgressTally((0, 1), 1, None)
     for rank in range(30):
         watch.recorded(rank, Event(0.0, "not-awaited", "the same"))
         watch.recorded(rank, Event(0.0, "peer-missing", "another matter"))

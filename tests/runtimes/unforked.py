@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.runtimes.local.local_ground import LocalProcesses
+from testbed.runtimes.processes.local_backend import LocalProcesses
 
 
 class Unforked(LocalProcesses):

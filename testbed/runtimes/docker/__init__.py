@@ -1,5 +1,4 @@
-"""Talking to a Docker Engine, and building the image that learners run in.
+"""The runtime `docker`: a Docker Engine starts the containers of a run.
 
-The one room that knows the Docker SDK; it is imported when an Engine is really asked, never before. May import what
-`runtimes` may.
+Knows the Docker SDK, which is imported only when an Engine is really asked.
 """

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from testbed.errors import UsageProblem
+from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
-from testbed.runtimes.docker.engine_client import connected
 from testbed.runtimes.docker.exec_stream import ExecStream, attached
 from testbed.runtimes.docker.live import container_of_node, is_process_of
 

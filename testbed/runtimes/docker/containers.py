@@ -26,7 +26,7 @@ from testbed.plan.hosts import hosts_of
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.plan.tcp import settings_of, tcp_of
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.inside import Inside
+from testbed.runtimes.containers.inside import Inside
 from testbed.runtimes.docker.socket_places import InFolder, Mount, OnVolumes, SocketPlaces
 
 RUN_LABEL, FOLDER_LABEL, PART_LABEL = "testbed.run", "testbed.folder", "testbed.part"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from testbed.errors import CouldNotStart, PreflightRefused
-from testbed.runtimes.docker.engine_client import engine_address, refused
+from testbed.image.engine_client import engine_address, refused
 
 _REQUEST = (
     "POST /exec/{id}/start HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"

@@ -5,15 +5,16 @@ Takes a run directory, gives what is there; asks the Engine. Nothing goes by a c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures.thread import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
+from testbed.runtimes.docker.container_set import WORKERS
 from testbed.runtimes.docker.containers import CONTROL, FOLDER_LABEL, PART_LABEL, RANK_LABEL
-from testbed.runtimes.docker.crew import WORKERS
-from testbed.runtimes.docker.engine_client import connected
-from testbed.runtimes.reach import UNSEEN
+from testbed.runtimes.runtime import UNSEEN
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -49,6 +50,25 @@ def control_of(engine: DockerClient, run: RunDirectory) -> str | None:
 def container_of_node(engine: DockerClient, run: RunDirectory, rank: int) -> str | None:
     """Its id; None where it does not run."""
     return _running(engine, run, f"{RANK_LABEL}={rank}")
+
+
+def allow_one_more(run: RunDirectory, ranks: Sequence[int]) -> dict[int, int]:
+    """By rank, how often the Engine now starts its container again in all: once more than it would have.
+
+    Without those whose containers do not run: nothing brings them back. Raises what the Engine says.
+    """
+    with connected(_ANSWER_S) as engine, ThreadPoolExecutor(WORKERS) as pool:
+        allowed = list(pool.map(lambda rank: _allow(engine, container_of_node(engine, run, rank)), ranks))
+    return {rank: times for rank, times in zip(ranks, allowed, strict=True) if times is not None}
+
+
+def _allow(engine: DockerClient, container: str | None) -> int | None:
+    if container is None:
+        return None
+    before = engine.api.inspect_container(container)["HostConfig"]["RestartPolicy"]
+    times = int(before["MaximumRetryCount"]) + 1  # which is 0 where it is never started again
+    engine.api.update_container(container, restart_policy={"Name": "on-failure", "MaximumRetryCount": times})
+    return times
 
 
 def _running(engine: DockerClient, run: RunDirectory, label: str) -> str | None:

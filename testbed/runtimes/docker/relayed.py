@@ -15,17 +15,17 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from testbed.doors import Connect
-from testbed.first_words import MAX_MESSAGE_BYTES
+from testbed.boot_messages import MAX_MESSAGE_BYTES
+from testbed.endpoints import Connect
+from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.inside import Inside
-from testbed.runtimes.container.relay import Packets, TooLong, framed
-from testbed.runtimes.docker.engine_client import connected
+from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.relay import Packets, TooLong, framed
 from testbed.runtimes.docker.exec_stream import ExecStream, attached
 from testbed.runtimes.docker.live import control_of
 
 ON_ITS_MACHINE = "run testbed on the machine that the Engine runs on, where it has such a socket"
-_RELAY = ("python", "-m", "testbed.runtimes.container.relay")
+_RELAY = ("python", "-m", "testbed.runtimes.containers.relay")
 _NOBODY_LISTENS = "nobody listens there"
 
 

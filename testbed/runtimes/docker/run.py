@@ -9,35 +9,32 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.control.commands import EndRun, Look, Seen
+from testbed.control.commands import Command, Conversation, Done, EndRun, Look, Seen, conversation
 from testbed.control.log import ControlLog, last_word
 from testbed.control.outcome import Outcome
-from testbed.control.progress import Progress, Tell
-from testbed.doors import Door
+from testbed.control.progress import Progress, Tell, unheard_words
+from testbed.endpoints import Endpoint
 from testbed.errors import TestbedError
+from testbed.image.engine_client import EngineOutage, EngineSilent, connected
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import Over
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.inside import sockets_of
-from testbed.runtimes.container.layout import lay_out_files
+from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.layout import lay_out_files
+from testbed.runtimes.docker.container_set import ContainerSet, Ended
 from testbed.runtimes.docker.containers import FABRIC, name_of
-from testbed.runtimes.docker.crew import Crew, Ended
-from testbed.runtimes.docker.engine_client import EngineSilent, connected
 from testbed.runtimes.docker.leftovers import DEPLOY, NotRemoved, remove_all_of
-from testbed.runtimes.docker.line import Line
-from testbed.runtimes.docker.patience import Patience
 from testbed.runtimes.docker.relayed import relayed
 from testbed.runtimes.docker.socket_places import Sockets
 from testbed.runtimes.docker.start import Start
 from testbed.runtimes.docker.verdict import outcome_of
-from testbed.runtimes.real.belonging import end_marked, held_open, new_mark
-from testbed.runtimes.real.places import Places, commands_socket, process_record
-from testbed.runtimes.real.unheard import words_of
+from testbed.runtimes.tracking.ownership import end_marked, held_open, new_mark
+from testbed.runtimes.tracking.process_records import Places, commands_socket, process_record
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -75,7 +72,7 @@ class DockerRun:
         self._began_s = time.monotonic() if began_s is None else began_s
         self._say = say
         self._unheard: tuple[str, ...] = ()
-        self._patience = Patience(say)
+        self._patience = EngineOutage(say)
         self._places = Places(self._directory, sockets_of(self._directory), new_mark())
         self._start = Start(
             plan,
@@ -87,7 +84,7 @@ class DockerRun:
             met=lambda: self._record(os.getpid()),
             say=say,
         )
-        self._line: Line | None = None
+        self._line: ControlClient | None = None
         self._deaf_until_s = 0.0
         self._wants_end = False
         self._was_asked = False
@@ -146,7 +143,7 @@ class DockerRun:
         """How all containers ended, of which none is left; None where they are left to themselves."""
         has_left = False
         with connected() as engine:
-            crew = Crew(engine, self._image, wanted=lambda: not self._wants_end)
+            crew = ContainerSet(engine, self._image, wanted=lambda: not self._wants_end)
             try:
                 ids = self._start.start(engine, crew)
                 control = next(iter(ids.values()))
@@ -183,7 +180,7 @@ class DockerRun:
 
     # -- while it goes on ------------------------------------------------------------------------------------------
 
-    def _follow(self, crew: Crew, control: str, fabric: str, *, leave: bool) -> None:
+    def _follow(self, crew: ContainerSet, control: str, fabric: str, *, leave: bool) -> None:
         """Until control has ended, or will only wait for a fabric that cannot come any more."""
         while self._patience.ask(lambda: crew.is_running(control), self._look):
             self._look()
@@ -199,7 +196,7 @@ class DockerRun:
             return False  # it hears nobody yet, and asking may cost a process there
         self._deaf_until_s = time.monotonic() + _DEAF_S
         try:
-            line = self._line = self._line or Line(self._door())
+            line = self._line = self._line or ControlClient(self._door())
             if self._wants_end and not self._was_asked:
                 line.ask(EndRun())
                 self._was_asked = True
@@ -211,13 +208,13 @@ class DockerRun:
         if seen.phase != "starting":
             self._tell_begun()
         if new := tuple(each for each in seen.unheard if each not in self._unheard):
-            self._say(words_of(new))
+            self._say(unheard_words(new))
         self._unheard = seen.unheard
         if self._tell is not None and self._has_begun:
             self._tell(self._progress(seen))
         return True
 
-    def _door(self) -> Door:
+    def _door(self) -> Endpoint:
         if self._start.on_volumes:
             return relayed(self._directory, commands_socket)
         return self._places.commands_socket
@@ -247,8 +244,32 @@ class DockerRun:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _all_ended(self, crew: Crew, ids: Sequence[str]) -> list[Ended]:
+    def _all_ended(self, crew: ContainerSet, ids: Sequence[str]) -> list[Ended]:
         until_s = time.monotonic() + (_LAST_S if self._has_begun else _LAST_UNBEGUN_S)
         while self._patience.ask(lambda: any(crew.is_running(each) for each in ids)) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)
         return self._patience.ask(lambda: crew.all_ended(ids))
+
+
+class ControlClient:
+    """Of one run."""
+
+    def __init__(self, door: Endpoint) -> None:
+        self._door = door
+        self._held = ExitStack()
+        self._conversation: Conversation | None = None
+
+    def ask(self, command: Command) -> Done | Seen:
+        """The first answer; raises TestbedError where there is none."""
+        try:
+            if self._conversation is None:
+                self._conversation = self._held.enter_context(conversation(self._door))
+            return self._conversation.ask(command)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """May be asked again."""
+        self._conversation = None
+        self._held.close()

@@ -16,10 +16,10 @@ from testbed.errors import CouldNotStart, ExitCode, PreflightRefused, RunBroken,
 from testbed.records import Failure
 from testbed.run_files import Malformed, read_document
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.inside import Inside, outcome_file
-from testbed.runtimes.container.knock import UNREACHED, Unreached
+from testbed.runtimes.containers.inside import Inside, outcome_file
+from testbed.runtimes.containers.reachability import UNREACHED, Unreached
+from testbed.runtimes.docker.container_set import Ended
 from testbed.runtimes.docker.containers import CONTROL, FABRIC, LEARNER
-from testbed.runtimes.docker.crew import Ended
 from testbed.units import format_size
 
 _ERROR = "Error: "

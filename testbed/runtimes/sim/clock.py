@@ -1,7 +1,8 @@
-"""Virtual time: an asyncio loop whose clock moves only when nobody has anything left to do.
+"""Virtual time: an asyncio loop whose clock moves only when no coroutine has anything left to do.
 
 Takes coroutines, runs them; touches nothing. Time jumps to the next alarm, or to the next thing that happens in
-whatever else keeps time (`Ticking`), such as the network. All that is due at one instant happens before time goes on,
+whatever else keeps time (`Ticking`), such as the network. Each node has its own view of it (`NodeClock`), since a node
+can be paused, and can die. All that is due at one instant happens before time goes on,
 and what is computed must not depend on the order within an instant: there is a test that shuffles it.
 """
 
@@ -14,6 +15,8 @@ from collections.abc import Callable, Coroutine
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Protocol, TypeVar
+
+from testbed.node.world import Alarm
 
 _Result = TypeVar("_Result")
 
@@ -29,7 +32,7 @@ class Ticking(Protocol):
 
 
 class Stalled(Exception):
-    """Somebody is waiting, and nothing will ever happen again."""
+    """Coroutines are waiting, and nothing will ever happen again."""
 
 
 class _Alarm:
@@ -54,7 +57,7 @@ class VirtualClock:
         self._at_its_end: list[Callable[[], None]] = []
         self.on_stalled: Callable[[], None] | None = None
         self.on_cut: Callable[[], None] | None = None
-        """Somebody wants the end at once: what tasks wait for must not come any more."""
+        """The end is wanted at once: what tasks wait for must not come any more."""
 
     def now(self) -> float:
         return self._now
@@ -88,7 +91,7 @@ class VirtualClock:
             callbacks, self._at_its_end = self._at_its_end, []
             for callback in callbacks:
                 callback()
-            return  # they may have given somebody something to do
+            return  # they may have given tasks something to do
         self._now = max(at, self._now)
         for ticking in self._ticking:
             ticking.advance(self._now)
@@ -96,6 +99,77 @@ class VirtualClock:
             alarm = heappop(self._alarms)[2]
             if not alarm.cancelled:
                 alarm.callback()
+
+
+class _NodeAlarm:
+    __slots__ = ("alarm", "callback", "clock", "t", "work")
+
+    def __init__(self, clock: NodeClock, t: float, callback: Callable[[], None], *, work: bool) -> None:
+        self.clock = clock
+        self.t = t
+        self.callback = callback
+        self.work = work
+        self.alarm: Alarm | None = None
+
+    def set(self) -> None:
+        self.alarm = self.clock.base.call_at(self.t, self.ring)
+
+    def ring(self) -> None:
+        self.clock.alarms.discard(self)
+        self.callback()
+
+    def cancel(self) -> None:
+        self.clock.alarms.discard(self)
+        if self.alarm is not None:
+            self.alarm.cancel()
+
+
+class NodeClock:
+    """Emulated time for one node. Work takes as much longer as the node was paused; other alarms ring late."""
+
+    def __init__(self, base: VirtualClock) -> None:
+        self.base = base
+        self.alarms: set[_NodeAlarm] = set()
+        self._paused_at: float | None = None
+
+    def now(self) -> float:
+        return self.base.now()
+
+    def call_at(self, t: float, callback: Callable[[], None]) -> _NodeAlarm:
+        return self._add(t, callback, work=False)
+
+    def work_until(self, t: float, callback: Callable[[], None]) -> _NodeAlarm:
+        """Call when work that would be done at a time really is."""
+        return self._add(t, callback, work=True)
+
+    def _add(self, t: float, callback: Callable[[], None], *, work: bool) -> _NodeAlarm:
+        alarm = _NodeAlarm(self, t, callback, work=work)
+        self.alarms.add(alarm)
+        if self._paused_at is None:
+            alarm.set()
+        return alarm
+
+    def pause(self) -> None:
+        if self._paused_at is None:
+            self._paused_at = self.now()
+            for each in self.alarms:
+                if each.alarm is not None:
+                    each.alarm.cancel()
+
+    def resume(self) -> None:
+        if self._paused_at is None:
+            return
+        for_s = self.now() - self._paused_at
+        self._paused_at = None
+        for each in sorted(self.alarms, key=lambda alarm: alarm.t):
+            if each.work:
+                each.t += for_s
+            each.set()
+
+    def stop(self) -> None:
+        """Nothing of this node's rings any more."""
+        for each in list(self.alarms):
+            each.cancel()
 
 
 class _WhenIdle(selectors.DefaultSelector):
@@ -115,7 +189,7 @@ class _WhenIdle(selectors.DefaultSelector):
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Asyncio's own timers know nothing of emulated time: whoever sets one is told so at that place."""
+    """Asyncio's own timers know nothing of emulated time: code that sets one is told so at that place."""
 
     def call_at(self, *_arguments: Any, **_options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
         raise RuntimeError("asyncio's own timers know nothing of emulated time: use node.sleep and timeout_s")

@@ -17,10 +17,9 @@ from testbed.node.evaluation_samples import evaluation_parts
 from testbed.node.training import Trainer
 from testbed.node.training_batch import Indices
 from testbed.node.training_settings import Score
-from testbed.runtimes.sim.arena import Arena
-from testbed.runtimes.sim.pool_crew import Crew
+from testbed.runtimes.sim.pool_processes import WorkerProcesses
 from testbed.runtimes.sim.pool_records import Order, Outcome, Work, WorkerFailed, WorkerLost
-from testbed.runtimes.sim.pool_worker import Desk
+from testbed.runtimes.sim.pool_worker import Arena, Desk
 
 __all__ = ["EvaluationJob", "Job", "TrainingPool", "WorkerFailed", "WorkerLost"]
 
@@ -95,12 +94,12 @@ class TrainingPool:
         self._jobs: dict[int, _UnderWay] = {}
         """Those without an outcome, by number, in the order in which they were handed in."""
         self._free_slots = list(range(len(arena.evaluated)))
-        self._crew = Crew(self._desk, workers) if workers else None
+        self._workers = WorkerProcesses(self._desk, workers) if workers else None
 
     @property
     def workers(self) -> list[int]:
         """Process ids."""
-        return [] if self._crew is None else self._crew.pids
+        return [] if self._workers is None else self._workers.pids
 
     def train(self, row: int, learner: int, first_step: int, steps: int) -> Job:
         """Local steps of a learner from `arena.model[row]` into `arena.trained[row]`: mean loss.
@@ -127,22 +126,22 @@ class TrainingPool:
     def wait(self, job: _UnderWay) -> Outcome:
         """The outcome of a job, be it a failure; raises WorkerLost when there will never be one."""
         while job.outcome is None:
-            if self._crew is None:
+            if self._workers is None:
                 self._settle(job.order.number, self._desk.outcome(job.order))
             else:
-                for number, outcome in self._crew.outcomes():
+                for number, outcome in self._workers.outcomes():
                     self._settle(number, outcome)
         return job.outcome
 
     def give_up(self) -> None:
-        """Whoever waits for a job, or will, gets WorkerLost at once, whatever the workers do."""
-        if self._crew is not None:
-            self._crew.give_up()
+        """Waiting for a job raises WorkerLost at once, now and later, whatever the workers do."""
+        if self._workers is not None:
+            self._workers.give_up()
 
     def close(self) -> None:
         """End the workers; jobs without an outcome never get one. May be called again."""
-        if self._crew is not None:
-            self._crew.close()
+        if self._workers is not None:
+            self._workers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -158,8 +157,8 @@ class TrainingPool:
 
     def _hand_in(self, job: _Kind) -> _Kind:
         self._jobs[job.order.number] = job
-        if self._crew is not None:
-            self._crew.put(job.order)
+        if self._workers is not None:
+            self._workers.put(job.order)
         return job
 
     def _settle(self, number: int, outcome: Outcome) -> None:

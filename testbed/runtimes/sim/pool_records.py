@@ -43,7 +43,7 @@ class Order:
     first_step: int = 0
     steps: int = 0
     who: int = 0
-    """The learner; -1 for a model of nobody's."""
+    """The learner; -1 for an average, which is no learner's model."""
 
     def pack(self) -> bytes:
         return _ORDER.pack(self.number, self.work, self.row, self.first_step, self.steps, self.who)
@@ -55,11 +55,11 @@ class Order:
 
 
 class WorkerFailed(ComputingLost):
-    """A worker met an exception that nobody foresaw; has its words."""
+    """A worker met an unforeseen exception; has its words."""
 
 
 class WorkerLost(ComputingLost):
-    """A worker process ended though nobody told it to: killed, perhaps for want of memory."""
+    """A worker process ended before it was told to: killed, perhaps for want of memory."""
 
     def __init__(self, pid: int, status: int) -> None:
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"

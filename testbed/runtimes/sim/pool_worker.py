@@ -1,23 +1,52 @@
 """What a worker of the pool does: take an order, carry it out in the arena, tell the outcome.
 
-Takes orders from two pipes that all workers read, gives outcomes to one that all write; touches the arena.
+Takes orders from two pipes that all workers read, gives outcomes to one that all write; touches the arena: anonymous
+memory that the run shares with its workers. It is there as long as a process holds a row, and has no name that could be
+left behind. Pages that are never written cost nothing.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from testbed.node.training import Trainer
 from testbed.node.training_batch import Indices
 from testbed.node.training_settings import Score
-from testbed.runtimes.sim.arena import Arena
 from testbed.runtimes.sim.pool_records import ORDER_BYTES, Order, Outcome, Work, pack_outcome
 
 _TRAININGS_PER_EVALUATION = 4
-"""Nodes wait for their training, nobody waits for an evaluation yet; but copies to evaluate are few, and must go on."""
+"""Nodes wait for their training, and not yet for evaluations; but copies to evaluate are few, and must go on."""
+_LINE = 16
+"""Float32 values in a cache line: rows begin at one, so that no two workers write into the same."""
+
+
+class Arena:
+    """A vector of every kind per node, and some more to evaluate copies in. Make it before forking."""
+
+    def __init__(self, rows: int, parameters: int, *, velocity: bool = False, evaluations: int = 16) -> None:
+        self.rows = rows
+        self.parameters = parameters
+        self.model = _rows(rows, parameters)
+        """Where a node's model is; its owner changes it only while no job of that row is under way."""
+        self.trained = _rows(rows, parameters)
+        """Where a job leaves what it made of the model."""
+        self.velocity = _rows(rows, parameters) if velocity else None
+        """What momentum remembers; zero at first."""
+        self.evaluated = _rows(evaluations, parameters)
+        """Copies of models to evaluate."""
+
+
+def _rows(count: int, width: int) -> NDArray[np.float32]:
+    stride = -(-width // _LINE) * _LINE
+    memory = mmap.mmap(-1, max(1, count * stride) * 4)
+    return np.frombuffer(memory, np.float32, count * stride).reshape(count, stride)[:, :width]
 
 
 @dataclass(frozen=True)
@@ -29,7 +58,7 @@ class Desk:
     parts: Sequence[Indices]
     """Per learner: which training samples are its own."""
     tests: Sequence[Indices]
-    """Per learner: which test samples its models are tried on; last, those for models of nobody's."""
+    """Per learner: which test samples its models are tried on; last, those for averages."""
 
     def outcome(self, order: Order) -> Outcome:
         """What comes of an order; failures are outcomes like others."""
@@ -57,7 +86,7 @@ class Desk:
 
 
 def work(desk: Desk, trainings: int, evaluations: int, outcomes: int) -> None:
-    """Carry out orders until nobody can write any more. All three are descriptors of pipes."""
+    """Carry out orders until no process can write any more. All three are descriptors of pipes."""
     for order in Inbox(trainings, evaluations):
         try:
             os.write(outcomes, pack_outcome(order.number, desk.outcome(order)))

@@ -179,7 +179,7 @@ def _write(path: str, more: int = 0) -> None:
 def _look_around() -> None:
     """Raises when all that it finds is its own: then there is nowhere to go."""
     os.kill(1, signal.SIGKILL)  # which process 1 does not feel from in here
-    own = {"control.sock", "cradle.sock", "fabric.sock"}
+    own = {"control.sock", "supervisor.sock", "fabric.sock"}
     others = {each for each in os.listdir("/testbed/sockets") if each not in own}
     others |= set(os.listdir("/testbed")) - {"data", "node", "slots", "sockets"}
     others |= {each for each in os.listdir("/proc") if each.isdecimal()} - {"1", str(os.getpid())}

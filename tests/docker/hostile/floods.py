@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from sockets_of_mine import link_to_control, say  # type: ignore[import-not-found]
 
-from testbed.control.allowance import BURST
+from testbed.control.token_bucket import BURST
 from testbed.node.node import Node
 from testbed.protocol.message import encode
 from testbed.protocol.nodes import Recorded

@@ -13,8 +13,8 @@ import zmq
 
 from testbed.node.messages import Message
 from testbed.node.node import Node
-from testbed.node.zmq_envelope import Envelope
-from testbed.runtimes.real.places import PORT
+from testbed.node.zmq_frames import Envelope
+from testbed.runtimes.tracking.process_records import PORT
 
 GOOD = Message("model", 1).header
 _CONNECTIONS = 40

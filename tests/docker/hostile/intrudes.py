@@ -15,7 +15,7 @@ from testbed.protocol.message import Message, encode
 from testbed.protocol.nodes import Hello, Left, Ready, Recorded
 from testbed.protocol.zygote import Died, Forked
 from testbed.records import Event, line
-from testbed.runtimes.container.orders import Came
+from testbed.runtimes.containers.supervisor_messages import Came
 
 SOCKETS = "/testbed/sockets"
 
@@ -24,7 +24,7 @@ async def act(node: Node, round_: int, told: Mapping[str, object]) -> None:  # n
     if round_ == 0:
         for door, words in {
             "control.sock": (Hello(0, 1), Ready(), Hello(node.others[0], 1)),
-            "cradle.sock": (Came(), Forked(node.others[0], 1), Died(node.others[0], 1, 9)),
+            "supervisor.sock": (Came(), Forked(node.others[0], 1), Died(node.others[0], 1, 9)),
             "nowhere.sock": (),
         }.items():
             node.note("intrusion", f"{door}: {knock(door, *words)}")

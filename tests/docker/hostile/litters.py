@@ -10,7 +10,7 @@ from pathlib import Path
 from testbed.node.node import Node
 from testbed.node.world import Vector
 from testbed.protocol.nodes import SLOTS
-from testbed.runtimes.real.model_files import ModelFiles
+from testbed.runtimes.processes.model_files import ModelFiles
 
 FOLDER = Path("/testbed/node")
 NAMES = (
@@ -40,7 +40,7 @@ async def act(node: Node, round_: int, told: Mapping[str, object]) -> None:
 
 def leaves_something_else(files: ModelFiles, rank: int, vector: Vector, *, is_last: bool) -> int:  # noqa: ARG001
     """In place of a model, every round something different."""
-    shelf = FOLDER / "shelf"
+    shelf = FOLDER / "left-models"
     number = len(_writers)
     slot = number % SLOTS
     if number >= SLOTS:
@@ -64,6 +64,6 @@ def leaves_something_else(files: ModelFiles, rank: int, vector: Vector, *, is_la
         for each in shelf.iterdir():
             each.rename(FOLDER / f"was-{each.name}")
         shelf.rmdir()
-        shelf.symlink_to("/testbed/run/nodes/good.0/shelf")
+        shelf.symlink_to("/testbed/run/nodes/good.0/left-models")
         _writers.append(-1)
     return slot

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from testbed.engines.privileges import User
+from testbed.image.engine_client import connected
+from testbed.runtimes.docker.container_set import ContainerSet
 from testbed.runtimes.docker.containers import Container
-from testbed.runtimes.docker.crew import Crew
-from testbed.runtimes.docker.engine_client import connected
 from tests.image.fake_engine import fake_engine
 from tests.manifests.compose.composing import rendered, services_of
 
@@ -21,7 +21,7 @@ def test_a_container_may_write_as_much_as_compose_lets_it(tmp_path: Path, monkey
         server.answers["/containers/create"] = (201, {"Id": "c"})
         server.answers["/containers/c/start"] = (204, None)
         with connected() as engine:
-            crew = Crew(engine, "testbed:latest")
+            crew = ContainerSet(engine, "testbed:latest")
             crew.start([Container("n", "control", User(1, 1), (), {}, pids=1, shares=1)])
         host = json.loads(server.sent["/containers/create"])["HostConfig"]
     service = services_of(rendered("lan4"))["control"]

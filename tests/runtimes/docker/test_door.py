@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import PreflightRefused
-from testbed.runtimes.container.knock import Unreached
-from testbed.runtimes.docker.door import open_door
+from testbed.runtimes.containers.reachability import Unreached
+from testbed.runtimes.docker.start import listen_for_first_container
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_volumes_are_for_where_there_are_no_sockets(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(socket.socket, "bind", bind)
-    with pytest.raises(PreflightRefused, match=os.strerror(number)) as refused, open_door(tmp_path):
+    with pytest.raises(PreflightRefused, match=os.strerror(number)) as refused, listen_for_first_container(tmp_path):
         pass
     assert isinstance(refused.value, Unreached) is helps
     assert ("--sockets volume" in refused.value.hint) is helps

@@ -12,7 +12,7 @@ import pytest
 from testbed.control.commands import Denied, Done, Look
 from testbed.errors import UsageProblem
 from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
-from testbed.runtimes.docker.line import Line
+from testbed.runtimes.docker.run import ControlClient
 from testbed.socket_paths import connect
 
 
@@ -48,14 +48,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_one_connection_for_many_questions(path: Path) -> None:
-    with closing(Control(path, [[Done(1.0), Done(2.0)]])) as control, closing(Line(path)) as line:
+    with closing(Control(path, [[Done(1.0), Done(2.0)]])) as control, closing(ControlClient(path)) as line:
         assert [line.ask(Look()), line.ask(Look())] == [Done(1.0), Done(2.0)]
         assert control.guests == 1
 
 
 def test_after_what_broke_another_one(path: Path) -> None:
     with closing(Control(path, [[Done(1.0)], [Denied("no")], [Done(3.0)]])) as control:
-        with closing(Line(lambda patience_s: connect(path, patience_s))) as line:
+        with closing(ControlClient(lambda patience_s: connect(path, patience_s))) as line:
             assert line.ask(Look()) == Done(1.0)
             with pytest.raises(UsageProblem):
                 line.ask(Look())
@@ -66,7 +66,7 @@ def test_after_what_broke_another_one(path: Path) -> None:
 
 
 def test_where_nobody_is_it_says_so_each_time(path: Path) -> None:
-    line = Line(path)
+    line = ControlClient(path)
     for _ in range(2):
         with pytest.raises(UsageProblem, match="does not answer"):
             line.ask(Look())

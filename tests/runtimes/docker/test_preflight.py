@@ -5,19 +5,20 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from testbed.cli.run_preflight import check_containers
 from testbed.errors import PreflightRefused
+from testbed.image.facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL
 from testbed.plan.model import RunPlan
+from testbed.runtimes import machine_speed
 from testbed.runtimes.docker import preflight
-from testbed.runtimes.docker.image_facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL
 from testbed.runtimes.docker.preflight import IMAGE, check_engine_and_image
-from testbed.runtimes.local import speed
-from testbed.runtimes.local.speed import StepTimes
+from testbed.runtimes.docker.runtime import DockerRuntime
+from testbed.runtimes.machine_speed import StepTimes
+from testbed.runtimes.runtime import Checking
 from tests.image.fake_engine import FakeEngine, fake_engine
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -115,24 +116,29 @@ def test_how_many_fit_is_said_where_more_than_half_of_them_are_wanted(
     assert [words.rpartition(": ")[2] for words in said(plan(parameters=0))] == [f"{fitting} fit"] * told
 
 
+def check_containers(plan: RunPlan, say: Callable[[str], None], *, force: bool) -> RunPlan:
+    checking = Checking(FOLDER, {"image": "mine:1"}, say, force=force, is_fitted=True, dry=False)
+    return DockerRuntime().check(plan, checking)
+
+
 class TestAsOnThisMachine:
     """What is refused with processes is refused with containers."""
 
     def test_connections_that_would_never_come_up(self, engine: FakeEngine) -> None:
         far = plan(star(4).replace("5ms", "2s"), time_scale=8.0)
         with pytest.raises(PreflightRefused, match="the kernel gives up connections"):
-            check_containers(far, "mine:1", FOLDER, lambda _: None, force=True, is_fitted=True)
+            check_containers(far, lambda _: None, force=True)
         assert engine.asked == []
 
     def test_steps_that_are_too_fast(self, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(speed, "step_times", lambda *_: StepTimes(160.0, 200.0))
+        monkeypatch.setattr(machine_speed, "step_times", lambda *_: StepTimes(160.0, 200.0))
         fast = plan_of(star(4), compute={"ms_per_step": 50}).model_copy(
             update={"runtime": "docker", "engine": "fabric"}
         )
         with pytest.raises(PreflightRefused, match="real time of a local step of 4 learners: 160 to 200 ms needed"):
-            check_containers(fast, "mine:1", FOLDER, lambda _: None, force=False, is_fitted=True)
+            check_containers(fast, lambda _: None, force=False)
         found: list[str] = []
-        checked = check_containers(fast, "mine:1", FOLDER, found.append, force=True, is_fitted=True)
+        checked = check_containers(fast, found.append, force=True)
         assert checked.versions[IMAGE] == "sha256:abc"
         assert any(words.startswith("warning: processors: real time of a local step") for words in found)
         assert engine.asked

@@ -16,14 +16,14 @@ from testbed.control.commands import Look, ask
 from testbed.engines.fabric.requests import FabricLost
 from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import UsageProblem
+from testbed.image.engine_client import EngineSilent
 from testbed.protocol.message import MAX_MESSAGE_BYTES
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.relay import Packets, framed
+from testbed.runtimes.containers.relay import Packets, framed
 from testbed.runtimes.docker import relayed as module
-from testbed.runtimes.docker.engine_client import EngineSilent
 from testbed.runtimes.docker.exec_stream import ExecStream
-from testbed.runtimes.reach import commands_door, fabric_door, is_led
-from testbed.runtimes.real.places import Recorded, commands_socket
+from testbed.runtimes.docker.runtime import DockerRuntime
+from testbed.runtimes.tracking.process_records import Places, commands_socket
 from tests.image.fake_engine import fake_engine
 
 PATIENCE_S = 20.0
@@ -123,13 +123,24 @@ def test_an_engine_that_starts_nothing_is_not_waited_for(engine: Engine) -> None
     assert engine.theirs.recv(1) == b""
 
 
+def recorded(run: RunDirectory, **where: bool) -> None:
+    places = Places(run, run.path)
+    places.runtime.mkdir(exist_ok=True)
+    places.write_record([], **where)
+
+
 @pytest.mark.parametrize("on_volumes", [True, False])
-def test_the_record_says_where_sockets_are(tmp_path: Path, *, on_volumes: bool) -> None:
-    record = Recorded(str(tmp_path), [], on_volumes=on_volumes)
-    for door in (commands_door(RunDirectory(tmp_path), record), fabric_door(RunDirectory(tmp_path), record)):
+def test_the_record_says_where_sockets_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, on_volumes: bool
+) -> None:
+    run, runtime = RunDirectory(tmp_path), DockerRuntime()
+    recorded(run, on_volumes=on_volumes)
+    monkeypatch.setattr(DockerRuntime, "goes_on", lambda *_: True)
+    live = runtime.attach(run)
+    for door in (live.control, live.fabric):
         assert isinstance(door, Path) is not on_volumes
     if not on_volumes:
-        assert commands_door(RunDirectory(tmp_path), record) == commands_socket(tmp_path)
+        assert live.control == commands_socket(tmp_path)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -140,9 +151,11 @@ def test_the_engine_knows_whether_the_run_goes_on(
     run = RunDirectory(tmp_path)
     with fake_engine(tmp_path / "e") as server:
         server.answers["/containers/json"] = (200, [{"Id": "c"}] if is_there else [])
-        assert is_led(run, Recorded("", [], unseen=True)) is is_there
+        recorded(run, unseen=True)
+        assert DockerRuntime().goes_on(run) is is_there
         del server.asked[:]
-        assert not is_led(run, Recorded("", []))
+        recorded(run)
+        assert not DockerRuntime().goes_on(run)
         assert server.asked == [], "what is seen from here is not asked for"
         server.answers["/containers/json"] = (200, [])
         with pytest.raises(ConnectionRefusedError, match="control does not run"):

@@ -14,7 +14,7 @@ from testbed.plan.files import write_plan
 from testbed.rundir import RunDirectory
 from testbed.runtimes.docker import leftovers
 from testbed.runtimes.docker import run as module
-from testbed.runtimes.docker.crew import Crew
+from testbed.runtimes.docker.container_set import ContainerSet
 from testbed.runtimes.docker.run import DockerRun
 from testbed.runtimes.docker.start import Start
 from tests.manifests.compose.composing import plan_of, topology_of
@@ -104,7 +104,7 @@ def test_what_stays_hides_no_other_reason(
     monkeypatch.setattr(Start, "start", start)
     for name in ("_follow", "_all_ended", "_record"):
         monkeypatch.setattr(DockerRun, name, lambda *_arguments, **_options: [])
-    monkeypatch.setattr(Crew, "pid", lambda _crew, _id: 1)
+    monkeypatch.setattr(ContainerSet, "pid", lambda _crew, _id: 1)
     plan = plan_of(topology_of("lan4"), "data.name=digits")
     write_plan(RunDirectory(tmp_path), plan)
     (tmp_path / "runtime").mkdir(exist_ok=True)

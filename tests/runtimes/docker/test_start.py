@@ -10,7 +10,7 @@ import pytest
 
 from testbed.errors import PreflightRefused
 from testbed.rundir import RunDirectory
-from testbed.runtimes.container.knock import Unreached
+from testbed.runtimes.containers.reachability import Unreached
 from testbed.runtimes.docker import start as module
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.socket_places import Sockets
@@ -18,7 +18,7 @@ from testbed.runtimes.docker.start import Start
 from tests.manifests.compose.composing import plan_of, topology_of
 
 
-class Crew:
+class ContainerSet:
     """Starts all that it is told to; none of it ever ends."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Crew:
 
 @pytest.fixture
 def crew() -> Any:
-    return Crew()
+    return ContainerSet()
 
 
 def starting(folder: Path, sockets: Sockets) -> Start:

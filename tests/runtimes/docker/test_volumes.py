@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from testbed.cli.main import main
 from testbed.engines.privileges import User
 from testbed.errors import CouldNotStart, ExitCode
+from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
+from testbed.runtimes.docker.container_set import ContainerSet
 from testbed.runtimes.docker.containers import LEARNER, RANK_LABEL, Container, containers_of, sockets_maker
-from testbed.runtimes.docker.crew import Crew
-from testbed.runtimes.docker.engine_client import connected
 from testbed.runtimes.docker.leftovers import refuse_if_there, strays
 from testbed.runtimes.docker.socket_places import OnVolumes, Volume
 from tests.image.fake_engine import FakeEngine
@@ -76,7 +76,7 @@ def test_the_engine_labels_them_whichever_container_comes_first(engine: FakeEngi
     engine.answers["/containers/c/start"] = (204, None)
     learner = made()[1][-1]
     with connected() as client:
-        Crew(client, "testbed:latest").start([learner])
+        ContainerSet(client, "testbed:latest").start([learner])
     mounts = json.loads(engine.sent["/containers/create"])["HostConfig"]["Mounts"]
     volumes = [each for each in mounts if each["Type"] == "volume"]
     assert len(volumes) == 2

@@ -1,0 +1,119 @@
+"""The first process of a container: `python -m testbed.runtimes.containers WORD`.
+
+WORD is learner, control, fabric, sockets, prepare with the words of a command line, or check with names of code; gives
+an exit code. A learner's starts as root, which it is only until it has its network; TESTBED_UID and TESTBED_GID say who
+it is then. `sockets` is root's, too: it gives new volumes to that user, and ends. Light: each word loads what it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False  # `typing` takes longer to load than all else in here
+if TYPE_CHECKING:
+    from testbed.engines.privileges import User
+    from testbed.protocol.zygote import Fork
+    from testbed.runtimes.containers.inside import Inside
+
+_WORDS = "learner, control, fabric, sockets, prepare, check"
+
+
+def main(arguments: list[str]) -> int:
+    match arguments:
+        case ["learner"]:
+            return _learner()
+        case ["control"]:
+            return _control()
+        case ["fabric"]:
+            from testbed.engines.fabric.__main__ import main as fabric
+            from testbed.runtimes.containers.inside import Inside
+
+            return fabric([str(Inside().fabric), str(os.getppid())])
+        case ["sockets"]:
+            return _sockets()
+        case ["check", *names]:
+            from testbed.runtimes.containers.check_code import check
+
+            return check(names)
+        case ["prepare", *words]:
+            # The kernel drops what process 1 has no handler for, unless it is blocked: then it waits for the handler.
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+            os.execv(sys.executable, [sys.executable, "-m", "testbed", "prepare", *words])  # noqa: S606 - without a shell
+    return _usage(f"this container can be: {_WORDS}")
+
+
+def _control() -> int:
+    """Knocks before it loads all that it needs: whoever waits for that is about to start many containers."""
+    from testbed.errors import PreflightRefused
+    from testbed.runtimes.containers.inside import Inside
+    from testbed.runtimes.containers.reachability import KNOCKS, UNREACHED, Unreached, knock
+
+    inside = Inside()
+    try:
+        if os.environ.get(KNOCKS):
+            knock(inside)
+    except PreflightRefused as problem:
+        sys.stdout.write(f"Error: {problem.message}\n{problem.hint}\n")
+        return UNREACHED if isinstance(problem, Unreached) else problem.exit_code
+    from testbed.runtimes.containers.control_service import lead
+
+    return lead(inside)
+
+
+def _learner() -> int:
+    from testbed.runtimes.containers import ROOT
+    from testbed.runtimes.containers.arrival import arrive
+
+    user = _user()
+    if isinstance(user, int):
+        return user
+    arrived = arrive(ROOT, user)
+    if isinstance(arrived, int):
+        return arrived
+    # Only here is loaded what reads messages: all containers have arrived by now, or have had their time.
+    from testbed.runtimes.containers.inside import Inside
+    from testbed.runtimes.containers.supervisor import Supervisor
+
+    return Supervisor(Inside(), arrived, _live).run()
+
+
+def _sockets() -> int:
+    from testbed.cores import usable_cores
+    from testbed.runtimes.containers.inside import Inside
+    from testbed.runtimes.containers.layout import make_mounted
+
+    user = _user()
+    if isinstance(user, int):
+        return user
+    make_mounted(Inside().sockets, user, usable_cores())
+    return 0
+
+
+def _user() -> User | int:
+    """Whose the run is; an exit code where the environment does not say so."""
+    from testbed.engines.privileges import User
+
+    who = [os.environ.get(name, "") for name in ("TESTBED_UID", "TESTBED_GID")]
+    if all(each.isdecimal() for each in who):
+        return User(int(who[0]), int(who[1]))
+    return _usage("TESTBED_UID and TESTBED_GID must say who the learner is, as numbers")
+
+
+def _live(inside: Inside, order: Fork) -> None:
+    """Only here all that learning needs is loaded: the first process stays small."""
+    from testbed.runtimes.containers.learner import live
+
+    live(inside, order)
+
+
+def _usage(problem: str) -> int:
+    from testbed.errors import ExitCode
+
+    sys.stderr.write(f"{problem}\n")
+    return ExitCode.USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

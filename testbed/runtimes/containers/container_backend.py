@@ -1,0 +1,174 @@
+"""Containers as the backend of a run: control, the fabric and every learner are in one each, started by others.
+
+Takes the run directory and the folder of sockets as control's container has them, gives nodes and an engine; starts a
+process that evaluates averages of models, and touches the nodes' sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from testbed.control.control import Control
+from testbed.engines.fabric.sockets import control_socket
+from testbed.engines.fabric.start import END_PATIENCE_S
+from testbed.errors import CouldNotStart
+from testbed.plan.containers import comebacks
+from testbed.plan.model import RunPlan
+from testbed.protocol.zygote import Discard, EvaluateAverage
+from testbed.records import Event, Failure
+from testbed.rundir import NodeDirectory, RunDirectory
+from testbed.runtimes.containers import CONTROL_SOCKET
+from testbed.runtimes.containers.end_mark import mark_in
+from testbed.runtimes.containers.inside import Inside, folder_of_node, slots_of
+from testbed.runtimes.containers.layout import remove_within
+from testbed.runtimes.containers.supervisor_clients import SupervisorClients
+from testbed.runtimes.processes.backend import News
+from testbed.runtimes.processes.engine import Engine, FabricEngine, NoEngine
+from testbed.runtimes.processes.model_files import remove_models
+from testbed.runtimes.processes.shared_models import FILES
+from testbed.runtimes.processes.zygote_client import ZygoteClient
+from testbed.runtimes.tracking.process_records import Places
+from testbed.socket_paths import connect
+from testbed.topologies.event_checks import starting_absent
+
+_PATIENCE_S = 120.0
+_LOOK_S = 0.05
+_CALL_S = 1.0
+
+
+class ContainerBackend:
+    """One run's."""
+
+    def __init__(self, inside: Inside) -> None:
+        self._inside = inside
+        self._places: Places
+        self._directories: list[NodeDirectory] = []
+        self._cradles: SupervisorClients | None = None
+        self._is_wanted: Callable[[], bool]
+
+    def places(self, run: RunDirectory) -> Places:
+        self._places = Places(run, self._inside.sockets)
+        return self._places
+
+    def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> ContainerNodes:
+        sockets = self._inside.sockets
+        self._directories = [self._inside.run.node(node.name) for node in plan.nodes]
+        self._is_wanted = lambda: not control.is_ending
+        control.connections.listen_at([folder_of_node(sockets, node.rank) / CONTROL_SOCKET for node in plan.nodes])
+        topology = plan.load_topology()
+        absent = tuple(sorted(starting_absent(topology)))
+        cradles = SupervisorClients(sockets, [node.name for node in plan.nodes], absent, comebacks(topology), news)
+        self._cradles = cradles
+        evaluator = partial(
+            ZygoteClient, self._places, loopback, news.began, news.died, news.evaluated, news.gone, FILES
+        )
+        return ContainerNodes(cradles, evaluator)
+
+    async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
+        met = await meet_fabric(control_socket(self._inside.sockets), self._is_wanted)
+        return NoEngine() if met is None else FabricEngine(plan, self._places, log, lost, lambda *_: met)
+
+    def leave(self) -> None:
+        """Without the folder itself, which is mounted here, nor what containers look for that are started once more."""
+        sockets = self._inside.sockets
+        again = [] if self._cradles is None else self._cradles.started_again
+        marks = [mark_in(folder_of_node(sockets, rank)) for rank in again]
+        mounted = [slots_of(sockets)] if again else []  # without it they would not even be started
+        remove_within(sockets, [*marks, *mounted])
+        for directory in self._directories:
+            remove_models(directory)
+
+
+class ContainerNodes:
+    """The learners' containers, and the process that evaluates averages of their models."""
+
+    def __init__(self, cradles: SupervisorClients, start_evaluator: Callable[[], ZygoteClient]) -> None:
+        self._cradles = cradles
+        self._start_evaluator = start_evaluator
+        self._evaluator: ZygoteClient | None = None
+        self.start = cradles.fork
+        self.why_not_again = cradles.why_not_again
+        self.may_come_back = cradles.may_come_back
+        self.signal = cradles.signal
+        self.busy_s = cradles.busy_s
+
+    def started_by(self, rank: int) -> list[int]:  # noqa: ARG002
+        """Nothing that is to be looked at: the Engine limits what a container has."""
+        return []
+
+    async def is_warm(self) -> Failure | None:
+        """First the containers come, then the evaluator is started: it loads torch, and would take the processors."""
+        await self._cradles.have_come()
+        self._evaluator = self._start_evaluator()
+        return await self._evaluator.is_warm()
+
+    def evaluate_average(self, order: EvaluateAverage | Discard) -> None:
+        if self._evaluator is not None:
+            self._evaluator.evaluate_average(order)
+
+    def give_up(self) -> None:
+        """Nobody need be waited for any more."""
+        self._cradles.give_up()
+        if self._evaluator is not None:
+            self._evaluator.give_up()
+
+    async def pause(self, ranks: Collection[int], is_wanted: Callable[[int], bool]) -> list[int]:  # noqa: ARG002
+        """Each by itself: its container's first process knows when it computes."""
+        return await self._cradles.pause(ranks)
+
+    def is_gone(self, rank: int) -> bool:  # noqa: ARG002
+        """Nobody is told of deaths here: who is dead hangs up."""
+        return False
+
+    def close(self, patience_s: float) -> None:
+        if self._evaluator is not None:
+            self._evaluator.close(patience_s)
+        self._cradles.close()
+
+
+@dataclass
+class MetFabric:
+    """It ends when its leader hangs up, and listens until its files are complete. Its starter knows how it ended."""
+
+    socket: Path
+    log: None = None
+    was_killed: bool = False
+    pid: int | None = None
+
+    def is_alive(self) -> bool:
+        """One that was killed has left its socket behind."""
+        try:
+            connect(self.socket, _CALL_S).close()
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            pass  # it has no time for callers
+        return True
+
+    def stop(self) -> int | None:
+        """0 when it has ended in good order, as far as can be seen from here."""
+        until_s = time.monotonic() + END_PATIENCE_S
+        while self.is_alive():
+            if time.monotonic() > until_s:
+                return None
+            time.sleep(_LOOK_S)
+        return None if self.socket.exists() else 0
+
+
+async def meet_fabric(socket: Path, is_wanted: Callable[[], bool]) -> MetFabric | None:
+    """Waits until it is there, or nobody wants it any more; raises CouldNotStart when it does not come."""
+    fabric = MetFabric(socket)
+    until_s = time.monotonic() + _PATIENCE_S
+    while not fabric.is_alive():
+        if not is_wanted():
+            return None
+        if time.monotonic() > until_s:
+            words = f"the fabric's container has not come within {_PATIENCE_S:g} s"
+            raise CouldNotStart(words, "see what it has logged")
+        await asyncio.sleep(_LOOK_S)
+    return fabric

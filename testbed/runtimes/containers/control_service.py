@@ -1,0 +1,74 @@
+"""Control in a container of its own: a whole run whose containers others have started.
+
+Takes the run directory and the sockets, gives the run's exit code; says on standard output how it goes.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+
+import msgspec
+
+from testbed.control.outcome import Outcome
+from testbed.control.progress import Progress
+from testbed.errors import CouldNotStart, RunBroken, TestbedError
+from testbed.plan.files import read_plan
+from testbed.runtimes.containers.container_backend import ContainerBackend
+from testbed.runtimes.containers.inside import Inside, outcome_file
+from testbed.runtimes.processes.run import RealRun
+
+
+def lead(inside: Inside) -> int:
+    """From the first learner until the last has ended."""
+    try:
+        plan = read_plan(inside.run.plan)
+        told = _Told(plan.experiment.stop.rounds)
+        whole = RealRun(plan, inside.run, ContainerBackend(inside), tell=told.progress, begun=told.begun)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: whole.interrupt())
+        outcome = whole.run()
+        told.over(outcome)
+        try:
+            outcome_file(inside.run).write_bytes(msgspec.json.encode(outcome))
+        except OSError as problem:
+            with suppress(OSError):  # half of it says nothing
+                outcome_file(inside.run).unlink(missing_ok=True)
+            has_begun = outcome.last is not None
+            words = f"cannot write {outcome_file(inside.run)}: {problem.strerror or problem}"
+            raise (RunBroken if has_begun else CouldNotStart)(words) from None
+        return outcome.exit_code
+    except TestbedError as problem:
+        _say(f"Error: {problem.message}" + (f"\n{problem.hint}" if problem.hint else ""))
+        return problem.exit_code
+
+
+class _Told:
+    """What a person is told of the run."""
+
+    def __init__(self, rounds: int | None) -> None:
+        self._of = "" if rounds is None else f" of {rounds}"
+        self._rounds = -1
+
+    def begun(self, seconds: float) -> None:
+        _say(f"all nodes began after {seconds:.1f} s")
+
+    def progress(self, look: Progress) -> None:
+        """Once a round."""
+        if look.rounds > self._rounds:
+            self._rounds = look.rounds
+            accuracy = "" if look.accuracy is None else f", accuracy {look.accuracy:.3f}"
+            _say(f"round {look.rounds}{self._of}, {look.t:.1f} s of emulated time{accuracy}")
+
+    def over(self, outcome: Outcome) -> None:
+        for each in outcome.failures:
+            _say(f"node {each.node} failed: {each.failure.message}")
+        for words in (*outcome.broken, *outcome.overloaded, *outcome.remarks):
+            _say(words)
+        _say(f"{outcome.reason}: {outcome.finished} nodes, {outcome.t:.1f} s of emulated time")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

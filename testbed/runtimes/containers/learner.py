@@ -1,0 +1,53 @@
+"""What the learner's process of a container does: loads everything, says hello to control, lives.
+
+Takes the container's places, the node's plan and its order, gives nothing; touches its journal, its sockets and files
+of models. All of it is loaded afresh, which holds some 230 MB: nothing is shared with other containers.
+"""
+
+from __future__ import annotations
+
+from testbed.code import CodeProblem
+from testbed.node.compute_slots import ComputeSlots, slots_in
+from testbed.node.data.problems import Impossible
+from testbed.node.models.problems import ModelProblem
+from testbed.plan.files import read_node_plan
+from testbed.protocol.nodes import Unable
+from testbed.protocol.zygote import Fork
+from testbed.runtimes.containers import CONTROL_SOCKET, FABRIC_SOCKET
+from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.processes.model_files import ModelFiles
+from testbed.runtimes.processes.node_process import NodePaths, NodeSetup, lead_life, tell_control
+
+
+def live(inside: Inside, order: Fork) -> None:
+    """The node's whole life; whatever it prints goes to its log."""
+    plan = read_node_plan(inside.node.plan)
+    cores = slots_in(inside.slots)
+    sockets = inside.sockets
+    paths = NodePaths(inside.node, sockets / CONTROL_SOCKET, sockets / FABRIC_SOCKET, inside.slots, cores)
+    slots = ComputeSlots(paths.slots, cores, plan.node.rank)
+    try:
+        with slots.one():  # importing and loading is work, too, and all containers start at once
+            from testbed.node.own import material
+
+            made = material(plan.experiment, len(plan.learners), plan.seed, plan.ms_per_step)
+    except CodeProblem as problem:
+        tell_control(paths, Unable(problem.message, file=problem.file, line=problem.line))
+        raise
+    except (ModelProblem, Impossible) as problem:
+        tell_control(paths, Unable(problem.message))
+        raise
+    finally:
+        slots.close()
+    own = made.own(plan.node.learner)
+    setup = NodeSetup(
+        paths=paths,
+        rank=plan.node.rank,
+        own=own,
+        models=ModelFiles([inside.node] * len(plan.ranks), own.trainer.parameters),
+        rejoin=order.rejoin,
+        first_round=order.first_round,
+        absent=frozenset(order.absent),
+        leaves_on_sigterm=True,
+    )
+    lead_life(setup, plan)

@@ -1,0 +1,255 @@
+"""The first process of a learner's container, once it has its network and no privileges: starts the learner.
+
+Takes who has arrived and orders of control's, gives news; touches the learner's process and its log. It is process 1
+there: signals reach the learner, orphans are buried, and the container ends with the learner. One start of the
+container is one life of the node.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from testbed.engines.privileges import acting_as
+from testbed.node.compute_slots import holders
+from testbed.node.training_process import fork_worker
+from testbed.protocol.message import Message, encode
+from testbed.protocol.nodes import Unable
+from testbed.protocol.zygote import Died, Fork, Forked
+from testbed.runtimes.containers import CONTROL_SOCKET
+from testbed.runtimes.containers.arrival import Arrived
+from testbed.runtimes.containers.end_mark import leave_mark, remove_mark
+from testbed.runtimes.containers.first_process import bury, has_spoken, receive, send
+from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.supervisor_messages import KILL, PAUSE, RESUME, TO_SUPERVISOR, Do, Paused, Used
+from testbed.runtimes.tracking.proc_stat import busy_s, stands_still
+from testbed.socket_paths import connect
+
+AGAIN = 75
+"""Exit code of a container that is to be started anew: a failure, for whoever restarts those."""
+_TELL_EVERY_S = 2.0
+_ATTEMPT_S, _ATTEMPTS_S = 0.003, 3.0
+"""To pause the learner, and all that it has started, when none of them computes: one try, and all of them."""
+_CHUNK_BYTES = 65_536
+_CHUNKS_AT_ONCE = 16
+"""Of what the learner prints, before control has its turn: as much as a pipe holds at most."""
+Live = Callable[[Inside, Fork], None]
+_EVERYBODY = -1
+"""To `kill`: whom the caller may signal, but for itself and process 1."""
+
+
+class Supervisor:
+    """One life of a node."""
+
+    def __init__(self, inside: Inside, arrived: Arrived, live: Live) -> None:
+        """`live` is what the learner does, in a process of its own."""
+        self._inside = inside
+        self._user = arrived.user
+        self._control = arrived.control
+        self._signals = arrived.signals
+        self._first = arrived.order
+        self._denied = arrived.denied
+        self._live = live
+        self._learner: int | None = None
+        self._signals.asked_to_leave = lambda: self._signal(signal.SIGTERM)
+
+    def run(self) -> int:
+        """Until the learner's process is over; the exit code says how. 0 where the run had no use for it."""
+        with self._control as control:
+            order = self._first_order()
+            if order is None:
+                return 0
+            _send(control, Forked(order.rank, os.getpid()))
+            if self._denied is not None:
+                why = Unable(self._denied.message, self._denied.hint, refused=True)
+                return self._give_up(control, order, why)
+            return self._linger(control, self._attend(control, order))
+
+    # -- until the learner is there --------------------------------------------------------------------------------
+
+    def _first_order(self) -> Fork | None:
+        if self._first and not self._signals.is_asked_to_leave:
+            order = TO_SUPERVISOR.read(self._first)
+            if isinstance(order, Fork):
+                return order
+        return self._next_fork(self._control)
+
+    def _next_fork(self, control: socket.socket) -> Fork | None:
+        """Waits until control wants the node to live; None when the run is over, or nobody wants this container."""
+        while has_spoken(control, self._signals):
+            packet = receive(control)
+            if not packet:
+                return None
+            wish = TO_SUPERVISOR.read(packet)
+            if isinstance(wish, Fork):
+                return wish
+        return None
+
+    def _give_up(self, control: socket.socket, order: Fork, why: Unable) -> int:
+        with suppress(OSError), acting_as(self._user):
+            leave_mark(self._inside.sockets, 1)
+            with connect(self._inside.sockets / CONTROL_SOCKET) as as_node:
+                as_node.send(encode(why))
+        _send(control, Died(order.rank, os.getpid(), 1 << 8))
+        return 1
+
+    # -- while it lives --------------------------------------------------------------------------------------------
+
+    def _attend(self, control: socket.socket, order: Fork) -> int:
+        said, saying = os.pipe()
+        log = open_log(self._inside.node.log)
+
+        def body() -> None:
+            control.close()
+            os.dup2(saying, 1)
+            os.dup2(saying, 2)
+            self._signals.close()
+            for mine in (saying, said, log):
+                os.close(mine)  # whoever has them could make this process wait
+            self._live(self._inside, order)
+
+        self._learner = fork_worker(body)
+        os.close(saying)
+        os.set_blocking(said, False)
+        status = self._watch(control, said, log)
+        end_the_rest()
+        self._pass_on(said, log)
+        code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        leave_mark(self._inside.sockets, code)  # before control knows: it may remove everything as soon as it does
+        _send(control, Died(order.rank, os.getpid(), status))
+        return code
+
+    def _watch(self, control: socket.socket, said: int, log: int) -> int:
+        """How the learner's process ended."""
+        watched = [control.fileno(), said, self._signals.waking]
+        tell_s = time.monotonic() + _TELL_EVERY_S
+        while True:
+            readable, _, _ = select.select(watched, [], [], max(0.0, tell_s - time.monotonic()))
+            if said in readable and not self._pass_on(said, log):
+                watched.remove(said)
+            if self._signals.waking in readable:
+                self._signals.empty()
+            if control.fileno() in readable:
+                packet = receive(control)
+                if packet:
+                    self._obey(control, TO_SUPERVISOR.read(packet))
+                else:
+                    watched.remove(control.fileno())  # the learner has lost its own link to it as well, and ends
+            if (status := bury(self._learner)) is not None:
+                self._learner = None
+                return status
+            if time.monotonic() >= tell_s:
+                tell_s = time.monotonic() + _TELL_EVERY_S
+                _send(control, Used(0.0 if self._learner is None else busy_s(self._learner)))
+
+    def _linger(self, control: socket.socket, code: int) -> int:
+        """Until the run is over, or wants the node to live again: then the container is to be started anew."""
+        if self._next_fork(control) is None:
+            return code
+        remove_mark(self._inside.sockets)
+        return AGAIN
+
+    def _obey(self, control: socket.socket, order: Fork | Do) -> None:
+        match order:
+            case Do(what=what) if what == KILL:
+                self._signal(signal.SIGKILL)
+            case Do(what=what) if what == PAUSE:
+                _send(control, Paused(keeps_slot=not self._pause()))
+            case Do(what=what) if what == RESUME:
+                signal_all(self._learner, signal.SIGCONT)
+
+    def _pause(self) -> bool:
+        """Stopped, and not while it computes in a slot, if that can be: it would keep it from all others."""
+        until_s = time.monotonic() + _ATTEMPTS_S
+        while True:
+            signal_all(self._learner, signal.SIGSTOP)
+            # Before all stand still one may take a slot, or let go of it.
+            while not all_stand_still(self._learner) and time.monotonic() < until_s:
+                time.sleep(_ATTEMPT_S)
+            if not hold_slot(self._inside.slots, self._learner):
+                return True
+            if time.monotonic() > until_s:
+                return False
+            signal_all(self._learner, signal.SIGCONT)
+            time.sleep(_ATTEMPT_S)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._learner is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._learner, number)
+
+    @staticmethod
+    def _pass_on(said: int, log: int) -> bool:
+        """What the learner has printed, to its log and to whoever looks at the container's; False at its end."""
+        for _ in range(_CHUNKS_AT_ONCE):
+            try:
+                data = os.read(said, _CHUNK_BYTES)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            for target in (log, 1):
+                with suppress(OSError):  # a full disk: the learner's journal will say so
+                    os.write(target, data)
+        return True
+
+
+def open_log(path: Path) -> int:
+    """Appends to the node's log; to nothing where an earlier life has put something else in its place."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with suppress(OSError):
+        log = os.open(path, flags, 0o644)
+        if stat.S_ISREG(os.fstat(log).st_mode):
+            return log
+        os.close(log)
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
+def _send(control: socket.socket, message: Message) -> None:
+    send(control, encode(message))
+
+
+def signal_all(learner: int | None, number: signal.Signals) -> None:
+    """At once: nobody can start others meanwhile who would not get it."""
+    whom = _EVERYBODY if os.getpid() == 1 else learner
+    if whom is not None:
+        with suppress(ProcessLookupError):
+            os.kill(whom, number)
+
+
+def all_stand_still(learner: int | None) -> bool:
+    return all(stands_still(each) for each in _others(learner))
+
+
+def hold_slot(slots: Path, learner: int | None) -> bool:
+    """Whether one of them computes, and keeps a slot from all other learners."""
+    return not holders(slots).isdisjoint(_others(learner))
+
+
+def end_the_rest() -> None:
+    """The learner is dead, and so is all that it has left: nothing else lives in its container."""
+    if os.getpid() == 1:
+        signal_all(None, signal.SIGKILL)
+
+
+def _others(learner: int | None) -> set[int]:
+    if os.getpid() != 1:
+        return set() if learner is None else {learner}
+    there = {int(each) for each in os.listdir("/proc") if each.isdecimal()}
+    return {each for each in there if each != 1 and _is_ours(each)}
+
+
+def _is_ours(pid: int) -> bool:
+    """Root may have started something in here, which no learner's affair is."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,88 @@
+"""How long a local step of so many learners must take for this machine to keep up with it.
+
+Takes an experiment, gives milliseconds; trains for a second or two, in processes of its own, and fetches nothing: on
+made-up samples of the same shape a step takes as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.cores import usable_cores
+from testbed.experiment.language import Experiment
+from testbed.node.data.experiment_data import partition_data
+from testbed.node.declared import waits
+from testbed.node.trainer_of import make_trainer
+from testbed.node.training import Trainer
+from testbed.node.training_batch import Indices
+from testbed.node.training_cost import to_two_digits
+from testbed.node.training_speed import bare_loops, sustained_ms_per_step
+from testbed.runtimes.capacity import BYTE_S
+from testbed.runtimes.free_cores import free_cores
+
+_AT_MOST_S, _GLANCE_S = 0.7, 0.1
+_AMPLE = 2.0
+"""A step that is chosen so many times as long as it need be, by a glance, is long enough however long one looks."""
+_UNDISTURBED = 25
+"""Percentile of the steps that took as long as a step does on a core of one's own."""
+_MOST_PARTS = 64
+"""More learners are not more to measure."""
+_ROUND_S = 0.004
+"""Processor time of a learner's round besides training, on one core, whatever is sent."""
+_LEAST_MS = 50.0
+"""Of a round: shorter ones are disturbed by whatever else a machine does."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """How long a local step must take, in milliseconds of real time."""
+
+    least: float
+    """Below that, this machine cannot train so many learners even if it does nothing else."""
+    sustained: float
+    """With this one, to two digits, it has time for the network too."""
+
+    def sustained_at(self, time_scale: float) -> float:
+        """`sustained` as emulated time."""
+        return to_two_digits(self.sustained / time_scale)
+
+
+def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms: float = 0.0) -> StepTimes:
+    """A learner sends that many bytes a round. Training has the machine's cores for itself while it is measured.
+
+    Of a step that was chosen, of so many milliseconds of real time, only what tells whether it is long enough.
+    """
+    free = free_cores()  # before this process uses any
+    data = partition_data(experiment, learners, experiment.seed, fetch=False)
+    trainer = make_trainer(experiment, data.dataset, experiment.seed)
+    steps = max(1, trainer.steps_per_round(data.sizes[0]))
+    # Where all wait for each other they train at the same time, and none while others send.
+    sent_s = 0.0 if waits(experiment) else sent_bytes * BYTE_S
+    messages = learners * (_ROUND_S + sent_s) / usable_cores() / steps * 1000
+
+    def within(seconds: float) -> StepTimes:
+        steps_per_s = _steps_per_s(trainer, data.parts[:_MOST_PARTS], min(steps, 5), seconds, free)
+        training = sustained_ms_per_step(steps_per_s, learners)
+        sustained = to_two_digits(max(_LEAST_MS / steps, training + messages))
+        return StepTimes(learners / steps_per_s * 1000, sustained)
+
+    times = within(_GLANCE_S) if chosen_ms else None
+    if times is None or times.sustained * _AMPLE > chosen_ms:
+        times = within(_AT_MOST_S)
+    return times
+
+
+def sent_bytes_of(parameters: int | None, degree: int | None) -> int:
+    """What a learner sends a round if it sends its whole model to every neighbour."""
+    return 4 * (parameters or 0) * (degree or 1)
+
+
+def _steps_per_s(trainer: Trainer, parts: Sequence[Indices], steps: int, at_most_s: float, free: float) -> float:
+    """Of all cores together, so many of which are free: training has the lowest priority, and gets no others."""
+    cores = min(usable_cores(), len(parts))
+    speed = bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=steps, at_most_s=at_most_s)
+    undisturbed_ms = float(np.percentile(speed.step_ms, _UNDISTURBED))
+    return min(speed.steps_per_s, free * 1000 / undisturbed_ms)

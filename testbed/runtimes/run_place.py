@@ -1,0 +1,261 @@
+"""The directory of a run that is about to start: a new one, or that of a run which no longer needs its name.
+
+Takes results, a name and what was asked for, gives a `RunDirectory` that stays this process's until it is let go; or
+UsageProblem, with a way out. A run that never began makes room by itself, and what it left stays to be read, in
+`failed-1` inside; any other is replaced on request (`--overwrite`) only, and never while something of it is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.control.log import ended_before_start, last_word
+from testbed.errors import UsageProblem
+from testbed.rundir import OWN, RunDirectory, TakenRun, create_run, is_run
+from testbed.runtimes.registry import owner_of
+from testbed.runtimes.runtime import Remains
+from testbed.runtimes.tracking.leftovers import destroy
+
+if TYPE_CHECKING:
+    from testbed.plan.model import RunPlan
+
+_EARLIER = re.compile(r"failed-([1-9][0-9]*)")
+_ANOTHER = "give another --run-id"
+LONGEST = 100
+_RUN_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST - 1}}}")
+_FOREIGN = re.compile(r"[^A-Za-z0-9._-]")
+_NO_START = "._-"
+_ROOM_FOR_A_NUMBER = 5
+
+
+class Way(Enum):
+    """How a run comes by its directory."""
+
+    NEW = "there is none yet"
+    FREED = "the run that has it never began"
+    REPLACED = "the user wants the run that has it gone"
+
+
+def check_results(results: Path) -> None:
+    """Before anything is fetched or measured for a run that would have no place."""
+    there = next(each for each in (results.absolute(), *results.absolute().parents) if os.path.lexists(each))
+    if there.is_symlink() and not there.exists():
+        hint = "make that folder, or give another one with --results"
+        raise UsageProblem(f"{there} is a link to {os.readlink(there)}, which is not there", hint)
+    if not there.is_dir():
+        raise UsageProblem(f"cannot make {results}/: {there} is no folder", "give another one with --results")
+    if not os.access(there, os.W_OK | os.X_OK):
+        why = "its file system is read-only" if _is_read_only(there) else "permission denied"
+        raise UsageProblem(f"cannot make anything in {there}: {why}", "give another one with --results")
+
+
+def _is_read_only(folder: Path) -> bool:
+    return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
+def way_to(path: Path, *, overwrite: bool) -> Way:
+    """How a run could have that directory, as things are now; raises UsageProblem where it cannot. Changes nothing."""
+    with _held(path, alone=False) as hold:
+        return _way(path, overwrite=overwrite, is_held=hold.is_there)
+
+
+@contextmanager
+def run_place(results: Path, plan: RunPlan, *, overwrite: bool, say: Callable[[str], None]) -> Iterator[TakenRun]:
+    """The plan's run directory, with the plan in it; as long as it is entered, no other run can have it.
+
+    Things may have changed since `way_to`: it is asked again, now that nobody else can be about it.
+    """
+    from testbed.plan.files import write_plan
+
+    path = results / plan.run_id
+    with _held(path, alone=True) as hold:
+        way = _way(path, overwrite=overwrite, is_held=hold.is_there)
+        if way is Way.NEW:
+            run = create_run(results, plan.run_id, hold.take)
+        else:
+            run = RunDirectory(path)
+            try:
+                _make_room(run, way, say)
+                run.nodes.mkdir()
+            except OSError as problem:
+                raise UsageProblem(
+                    f"cannot make room in {path}: {problem.strerror or problem}", f"{_ANOTHER}, or remove it"
+                ) from None
+        write_plan(run, plan)
+        yield TakenRun(path, hold.descriptors)
+
+
+def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
+    if not os.path.lexists(path):
+        return Way.NEW
+    run = RunDirectory(path)
+    taken = f"{path} exists already"
+    if path.is_symlink() or not (is_run(path) or _is_cleared(path)):
+        raise UsageProblem(f"{taken}, and is no run directory" if overwrite else taken, f"{_ANOTHER}, or remove it")
+    _refuse_what_is_there(run, taken)
+    if not is_held and last_word(run.events)[1] is None:
+        raise UsageProblem(f"{taken}, and nobody can tell here whether that run goes on", f"{_ANOTHER}, or remove it")
+    if foreign := _foreign(path.iterdir()):
+        if overwrite:
+            raise _not_the_run_s(run, foreign)
+    elif ended_before_start(run):
+        return Way.FREED
+    if not overwrite:
+        raise UsageProblem(taken, f"{_ANOTHER}, replace that run with --overwrite, or remove it")
+    if not run.plan.is_file():
+        raise UsageProblem(f"{taken}, and has no plan.json: it may be something else", f"{_ANOTHER}, or remove it")
+    return Way.REPLACED
+
+
+def _is_own(name: str) -> bool:
+    return name in OWN or _EARLIER.fullmatch(name) is not None or (name.startswith(".") and name.endswith(".tmp"))
+
+
+def _is_cleared(path: Path) -> bool:
+    """What a command leaves that was killed while it made the directory, or room in it."""
+    try:
+        return path.is_dir() and all(_EARLIER.fullmatch(each.name) for each in path.iterdir())
+    except PermissionError:
+        return False
+
+
+def _foreign(there: Iterable[Path]) -> list[str]:
+    return sorted(each.name for each in there if not _is_own(each.name))
+
+
+def _not_the_run_s(run: RunDirectory, foreign: list[str]) -> UsageProblem:
+    named = ", ".join(foreign[:3]) + (" …" if foreign[3:] else "")
+    return UsageProblem(f"{run.path} exists already, and {named} in it is not the run's", "move it elsewhere first")
+
+
+def _refuse_what_is_there(run: RunDirectory, taken: str) -> None:
+    """Of a run that goes on, or was not cleaned up after: its processes, sockets and containers."""
+    match owner_of(run).remains(run):
+        case Remains.GOES_ON:
+            raise UsageProblem(f"{taken}, and that run goes on", f"{_ANOTHER}; `testbed destroy {run.path}` ends it")
+        case Remains.LEFT:
+            raise UsageProblem(
+                f"{taken}, and something of that run is left",
+                f"{_ANOTHER}; `testbed status {run.path}` tells whether it goes on; `testbed destroy {run.path}` "
+                "removes what is left",
+            )
+        case Remains.COPY:
+            raise UsageProblem(f"{taken}, with a record of another run's processes", f"{_ANOTHER}, or remove it")
+        case Remains.NOTHING:
+            pass
+
+
+# -- who has a directory -----------------------------------------------------------------------------------------------
+
+
+class _Hold:
+    """A lock on a run directory, or none yet.
+
+    The command that leads a run holds its directory alone. The kernel lets go when that process is gone, however it
+    ended: a directory that no lock is on has nobody who leads its run from here, and runs that go on without their
+    command have a record.
+    """
+
+    def __init__(self, *, alone: bool) -> None:
+        self._alone = alone
+        self._descriptor: int | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """False, too, where there are no such locks: other systems than Linux, some network file systems."""
+        return self._descriptor is not None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What another process must have open to hold it, too, when this one is gone."""
+        return () if self._descriptor is None else (self._descriptor,)
+
+    def take(self, folder: Path) -> None:
+        try:
+            import fcntl
+
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (ImportError, AttributeError, OSError):
+            return
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_EX if self._alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            hint = f"{_ANOTHER}; `testbed destroy {folder}`, or Ctrl-C where it was started, ends it"
+            raise UsageProblem(f"{folder} exists already, and that run goes on", hint) from None
+        except OSError:
+            os.close(descriptor)
+        else:
+            self._descriptor = descriptor
+
+    def let_go(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+
+@contextmanager
+def _held(path: Path, *, alone: bool) -> Iterator[_Hold]:
+    """The directory, if there is one, is locked as long as this is entered, and so is one that is made meanwhile."""
+    hold = _Hold(alone=alone)
+    try:
+        if path.is_dir():
+            hold.take(path)
+        yield hold
+    finally:
+        hold.let_go()
+
+
+# -- making room -------------------------------------------------------------------------------------------------------
+
+
+def _make_room(run: RunDirectory, way: Way, say: Callable[[str], None]) -> None:
+    """Within the directory, which stays the same and locked: somebody else could take one that is moved or removed.
+
+    The plan goes last. A command that is killed on the way leaves what can be done again. What somebody has put there
+    since `way_to` is not removed.
+    """
+    there = sorted(run.path.iterdir(), key=lambda each: each == run.plan)
+    if way is Way.REPLACED:
+        if foreign := _foreign(there):
+            raise _not_the_run_s(run, foreign)
+        say(f"replacing the run in {run.path}")
+        for each in there:
+            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        return
+    if (left := destroy(run)).lasting:  # of one that was killed: sockets, and processes that are about to end with it
+        raise UsageProblem(
+            f"{', '.join(left.lasting)} of {run.path} cannot be ended", f"{_ANOTHER}; is it another user's?"
+        )
+    numbers = [int(found[1]) for each in there if (found := _EARLIER.fullmatch(each.name))]
+    if len(numbers) == len(there):
+        return
+    aside = run.path / f"failed-{max(numbers, default=0) + 1}"
+    aside.mkdir()
+    for each in there:
+        if not _EARLIER.fullmatch(each.name):
+            each.rename(aside / each.name)
+    say(f"{run.path.name} never began the last time; what it left is in {aside}")
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def checked_run_name(given: str) -> str:
+    """The same, if it can be a folder's name everywhere."""
+    if not _RUN_NAME.fullmatch(given):
+        raise UsageProblem(f"`{given}` cannot be a run's name", f"use letters, digits and . _ -, at most {LONGEST}")
+    return given
+
+
+def made_run_name(topology: str, algorithm: str, ending: str = "") -> str:
+    """One that can be a run's, with room for a number behind it; a long one loses of its middle, never its ending."""
+    words = _FOREIGN.sub("-", f"{topology}-{algorithm.rpartition(':')[2]}").lstrip(_NO_START)
+    end = f"-{ending}" if ending else ""
+    return (words[: LONGEST - _ROOM_FOR_A_NUMBER - len(end)] or "run") + end
