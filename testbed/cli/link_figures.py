@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from testbed.engines.fabric.accounts import PAIRS_EVERY, LinkLine, Second
 from testbed.engines.fabric.reports import EVERY_S, LINKS
+from testbed.engines.fabric.traffic_log import PAIRS_EVERY, LinkLine, Second
 from testbed.run_files import read_end
 
 _TAIL_BYTES = 16 << 20

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from testbed.engines.fabric.accounts import Second
 from testbed.engines.fabric.reports import LINKS
+from testbed.engines.fabric.traffic_log import Second
 from testbed.verify import judge
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.network import Running

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from testbed.engines.fabric.accounts import LinkLine
+from testbed.engines.fabric.traffic_log import LinkLine
 from testbed.network.graph import Network
 from testbed.verify import judge
 from testbed.verify.judge import ROUND_TRIP_S, ROUND_TRIP_SHARE, Row, Verdict

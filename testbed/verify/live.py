@@ -20,11 +20,11 @@ import msgspec
 import numpy as np
 
 from testbed.endpoints import Endpoint
-from testbed.engines.fabric.accounts import LinkLine, Second
 from testbed.engines.fabric.config import FabricConfig, read_config
 from testbed.engines.fabric.reports import EVERY_S, LINKS
 from testbed.engines.fabric.requests import FabricLost
 from testbed.engines.fabric.start import FabricConversation
+from testbed.engines.fabric.traffic_log import LinkLine, Second
 from testbed.errors import PreflightRefused, UsageProblem
 from testbed.network.graph import Network, expand
 from testbed.network.moment import network_at

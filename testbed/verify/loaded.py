@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from testbed.engines.fabric.accounts import Second
 from testbed.engines.fabric.reports import LINKS
+from testbed.engines.fabric.traffic_log import Second
 from testbed.verify import judge
 from testbed.verify.idle import Ends
 from testbed.verify.judge import Row, Verdict

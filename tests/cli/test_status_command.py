@@ -19,7 +19,7 @@ from testbed.cli.link_figures import busiest, busiest_pairs
 from testbed.cli.main import main
 from testbed.cli.status import COLUMNS
 from testbed.control.commands import Seen
-from testbed.engines.fabric.accounts import LinkLine, PairLine, Second
+from testbed.engines.fabric.traffic_log import LinkLine, PairLine, Second
 from testbed.experiment.defaults import DEFAULT_ROUNDS
 from testbed.plan.files import read_plan, write_plan
 from testbed.records import Count

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from testbed.cli.run_target import live_run
-from testbed.engines.fabric.accounts import Second
 from testbed.engines.fabric.reports import LINKS
+from testbed.engines.fabric.traffic_log import Second
 from testbed.plan.files import read_plan
 from testbed.records import Count, End, Round, Start
 from testbed.rundir import RunDirectory

@@ -1,4 +1,4 @@
-"""A fabric that cannot open one more file: whoever calls waits outside, and nobody else notices."""
+"""A fabric that cannot open one more file: new connections wait, and nothing else is affected."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def answer(request: ToFabric, _: int) -> FromFabric:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_whoever_cannot_be_let_in_waits_and_is_not_asked_after_all_the_time(
+def test_a_connection_that_cannot_be_accepted_waits_and_is_not_tried_all_the_time(
     number: int,
     dispatcher: Dispatcher,
     tmp_path: Path,
@@ -64,7 +64,7 @@ def test_whoever_cannot_be_let_in_waits_and_is_not_asked_after_all_the_time(
         for _ in range(LOOKS):
             look(dispatcher)
         assert full.asked == 1
-        assert capsys.readouterr().err == f"whoever calls at {path} has to wait: no room\n"
+        assert capsys.readouterr().err == f"cannot accept connections at {path}: no room; retrying\n"
         monkeypatch.setattr(listeners, "_CLOSED_S", 0.0)
         dispatcher.rest(door._listener._listener.fileno(), 0.0)  # that time is over
         for _ in range(LOOKS):
@@ -96,7 +96,7 @@ def test_a_door_that_rests_can_be_closed(
     other.close()
 
 
-def test_whoever_has_hung_up_before_is_no_reason_to_close(dispatcher: Dispatcher, tmp_path: Path) -> None:
+def test_a_peer_that_has_hung_up_before_is_no_reason_to_rest(dispatcher: Dispatcher, tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
     door = ControlListener(dispatcher, path, answer, lambda _: None, lambda: None)
     with pytest.raises(unix_sockets.NoRoom):

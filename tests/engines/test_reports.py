@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from testbed.engines.fabric import accounts
-from testbed.engines.fabric.accounts import PAIRS_EVERY, Accounts
+from testbed.engines.fabric import traffic_log
 from testbed.engines.fabric.data_plane import BACKLOG, Figures, PortFigures
 from testbed.engines.fabric.delays import ABSENT_S, limits
 from testbed.engines.fabric.health import why_overloaded
 from testbed.engines.fabric.python_plane.delay_counts import DelayCounts, Histogram
 from testbed.engines.fabric.python_plane.forwarder import Forwarder
+from testbed.engines.fabric.traffic_log import PAIRS_EVERY, TrafficLog
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
 from testbed.topologies.load import load_bytes
@@ -33,7 +33,7 @@ def lines_of(folder: Path, busy: Sequence[int], seconds: int) -> list[dict[str, 
     forwarder = Forwarder(
         network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500, time_scale=2.0
     )
-    written = Accounts(folder / "links.jsonl", network)
+    written = TrafficLog(folder / "links.jsonl", network)
     for second in range(seconds):
         if second in busy:
             forwarder.offer(float(second), 0, super_segment(SIZE_BYTES))
@@ -58,7 +58,7 @@ def test_lines_have_what_happened_in_the_seconds_that_they_name(tmp_path: Path) 
 
 
 def test_a_great_many_pairs_are_written_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "MANY_PAIRS", 0)
+    monkeypatch.setattr(traffic_log, "MANY_PAIRS", 0)
     lines = lines_of(tmp_path, busy=(0, 2, PAIRS_EVERY + 1), seconds=PAIRS_EVERY + 2)
     assert [line["t"] for line in lines] == [0.5, 2.5, PAIRS_EVERY - 0.5, PAIRS_EVERY + 1.5, 99.0]
     twice = {"bytes": 6000, "packets": 4, "arrived_bytes": 6000, "arrived_packets": 4}
@@ -70,7 +70,7 @@ def test_the_waiting_of_a_pair_is_that_of_its_packets_which_were_not_dropped(tmp
     """Thirty packets at 1.2 ms each meet a queue for 10 ms: nine wait, the longest for 9.6 ms, and 21 find no room."""
     network = expand(load_bytes(pair("10ms", "10Mbps", queue="10ms").encode(), Form.YAML, "test").require())
     forwarder = Forwarder(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500)
-    written = Accounts(tmp_path / "links.jsonl", network)
+    written = TrafficLog(tmp_path / "links.jsonl", network)
     forwarder.offer(0.0, 0, super_segment(30 * 1448))
     assert sum(each.packets for each in forwarder.advance(1.0)) == 9
     written.write(1.0, forwarder.packets.snapshot(), 1.0)

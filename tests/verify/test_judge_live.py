@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from testbed.engines.fabric.accounts import LinkLine
+from testbed.engines.fabric.traffic_log import LinkLine
 from testbed.network.graph import Network, expand
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form

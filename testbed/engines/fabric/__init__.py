@@ -11,5 +11,5 @@ sockets, its files and the descriptors it is given.
 - `data_plane`: the interface of data planes; `planes`: their list; `python_plane`: the one in Python.
 - `listeners`, `unix_sockets`, `server`: how nodes and control connect, and what they may ask.
 - `conditions`: what the network is like now: topology, timeline, and what was set by hand.
-- `reports`, `accounts`, `health`, `delays`, `captures`: what it writes down.
+- `reports`, `traffic_log`, `health`, `delays`, `captures`: what it writes down.
 """

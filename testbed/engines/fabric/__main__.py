@@ -1,7 +1,7 @@
 """The fabric's process: `python -m testbed.engines.fabric FOLDER PARENT`, where FOLDER has a `fabric.json`.
 
-Says `ready` on standard output when nodes and control can reach it; ends on SIGTERM, when told to, with whoever leads
-the run, or with its parent, whose process id is PARENT. What is wrong with its configuration goes to standard error.
+Says `ready` on standard output when nodes and control can reach it; ends on SIGTERM, when told to, with the connection
+that leads the run, or with its parent, whose process id is PARENT. Errors in its configuration go to standard error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m testbed.engines.fabric FOLDER PARENT\n")
         return ExitCode.USAGE
     folder, parent = Path(arguments[0]), int(arguments[1])
-    # Nobody leads it yet, nor is it recorded: until then only its parent knows of it. With SIGTERM its files get whole.
+    # No connection leads it yet, nor is it recorded: only its parent knows of it. With SIGTERM its files are complete.
     die_with_parent(parent, signal.SIGTERM)
     raise_open_file_limit()  # two for every node
     try:

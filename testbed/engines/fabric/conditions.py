@@ -2,7 +2,7 @@
 
 Takes a topology and requests, gives `Network`s; touches nothing. What is set by hand holds until it is reset, whatever
 the timeline does to the same links meanwhile. Which nodes are cut off is kept apart (`Presence`): there the last word
-counts, whoever said it, so that a node that the timeline crashed can be brought back by hand and the other way round.
+counts, the timeline's or a command's, so that a node that the timeline crashed can be brought back by hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where nodes and control come in.
+"""The sockets at which nodes and control connect.
 
-Takes paths and who to ask, gives nothing; touches the sockets. Nobody who calls can make the fabric wait, and
-a node that calls without end costs one connection.
+Takes paths and callbacks, gives nothing; touches the sockets. No peer can make the fabric wait, and a node that
+connects again and again costs one connection.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from testbed.protocol.fabric import FROM_NODE_TO_FABRIC, TO_FABRIC, Attached, Fr
 from testbed.protocol.message import Message, ProtocolError
 
 _CLOSED_S = 0.5
-"""For how long nobody is let in when there was no room."""
+"""For how long no connection is accepted after there was no room for one."""
 
 
 class _Listener:
-    """Lets callers in, one after the other."""
+    """Accepts connections, one after the other."""
 
     def __init__(self, dispatcher: Dispatcher, path: Path, welcome: Callable[[socket.socket], None]) -> None:
         self._dispatcher = dispatcher
@@ -37,7 +37,7 @@ class _Listener:
     def close(self) -> None:
         self._dispatcher.remove(self._listener.fileno())
         with suppress(OSError):
-            self._path.unlink()  # first: a name where nobody listens tells of a fabric that was killed
+            self._path.unlink()  # first: a socket without a listener is the sign of a fabric that was killed
         self._listener.close()
 
     def _open(self) -> None:
@@ -47,7 +47,7 @@ class _Listener:
             self._dispatcher.rest(self._listener.fileno(), _CLOSED_S)
             if not self._is_full:
                 self._is_full = True
-                sys.stderr.write(f"whoever calls at {self._path} has to wait: {problem}\n")
+                sys.stderr.write(f"cannot accept connections at {self._path}: {problem}; retrying\n")
                 sys.stderr.flush()
             return
         self._is_full = False
@@ -56,7 +56,7 @@ class _Listener:
 
 
 class NodeListener:
-    """The socket that one node has: whoever comes in here is that node."""
+    """The socket of one node: its folder is that node's alone, so a peer here is that node."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class NodeListener:
 
 
 class ControlListener:
-    """The socket of control, which may call more than once."""
+    """The socket of control and commands, which may have several connections."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class ControlListener:
         self._listener = _Listener(dispatcher, path, self._welcome)
 
     def tell(self, message: Message) -> None:
-        """Everybody who watches."""
+        """Tells all connections that watch."""
         for watcher in list(self._watchers):
             if not send(watcher, message):
                 self._hang_up(watcher)

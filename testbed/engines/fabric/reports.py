@@ -11,10 +11,10 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from testbed.engines.fabric.accounts import Accounts
 from testbed.engines.fabric.config import FabricConfig
 from testbed.engines.fabric.data_plane import DataPlane, Figures
 from testbed.engines.fabric.health import Health, NodeHealth, why_overloaded, write_health
+from testbed.engines.fabric.traffic_log import TrafficLog
 from testbed.network.graph import Network
 from testbed.network.packets import Snapshot
 from testbed.protocol.fabric import FabricStatus
@@ -31,7 +31,7 @@ class Reports:
         self._config = config
         self._plane = plane
         engine = Path(config.engine)
-        self._accounts = Accounts(engine / LINKS, network)
+        self._traffic_log = TrafficLog(engine / LINKS, network)
         self._health_path = engine / HEALTH
         self._snapshot: Snapshot | None = None
         """Of the last full second."""
@@ -44,7 +44,7 @@ class Reports:
         self._snapshot = self._plane.counters()
         health = self._health(t, self._snapshot)
         try:
-            self._accounts.write(t, self._snapshot, self._config.time_scale, is_last=is_last)
+            self._traffic_log.write(t, self._snapshot, self._config.time_scale, is_last=is_last)
             write_health(self._health_path, health)
         except OSError as problem:
             self._unwritten = problem.strerror or str(problem)
@@ -68,7 +68,7 @@ class Reports:
 
     def close(self) -> None:
         with suppress(OSError):
-            self._accounts.close()
+            self._traffic_log.close()
 
     def _health(self, t: float | None, snapshot: Snapshot) -> Health:
         cpu_s, before_s = _cpu_s(), self._cpu_s

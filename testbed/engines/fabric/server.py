@@ -58,7 +58,7 @@ class Ability(Protocol):
     def detach(self, rank: int, why: str) -> None: ...
 
     def capture(self, rank: int, path: Path | None, asker: int) -> None:
-        """Until it is ended, or whoever has asked is gone."""
+        """Until it is ended, or the connection that has asked is closed."""
         ...
 
     def status(self, number: int) -> FabricStatus: ...
@@ -71,7 +71,7 @@ class Ability(Protocol):
 
 
 def answer(request: ToFabric, asker: int, fabric: Ability) -> FromFabric:
-    """Does what is asked by whoever has that number, or says why not."""
+    """Does what the connection with the number `asker` asks for, or says why not."""
     try:
         return _answer(request, asker, fabric)
     except UsageProblem as problem:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def node_socket(sockets: Path, rank: int) -> Path:
-    """Where a node finds the fabric, and nobody else does."""
+    """Where one node reaches the fabric: no other process uses this socket."""
     return sockets / "nodes" / str(rank) / "fabric.sock"
 
 
 def control_socket(sockets: Path) -> Path:
-    """Where control and other commands do."""
+    """Where control and commands reach the fabric."""
     return sockets / "fabric.sock"

@@ -1,6 +1,7 @@
 """The fabric's sockets: one for each node, one for control.
 
-Takes paths, gives connections that never make the fabric wait; touches the sockets. Who cannot keep up is hung up on.
+Takes paths, gives connections that never make the fabric wait; touches the sockets. A peer that cannot keep up
+is disconnected.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MOST_DESCRIPTORS = 4
 
 
 def listen(path: Path) -> socket.socket:
-    """A socket that nobody but its folder's owner can reach; one that a dead fabric left is replaced."""
+    """A socket that only the owner of its folder can reach; one that a dead fabric left is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         path.unlink()
@@ -31,7 +32,7 @@ def listen(path: Path) -> socket.socket:
 
 
 class NoRoom(Exception):
-    """Nobody can be let in now; says why."""
+    """No connection can be accepted now; says why."""
 
 
 def accept(listener: socket.socket) -> socket.socket | None:

@@ -15,7 +15,7 @@ from testbed.network.packets.wire import ordinals
 
 
 class Routes:
-    """Of one network. Partitions are left to whoever asks."""
+    """The routes of one network, without its partitions."""
 
     def __init__(self, network: Network) -> None:
         # Brings scipy: only what works out paths should have to load it.

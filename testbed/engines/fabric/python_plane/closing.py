@@ -1,7 +1,7 @@
 """Closes TUN devices without waiting for it.
 
 Takes descriptors; touches them. With its descriptor a device goes, and often a whole namespace: that takes the kernel
-some 30 ms each, though many at once take hardly longer. Nobody's packets may wait for that.
+some 30 ms each, though many at once take hardly longer. No packets may wait for that.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Waiting:
         self.arrived_s = -math.inf
         """When, at the latest, what was ready in this turn has come, by the host's clock."""
         self.overslept_s = 0.0
-        """By how much the last call has returned later than it was to: nobody looked after anything meanwhile."""
+        """By how much the last call has returned later than it was to: no packet was carried meanwhile."""
 
     def add_port(self, port: Port) -> None:
         self._ports[port.descriptor] = port
@@ -86,7 +86,7 @@ class Waiting:
         self.overslept_s = max(0.0, self._polled_s - by_s)
         self.arrived_s = self._polled_s
         if timeout_s and self._polled_s - asked_s > _AT_ONCE_S:
-            # Nobody had anything, or there would have been nothing to wait for; but who oversleeps has not looked.
+            # No port had anything, or the call would not have waited; but a process that oversleeps has not looked.
             empty_s = min(self._polled_s, by_s)
             self._woke(asked_s, due_s)
         elif self._polled_s > self._early_until_s:

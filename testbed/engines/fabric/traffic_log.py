@@ -65,7 +65,7 @@ class Second(msgspec.Struct, frozen=True, omit_defaults=True):
     """Emulated seconds that the pairs are about, up to then."""
 
 
-class Accounts:
+class TrafficLog:
     """Writes the lines."""
 
     def __init__(self, path: Path, network: Network) -> None:
