@@ -93,8 +93,8 @@ def uses_processes(item: pytest.Item) -> bool:
 @cache
 def network_denied() -> str | None:
     """Why this machine gives no emulated networks; None where it does."""
-    from testbed.engines.abilities import what_is_denied
     from testbed.engines.namespace import TcpSettings
+    from testbed.engines.network_check import what_is_denied
 
     denied = what_is_denied(TcpSettings())
     return None if denied is None else str(denied)

@@ -20,7 +20,7 @@ import pytest
 from testbed.collect.run import collect_run
 from testbed.collect.summary import summarise
 from testbed.control.log import last_word
-from testbed.engines.fabric.frames import read_frame
+from testbed.engines.fabric.python_plane.frames import read_frame
 from testbed.errors import TestbedError
 from testbed.experiment.read import experiment_on, load_experiment, setting
 from testbed.node.messages import MalformedMessage, Message, from_frames

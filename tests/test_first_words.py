@@ -20,8 +20,8 @@ from testbed import first_words
 from testbed.protocol.fabric import FROM_FABRIC_TO_NODE, FROM_NODE_TO_FABRIC, Attach, Attached, Refused
 from testbed.protocol.message import Message, encode
 from testbed.protocol.zygote import Fork
+from testbed.runtimes.containers import FABRIC_SOCKET, LOG, NODE, PLAN, ROOT, SOCKETS, SUPERVISOR_SOCKET
 from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.containers.names import FABRIC_SOCKET, LOG, NODE, PLAN, ROOT, SOCKETS, SUPERVISOR_SOCKET
 from testbed.runtimes.containers.supervisor_messages import ATTACH, FROM_SUPERVISOR, KILL, TO_SUPERVISOR, Came, Do
 from testbed.socket_paths import short_enough
 
@@ -42,11 +42,11 @@ import sys
 from contextlib import nullcontext
 import ctypes, json, os
 from testbed.engines import device
-from testbed.runtimes.containers import names
+from testbed.runtimes import containers
 from testbed.runtimes.containers import arrival
 from testbed.runtimes.containers import __main__
 
-names.ROOT = sys.argv[1]
+containers.ROOT = sys.argv[1]
 given_up = []
 device.bring_up = lambda _: None
 device.drop_privileges = given_up.append

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 
 pytestmark = pytest.mark.processes
 

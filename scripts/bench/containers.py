@@ -57,7 +57,7 @@ LOOK_S = 0.01
 
 
 def attached(sockets: Path) -> int:
-    """How many the fabric has; none where it is not there yet."""
+    """Number of learners attached to the fabric; 0 while it has not started."""
     path = control_socket(sockets)
     if not path.exists():
         return 0
@@ -72,7 +72,7 @@ def attached(sockets: Path) -> int:
 
 
 def learners_s(engine: DockerClient, image: str, containers: Sequence[Container], sockets: Path) -> float:
-    """Until the last one is attached."""
+    """Seconds until the last learner is attached."""
     wanted = sum(each.part == LEARNER for each in containers)
     began_s = time.perf_counter()
     ContainerSet(engine, image).start(containers)
@@ -84,7 +84,7 @@ def learners_s(engine: DockerClient, image: str, containers: Sequence[Container]
 
 
 def bare_s(engine: DockerClient, image: str, number: int, label: str, network: str | None) -> float:
-    """A loop that anybody would write."""
+    """Seconds of a plain loop of SDK calls."""
     host = engine.api.create_host_config(network_mode=network)
 
     def start(_: int) -> None:
@@ -100,7 +100,7 @@ def bare_s(engine: DockerClient, image: str, number: int, label: str, network: s
 
 
 def a_run(engine: DockerClient, image: str, nodes: int, folder: Path) -> float:
-    """Of learners that are to wait for a round that nobody will see."""
+    """Seconds to start the containers of a run, whose learners then wait for a start that never comes."""
     topology = load_bytes(TOPOLOGY.format(nodes=nodes).encode(), Form.YAML, "bench.yaml").require()
     experiment = Experiment.model_validate(
         {"topology": "bench.yaml", "data": {"name": "digits"}, "stop": {"rounds": 9}}

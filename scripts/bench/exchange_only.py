@@ -8,7 +8,7 @@ from testbed.node.node import Node
 
 
 class ExchangeOnly(Algorithm):
-    """Let a step's time pass, exchange with every neighbour, forget what came."""
+    """Waits a step's time, exchanges with every neighbour, discards what arrives."""
 
     async def run(self, node: Node) -> None:
         async for round_ in node.rounds():

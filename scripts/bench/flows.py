@@ -16,7 +16,7 @@ import networkx as nx
 
 from testbed.network.flows import Delivered, Flows
 from testbed.network.graph import Network, expand
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
 
@@ -43,7 +43,7 @@ CASES = (
 
 
 def network_of(name: str) -> Network:
-    """A bundled topology, or a star of so many nodes."""
+    """A bundled topology, or for `star N` a star of N nodes."""
     if name.startswith("star "):
         text = f"services: {{n: {{replicas: {name[5:]}}}}}\nbridges: [hub]\n"
         text += "links:\n  - {from: n, to: hub, latency: 5ms, rate: 100Mbps}\n"

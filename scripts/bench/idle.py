@@ -17,13 +17,13 @@ from testbed.engines.namespace import TcpSettings
 from testbed.network.graph import expand
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
-from testbed.verify.echoes import echo_all
-from testbed.verify.needs import EchoNeed
 from testbed.verify.network import running_network
 from testbed.verify.pairs import choose_pairs
-from testbed.verify.places import make_place
 from testbed.verify.prepare import config_for
 from testbed.verify.probes import PROBE_BYTES
+from testbed.verify.sizing import EchoNeed
+from testbed.verify.traffic import echo_all
+from testbed.verify.work_folder import make_work_folder
 
 ONE_WAY_MS = (0.5, 5, 10, 25, 50)
 GAPS_S = ((0.04, 0.06), (0.008, 0.012))
@@ -40,9 +40,9 @@ def found() -> Iterator[str]:
     topology = load_bytes(yaml.safe_dump(document).encode(), Form.YAML, "idle").require()
     pairs = sorted(choose_pairs(expand(topology), len(links), seed=1), key=lambda pair: pair.origin)
     ranks = {rank for pair in pairs for rank in (pair.origin, pair.dest)}
-    with make_place() as place:
-        config = config_for(topology, 1, place.folder)
-        with running_network(config, ranks, place, "probes", TcpSettings()) as running:
+    with make_work_folder() as work:
+        config = config_for(topology, 1, work.folder)
+        with running_network(config, ranks, work, "probes", TcpSettings()) as running:
             for least_s, most_s in GAPS_S:
                 need = EchoNeed(PROBES, least_s, most_s, 1.0)
                 for pair, (_, echoed) in zip(pairs, echo_all([(pair, need) for pair in pairs], running), strict=True):

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 
 def measure(topology: str, runtime: str, arguments: Sequence[str], rounds: int, folder: Path) -> Row:
-    """One run of the command, watched from outside."""
+    """Measures one run of the command from outside."""
     words = [
         *(sys.executable, "-m", "testbed", "deploy", topology, "--runtime", runtime, "--rounds", str(rounds)),
         *("--run-id", "bench", "--results", str(folder), "--quiet", "--format", "json", *arguments),
@@ -86,7 +86,7 @@ def measure(topology: str, runtime: str, arguments: Sequence[str], rounds: int, 
 
 
 class Watched:
-    """Looks at the nodes' processes twice: early, and late in the run, when their memory is looked at too."""
+    """Samples the nodes' processes twice: early, and late in the run, when their memory is measured as well."""
 
     def __init__(self, run: RunDirectory, rounds: int, *, in_containers: bool) -> None:
         self._run = run
@@ -152,7 +152,7 @@ def _between(run: RunDirectory, time_scale: float) -> float:
 
 
 def journals(run: RunDirectory) -> Iterator[list[dict[str, Any]]]:
-    """Of every node, all its records."""
+    """All records of every node."""
     for name in run.node_names():
         yield [msgspec.json.decode(line) for line in run.node(name).journal.read_bytes().splitlines()]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from testbed.network.graph import Network, expand
 from testbed.network.packets import Packets
 from testbed.seeds import stream
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
 from testbed.units import parse_rate_bps

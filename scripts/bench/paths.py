@@ -97,7 +97,7 @@ def write_xml(path: Path, shape: str, size: int) -> None:
 
 
 def measure(file: str) -> dict[str, float]:
-    """One case, in this process."""
+    """Measures one case in this process."""
     started = time.perf_counter()
     from testbed.network.graph import expand
     from testbed.network.paths import compute_paths
@@ -135,7 +135,7 @@ def measure(file: str) -> dict[str, float]:
 
 
 def measured_apart(file: Path) -> dict[str, float]:
-    """One case, in a fresh process."""
+    """Measures one case in a fresh process."""
     output = subprocess.run([sys.executable, __file__, "--measure", str(file)], check=True, stdout=subprocess.PIPE)
     found: dict[str, float] = json.loads(output.stdout)
     return found

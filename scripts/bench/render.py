@@ -31,7 +31,7 @@ def seconds(*words: str) -> tuple[float, float]:
 
 
 def medians(runs: list[tuple[float, float]]) -> dict[str, float]:
-    """Of both, to hundredths."""
+    """Medians of wall-clock and processor time, to hundredths of a second."""
     wall_s, processor_s = (round(statistics.median(each), 2) for each in zip(*runs, strict=True))
     return {"wall_s": wall_s, "processor_s": processor_s}
 

@@ -23,13 +23,13 @@ FIXED = ("--data", "digits", "--set", "compute.ms_per_step=40", "--set", "networ
 
 
 def testbed(folder: Path, *words: str) -> str:
-    """What a command prints; an overloaded run is told by its health, not by how the command ends."""
+    """The output of a command; an overloaded run shows in its health, not in the exit code."""
     command = [sys.executable, "-m", "testbed", *words]
     return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
 def deployed(folder: Path, name: str, *words: str) -> dict[str, Any]:
-    """What `collect` says of a run."""
+    """Deploys a run and returns `collect`'s summary of it."""
     testbed(folder, "deploy", *words, "--runtime", "local", "--run-id", name, "--quiet")
     (found,) = json.loads(testbed(folder, "collect", f"results/{name}", "--format", "json"))["runs"]
     return dict(found)

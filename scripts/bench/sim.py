@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from testbed.experiment.language import Experiment
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.fetch import ensure
-from testbed.node.data.of_experiment import share_out
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training_speed import bare_loops
 from testbed.plan.files import write_plan
@@ -36,7 +36,7 @@ from testbed.rundir import create_run
 from testbed.runtimes.sim.compute import Shared
 from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 from testbed.topologies.load import load
 
 CORES = os.cpu_count() or 1
@@ -75,7 +75,7 @@ _BARE_ROUNDS = 5
 
 def bare(plan: RunPlan) -> tuple[float, float]:
     """The same training in as many processes, and nothing else: steps per second, and processor seconds of a step."""
-    data = share_out(plan.experiment, len(plan.learners), plan.seed)
+    data = partition_data(plan.experiment, len(plan.learners), plan.seed)
     trainer = make_trainer(plan.experiment, data.dataset, plan.seed)
     before = processor_s(resource.RUSAGE_CHILDREN)
     speed = bare_loops(trainer, data.parts, processes=CORES, rounds=_BARE_ROUNDS, steps=5)

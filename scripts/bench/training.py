@@ -48,7 +48,7 @@ def parts_of(dataset: DataSet, learners: int) -> list[Indices]:
 
 
 def plain_torch(dataset: DataSet, *, channels_last: bool) -> Callable[[], None]:
-    """The loop that everybody writes, on a batch that is ready."""
+    """The usual training loop, on a prepared batch."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
     model = build_model("gn-lenet", {}, dataset, 1)
     for weights in model.parameters():
@@ -80,7 +80,7 @@ def ours(trainer: Trainer, part: Indices) -> Callable[[], None]:
 
 
 def interleaved(loops: dict[str, Callable[[], None]], turns: int) -> dict[str, NDArray[np.float64]]:
-    """Milliseconds per step; in turns, so that whoever else uses the machine disturbs all alike."""
+    """Milliseconds per step; in turns, so that other load on the machine affects all loops alike."""
     times: dict[str, list[float]] = {name: [] for name in loops}
     for turn in range(turns + 2):
         for name, loop in loops.items():
@@ -109,7 +109,7 @@ def pool_steps_per_s(pool: TrainingPool, arena: Arena, trainer: Trainer, rounds:
 
 
 def memory_mib(pid: int) -> dict[str, float]:
-    """What the kernel says of a process, by the names it uses."""
+    """Memory of a process by the kernel's categories."""
     found: dict[str, float] = {}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         name, kib, _ = line.split()

@@ -26,7 +26,7 @@ def main(about: str) -> int:
         except Stale as problem:
             parser.error(str(problem))
         return 0
-    for number in (signal.SIGINT, signal.SIGTERM):  # whoever starts this in the background has the first one ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores the first for background commands
         signal.signal(number, signal.default_int_handler)
     wanted = [each for each in read_list() if not chosen.words or any(word in str(each) for word in chosen.words)]
     return try_in_copies(wanted, chosen.jobs)

@@ -1,6 +1,6 @@
 """What to call a node: all places that find it, and nothing else, and the simplest of them.
 
-Takes a node of a scope, gives places; `listing` prints them, and whoever writes a row chooses.
+Takes a node of a scope, gives places; `listing` prints them, and the author of a row chooses one.
 """
 
 from __future__ import annotations

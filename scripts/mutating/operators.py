@@ -211,7 +211,7 @@ def _renamed(node: ast.AST, name: str, scope: Scope) -> ast.expr:
 
 
 def _check_known(name: str, scope: Scope) -> None:
-    """A name that nobody knows would make any test fail, and one of a local variable ends with its next renaming."""
+    """Refuses unknown names, which would make any test fail, and local variables, whose names may change."""
     if name == "self" or hasattr(builtins, name):
         return
     if not scope.is_stable(name):

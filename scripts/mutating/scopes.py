@@ -65,7 +65,7 @@ class Scope:
 
     @cached_property
     def locals(self) -> set[str]:
-        """Names that only this function knows: whoever renames one of them breaks no row."""
+        """The function's local names, which may be renamed without breaking a row."""
         names = set[str]()
         for root in self.roots:
             if isinstance(root, ast.FunctionDef | ast.AsyncFunctionDef):

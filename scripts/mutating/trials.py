@@ -51,7 +51,7 @@ def try_in_copies(wanted: Sequence[Mutation], jobs: int) -> int:
     for mutation in wanted:
         groups[mutation.tests].append(mutation)
     with tempfile.TemporaryDirectory(prefix="m-") as folder, ThreadPoolExecutor(jobs) as pool:
-        Path(folder).chmod(0o755)  # some tests are somebody else for a while
+        Path(folder).chmod(0o755)  # some tests run as another user for a while
         made = [Tree(Path(folder) / str(number)) for number in range(jobs)]
         trees: SimpleQueue[Tree] = SimpleQueue()
         for tree in made:

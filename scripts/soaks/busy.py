@@ -1,4 +1,4 @@
-"""Cores kept busy by something else, for as long as a block lasts."""
+"""Keeps cores busy with other processes for the duration of a block."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SPIN = "import os\nwhile os.getppid() == {parent}: sum(range(100_000))"
-"""Ends with the process that began it, whatever becomes of that."""
+"""Ends with the process that started it, however that ends."""
 
 
 @contextmanager
 def kept_busy(cores: int) -> Iterator[list[int]]:
-    """So many processes that spin, of ordinary priority; gives their ids, and ends them."""
+    """Runs this many spinning processes of ordinary priority; yields their ids, and ends them."""
     program = _SPIN.format(parent=os.getpid())
     spinning = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(cores)]
     try:

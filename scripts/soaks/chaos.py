@@ -1,4 +1,4 @@
-"""`chaos`: injuries of all kinds, drawn from seeds, to runs of real processes."""
+"""`chaos`: random faults of all kinds, drawn from seeds, in runs of real processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from soaks.tested import tested
 
 
 def _local(folder: Path, number: int) -> Verdict:  # noqa: ARG001
-    """One seed a try; those of CI come first."""
+    """One seed for each try; those of CI come first."""
     return tested(["tests/runtimes/test_chaos.py"], {"TESTBED_TEST_CHAOS": f"{number + 1},1"})
 
 

@@ -1,4 +1,4 @@
-"""`first-run`: what a newcomer runs first is valid, time after time.
+"""`first-run`: the first run of a newcomer is valid every time.
 
 The quickstart's own deploy and the default experiment of the small bundled topologies, as real processes.
 """
@@ -26,7 +26,7 @@ _TESTBED = (sys.executable, "-c", "from testbed.cli.main import main; main()")
 
 
 def quickstart_words() -> list[str]:
-    """What the quickstart deploys, as it stands in the script."""
+    """The quickstart's `deploy` command, read from its script."""
     found = _DEPLOY.search((ROOT / "scripts" / "quickstart").read_text())
     if found is None:
         raise SystemExit("scripts/quickstart deploys nothing that this soak can find")
@@ -34,7 +34,7 @@ def quickstart_words() -> list[str]:
 
 
 def judged(summary: dict[str, object]) -> Verdict:
-    """Good is what the run itself calls valid, once it is over as planned."""
+    """A try succeeds if the run ends as planned and is valid by its own judgement."""
     health, reason = str(summary["health"]), summary["reason"]
     kept = ("why", "computing", "lateness", "time_scale", "ready_s", "real_s", "t", "reason")
     figures = {key: summary[key] for key in kept if key in summary}
@@ -42,7 +42,7 @@ def judged(summary: dict[str, object]) -> Verdict:
 
 
 def _deployed(words: list[str], folder: Path) -> Verdict:
-    """One that does not end is ended, and so is all that it has started."""
+    """Runs a command; kills it, with all that it has started, if it does not end in time."""
     command = [*_TESTBED, "deploy", *words]
     where = ["--runtime", "local", "--results", str(folder / "results"), "--run-id", "soak", "--quiet"]
     try:

@@ -1,4 +1,4 @@
-"""`fuzz`: a hundred thousand inputs at every door, other ones each time."""
+"""`fuzz`: a hundred thousand inputs for every parser, different ones each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hostile`: the catalogue of what learners could do to others, in each runtime, and what of it is denied."""
+"""`hostile`: the catalogue of attacks by learners, in each runtime, and which of them are denied."""
 
 from __future__ import annotations
 

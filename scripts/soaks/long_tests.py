@@ -1,4 +1,4 @@
-"""`tests`: those that CI has no time for, since others there try nearly the same (mark `soaked`)."""
+"""`tests`: tests that CI leaves out because others cover nearly the same (mark `soaked`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seeds`: the tests that draw, with other draws and more of them than CI has time for."""
+"""`seeds`: randomised tests, with different and more draws than in CI."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from soaks.soak import ROOT, Case, Soak, Verdict
 from soaks.tested import ALL_TESTS, tested
 
 MORE_EXAMPLES = 10
-"""Of every property test, times what CI draws."""
+"""Examples of every property test, as a multiple of CI's."""
 
 
 def property_tests() -> list[str]:
-    """Files with tests that Hypothesis draws examples for."""
+    """Files with Hypothesis tests."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [str(each.relative_to(ROOT)) for each in files if "@given(" in each.read_text()]
 
@@ -24,7 +24,7 @@ def _properties(folder: Path, number: int) -> Verdict:  # noqa: ARG001
 
 
 def _convergence(folder: Path, number: int) -> Verdict:  # noqa: ARG001
-    """Seeds that no earlier try had."""
+    """Runs the convergence tests with seeds that no earlier try had."""
     return tested(["tests/convergence"], {"TESTBED_TEST_FIRST_SEED": str(1 + 2 * number)} | ALL_TESTS)
 
 

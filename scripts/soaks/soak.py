@@ -1,4 +1,4 @@
-"""What a soak is: cases to be tried, and how many tries must be good."""
+"""Types of a soak: its cases, and how many tries must succeed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one try: a word for the table, and whatever was measured."""
+    """Result of a try: a word for the table, and measurements."""
 
     is_good: bool
     word: str

@@ -1,4 +1,4 @@
-"""Tries that are tests: takes words for pytest, gives a verdict; starts it."""
+"""Tries that run tests: takes arguments for pytest, gives a verdict; starts pytest."""
 
 from __future__ import annotations
 

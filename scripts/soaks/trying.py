@@ -1,4 +1,4 @@
-"""Makes the tries that are missing, and says what came of all; touches the file of tries."""
+"""Runs the missing tries and reports the results of all; writes the file of tries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from soaks.tries import Conditions, Try, append, now, read
 
 
 def attempted(soak: Soak, conditions: Conditions, tries: int, file: Path, say: Callable[[str], None]) -> list[Try]:
-    """Every case `tries` times, one after the other, in turns: what stops early has some of each."""
+    """Runs every case `tries` times, in turns, so that a soak that stops early has some of each."""
     done = read(file, conditions)
     say(f"{soak.name} at {conditions.commit}: {len(done)} tries are in {file}")
     with kept_busy(conditions.busy):
@@ -62,7 +62,7 @@ def table(soak: Soak, done: Sequence[Try], tries: int, busy: int) -> list[str]:
 
 
 def is_passed(soak: Soak, done: Sequence[Try], tries: int, busy: int) -> bool:
-    """Whether every case was tried as often as it must be, and was good as often."""
+    """Whether every case was tried, and succeeded, often enough."""
     mine = {case.name: [each.is_good for each in done if each.case == case.name] for case in soak.cases}
     return all(len(each) >= tries and sum(each) >= soak.wanted(len(each), busy) for each in mine.values())
 

@@ -1,4 +1,4 @@
-"""`testbed calibrate`: how fast this machine trains, and what it could keep up with."""
+"""`testbed calibrate`: how fast this machine trains, and the step time that it can sustain."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.catalogue.data_sets import DATA_SETS, DEFAULT_DATA
+from testbed.catalogue.models import DEFAULT_MODEL, MODELS
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.code import CodeProblem
 from testbed.cores import usable_cores
-from testbed.node.data.catalogue import ENTRIES
-from testbed.node.models.catalogue import BUILT_IN
 from testbed.node.models.problems import ModelProblem
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LEARNERS = (16, 64, 256, 1024)
 _STEPS_PER_CALL = 5
 _AT_MOST_S = 3.0
-"""Per number of processes; there are two."""
+"""Longest time of each of the two measurements."""
 _SAMPLES = 512
 _COLUMNS = ("processes", "median_ms_per_step", "p95_ms_per_step", "steps_per_s")
 _SUSTAINED_COLUMNS = ("learners", "sustained_ms_per_step")
@@ -29,12 +29,12 @@ _SUSTAINED_COLUMNS = ("learners", "sustained_ms_per_step")
 
 @click.command()
 @click.option(
-    "--model", default="gn-lenet", show_default=True, help=f"{', '.join(BUILT_IN)}; module:Class or file.py:Class."
+    "--model", default=DEFAULT_MODEL, show_default=True, help=f"{', '.join(MODELS)}; module:Class or file.py:Class."
 )
 @click.option(
     "--data",
-    type=click.Choice(list(ENTRIES)),
-    default="fashion-mnist",
+    type=click.Choice(list(DATA_SETS)),
+    default=DEFAULT_DATA,
     show_default=True,
     help="Random inputs of this data set's shape are used; nothing is fetched.",
 )
@@ -98,7 +98,7 @@ def command(model: str, data: str, batch: int, steps: int, output_format: Format
 
 
 def _try_once(trainer: Trainer) -> None:
-    """One step: what is wrong with a model is told here, where it can be, and not by a process that measures."""
+    """Takes one step, so that problems of a model are reported here rather than by a measuring process."""
     import numpy as np
 
     initial = trainer.initial()
@@ -126,9 +126,10 @@ def _measure(trainer: Trainer, processes: int, steps: int) -> Speed:
 
 
 def random_data(name: str) -> DataSet:
-    """Noise that looks to a model like the data set of that name."""
+    """Random samples with the shapes of the data set of that name."""
     import numpy as np
 
+    from testbed.node.data.catalogue import ENTRIES
     from testbed.node.data.dataset import DataSet, Kind, Samples
 
     entry = ENTRIES[name]

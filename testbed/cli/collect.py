@@ -1,4 +1,4 @@
-"""`testbed collect`: what happened in one run, or in all runs of a folder."""
+"""`testbed collect`: the results of one run, or of all runs of a folder."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from testbed.units import parse_accuracy
 
 if TYPE_CHECKING:
     from testbed.collect.details import NodeRow, RoundRow
-    from testbed.collect.grouping import Group
-    from testbed.collect.people import Shown
+    from testbed.collect.grouping import RunGroup
     from testbed.collect.summary import RunSummary
     from testbed.collect.tables import Table
+    from testbed.collect.text_tables import TextTable
 
 _MOST_PROBLEMS = 20
-"""Of one run, on the terminal; the JSON has them all."""
+"""Problems of a run shown on a terminal; the JSON has them all."""
 
 
-class Form(StrEnum):
+class OutputForm(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
@@ -47,12 +47,12 @@ class By(StrEnum):
 
 @dataclass
 class _Collected:
-    """What the output needs of all runs; their columns are let go one run after the other."""
+    """What the output needs of all runs; the columns of each run are freed after it."""
 
     runs: list[RunSummary] = field(default_factory=list)
     nodes: list[NodeRow] = field(default_factory=list)
     rounds: list[RoundRow] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
+    groups: list[RunGroup] = field(default_factory=list)
 
 
 @click.command(name="collect")
@@ -60,10 +60,10 @@ class _Collected:
 @click.option(
     "--format",
     "form",
-    type=click.Choice([each.value for each in Form]),
-    default=Form.TABLE.value,
+    type=click.Choice([each.value for each in OutputForm]),
+    default=OutputForm.TABLE.value,
     show_default=True,
-    callback=lambda _context, _parameter, value: Form(value),
+    callback=lambda _context, _parameter, value: OutputForm(value),
     help="How to write the results.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of the terminal.")
@@ -83,7 +83,7 @@ class _Collected:
 @click.option("--group", is_flag=True, help="Put runs together that differ only in their seed: means, 95 % intervals.")
 @results_option
 def command(
-    given: Path, results: Path, form: Form, output: str | None, by: By, target: float | None, group: bool
+    given: Path, results: Path, form: OutputForm, output: str | None, by: By, target: float | None, group: bool
 ) -> None:
     """What happened in the runs in RESULTS: a run's name or directory, or a folder of runs.
 
@@ -98,7 +98,7 @@ def command(
     """
     if group and by is not By.RUN:
         raise UsageProblem("--group puts runs together: it goes with --by run only", "leave one of the two out")
-    if form is Form.PARQUET and output is None:
+    if form is OutputForm.PARQUET and output is None:
         raise UsageProblem("Parquet is not for terminals", "give a file with -o FILE")
     found = _collect(_place(given, results), by, target, group)
     _write(found, form, output, by, group)
@@ -112,16 +112,15 @@ def command(
 
 
 def _place(given: Path, results: Path) -> Path:
-    """A path goes before a name."""
+    """The given path, or else the run of that name."""
     is_name = len(given.parts) == 1 and not given.exists()
     return find_run(str(given), results).path if is_name else given
 
 
 def _collect(results: Path, by: By, target: float | None, group: bool) -> _Collected:
     from testbed.collect.details import node_rows, round_rows
-    from testbed.collect.folders import folders_of_runs
-    from testbed.collect.grouping import asked, group_runs
-    from testbed.collect.run import collect_run
+    from testbed.collect.grouping import group_runs, settings_of
+    from testbed.collect.run import collect_run, folders_of_runs
     from testbed.collect.summary import summarise
 
     found, keys = _Collected(), []
@@ -134,7 +133,7 @@ def _collect(results: Path, by: By, target: float | None, group: bool) -> _Colle
         elif by is By.ROUND:
             found.rounds += round_rows(result)
         if group:
-            keys.append(asked(run, summary.by_hand))
+            keys.append(settings_of(run, summary.by_hand))
         _tell(summary)
     others = [str(each) for each in folders_of_runs(results)]
     if not found.runs:
@@ -158,13 +157,13 @@ def _tell(run: RunSummary) -> None:
         click.echo(f"{printable(run.run_id)}: … and {more} more: --format json has them", err=True)
 
 
-def _tell_repeated(group: Group) -> None:
+def _tell_repeated(group: RunGroup) -> None:
     if group.left_out:
         click.echo(printable(f"a seed counts once in a group; left out of it: {named(group.left_out)}"), err=True)
 
 
-def _write(found: _Collected, form: Form, output: str | None, by: By, group: bool) -> None:
-    if form is Form.PARQUET:
+def _write(found: _Collected, form: OutputForm, output: str | None, by: By, group: bool) -> None:
+    if form is OutputForm.PARQUET:
         from testbed.collect.parquet import parquet_bytes
 
         assert output is not None  # noqa: S101 - the command has seen to it
@@ -177,10 +176,10 @@ def _write(found: _Collected, form: Form, output: str | None, by: By, group: boo
         write_atomically(output, text.getvalue())
 
 
-def _print(found: _Collected, form: Form, by: By, group: bool) -> None:
+def _print(found: _Collected, form: OutputForm, by: By, group: bool) -> None:
     match form:
-        case Form.JSON:
-            lists: dict[str, Sequence[RunSummary | NodeRow | RoundRow | Group]] = {"runs": found.runs}
+        case OutputForm.JSON:
+            lists: dict[str, Sequence[RunSummary | NodeRow | RoundRow | RunGroup]] = {"runs": found.runs}
             if group:
                 lists["groups"] = found.groups
             if by is By.NODE:
@@ -188,7 +187,7 @@ def _print(found: _Collected, form: Form, by: By, group: bool) -> None:
             if by is By.ROUND:
                 lists["rounds"] = found.rounds
             print_json({name: [asdict(each) for each in rows] for name, rows in lists.items()})
-        case Form.CSV:
+        case OutputForm.CSV:
             table = _flat(found, by, group)
             print_csv(table.columns, table.rows)
         case _:
@@ -198,12 +197,12 @@ def _print(found: _Collected, form: Form, by: By, group: bool) -> None:
 
 def _flat(found: _Collected, by: By, group: bool) -> Table:
     from testbed.collect.details import NodeRow, RoundRow
-    from testbed.collect.grouping import Group
+    from testbed.collect.grouping import RunGroup
     from testbed.collect.summary import RunSummary
     from testbed.collect.tables import flat_table
 
     if group:
-        return flat_table(Group, found.groups)
+        return flat_table(RunGroup, found.groups)
     match by:
         case By.NODE:
             return flat_table(NodeRow, found.nodes)
@@ -213,8 +212,8 @@ def _flat(found: _Collected, by: By, group: bool) -> Table:
             return flat_table(RunSummary, found.runs)
 
 
-def _for_people(found: _Collected, by: By, group: bool) -> Shown:
-    from testbed.collect.people import group_table, node_table, round_table, run_table
+def _for_people(found: _Collected, by: By, group: bool) -> TextTable:
+    from testbed.collect.text_tables import group_table, node_table, round_table, run_table
 
     if group:
         return group_table(found.groups, found.runs)

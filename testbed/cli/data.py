@@ -1,4 +1,4 @@
-"""`testbed data`: what data sets there are, fetching them, and who would get which part of one."""
+"""`testbed data`: lists data sets, fetches them, and shows how learners would divide one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.code import is_code
 from testbed.errors import UsageProblem, did_you_mean
 
 if TYPE_CHECKING:
-    from testbed.node.data.catalogue import Entry
+    from testbed.node.data.catalogue import CatalogueEntry
 
 PARTITIONS = ("iid", "shards", "dirichlet", "user")
 PICTURES = (".svg", ".png")
@@ -25,7 +25,7 @@ def _say(words: str) -> None:
     click.echo(words, err=True)
 
 
-def _known(name: str) -> Entry:
+def _known(name: str) -> CatalogueEntry:
     from testbed.node.data.catalogue import ENTRIES
 
     if name not in ENTRIES:
@@ -82,7 +82,7 @@ def list_(output_format: Format) -> None:
 def fetch(names: tuple[str, ...]) -> None:
     """Fetch data sets into the cache; what is there already is checked, byte for byte.
 
-    Prints the folder of each. Nothing is installed, and nobody has to be root.
+    Prints the folder of each. Nothing is installed, and root is not needed.
 
     \b
     Example:
@@ -191,7 +191,7 @@ def _in_words(value: object) -> str:
 
 
 def _settings(given: tuple[str, ...]) -> dict[str, object]:
-    """`key=value` pairs; a value is a number, true or false where it looks like one, else a text."""
+    """Parses `key=value` pairs; a value that looks like a number or a boolean is one, any other is a text."""
     found: dict[str, object] = {}
     for each in given:
         key, equals, text = each.partition("=")

@@ -1,6 +1,6 @@
-"""What `testbed data list` and `info` tell of a data set.
+"""The output of `testbed data list` and `testbed data info`.
 
-Takes entries of the catalogue, gives rows and values to print; touches the cache of data sets to see what is there.
+Takes entries of the catalogue, gives rows and values to print; looks into the cache of data sets.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from collections.abc import Mapping
 
 from testbed.cli.output import Cell
 from testbed.node.data import store
-from testbed.node.data.catalogue import Entry
+from testbed.node.data.catalogue import CatalogueEntry
 from testbed.node.data.dataset import DataSet
 
 LIST_COLUMNS = ("name", "kind", "train", "test", "shape", "download_mb", "here", "summary")
 
 
-def is_here(entry: Entry) -> bool:
-    """Whether it can be used without a network."""
+def is_here(entry: CatalogueEntry) -> bool:
+    """Whether the data set can be used without a network."""
     return not entry.needs_download or store.is_stored(entry, store.place_of(entry, store.cache_folder()))
 
 
-def list_row(entry: Entry) -> tuple[Cell, ...]:
+def list_row(entry: CatalogueEntry) -> tuple[Cell, ...]:
     shape = "×".join(map(str, entry.input_shape))
     download = round(entry.sources[0].size_bytes / 1e6, 1) if entry.sources else 0.0
     return entry.name, str(entry.kind), entry.train, entry.test, shape, download, is_here(entry), entry.summary
 
 
-def describe(entry: Entry) -> dict[str, object]:
+def describe(entry: CatalogueEntry) -> dict[str, object]:
     """Everything about a data set; samples per class only when it is here."""
     here = is_here(entry)
     place = store.place_of(entry, store.cache_folder()) if entry.needs_download else None
@@ -52,7 +52,7 @@ def describe(entry: Entry) -> dict[str, object]:
 
 
 def describe_own(spec: str, options: Mapping[str, object]) -> dict[str, object]:
-    """What a researcher's function makes; raises Impossible when it is no data set."""
+    """Everything about the data set that a researcher's function makes; raises Impossible if it is none."""
     dataset = _load(spec, options)
     return {
         "name": dataset.name,
@@ -78,7 +78,7 @@ def _load(spec: str, options: Mapping[str, object]) -> DataSet:
 
 
 def _per_target(dataset: DataSet) -> list[dict[str, object]]:
-    """How many samples there are of each class, or of each rating."""
+    """Number of samples of each class, or of each rating."""
     from testbed.node.data.partition import targets_of
 
     labels = target_labels(dataset)
@@ -93,7 +93,7 @@ def _per_target(dataset: DataSet) -> list[dict[str, object]]:
 
 
 def target_labels(dataset: DataSet) -> list[str]:
-    """What to call each class or rating."""
+    """Labels of the classes or ratings."""
     from testbed.node.data.catalogue import ENTRIES
     from testbed.node.data.partition import targets_of
 

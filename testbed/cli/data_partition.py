@@ -1,6 +1,6 @@
-"""What `testbed data partition` works out and prints.
+"""The partition that `testbed data partition` prints and draws.
 
-Takes the name of a data set and how to divide it, gives who has what as a table, JSON, CSV or a picture; touches
+Takes the name of a data set and how to divide it, gives the parts as a table, JSON, CSV or a picture; touches
 the cache of data sets, and standard output.
 """
 
@@ -27,7 +27,7 @@ _MOST_COLUMNS = 12
 
 @dataclass(frozen=True)
 class Shares:
-    """Who has what."""
+    """The parts of all learners."""
 
     dataset: DataSet
     kind: str
@@ -48,12 +48,12 @@ class Shares:
 
     @property
     def varieties(self) -> list[int]:
-        """How many classes or different ratings each learner has."""
+        """Number of classes or different ratings of each learner."""
         return [int(count) for count in (self.counts > 0).sum(axis=1)]
 
     @property
     def words(self) -> str:
-        """The gist, in one line."""
+        """A summary in one line."""
         learners, sizes = len(self.counts), self.sizes
         spread = Counter(self.varieties)
         kinds = ", ".join(f"{spread[count]} with {count}" for count in sorted(spread))
@@ -70,7 +70,7 @@ def divide(
     seed: int,
     tell: Callable[[str], None],
 ) -> Shares:
-    """Load (or fetch) and divide."""
+    """Loads (or fetches) a data set and divides it."""
     dataset = load_dataset(name, settings, seed, tell=tell)
     parts = partition(dataset, learners, kind, options, seed)
     groups = dataset.train.groups

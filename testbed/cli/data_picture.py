@@ -1,7 +1,7 @@
-"""Draws who has which classes: a column for each learner, a row for each class, dark where there are many samples.
+"""Draws the classes of each learner: a column per learner, a row per class, darker for more samples.
 
-Takes counts, gives a picture; touches nothing. Above each column a bar says how many samples the learner has in
-all. More than 256 learners go into several bands.
+Takes counts, gives a picture; touches nothing. The bar above a column is the learner's total number of samples. More
+than 256 learners go into several bands.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEAST_WIDTH = 560.0
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where the cells of one band are."""
+    """Geometry of the cells of a band."""
 
     left: float
     top: float
@@ -141,7 +141,7 @@ def _axis(grid: _Grid, rows: int) -> list[Shape]:
 
 
 def _scale(left: float, top: float, most: int) -> list[Shape]:
-    """What the colours mean."""
+    """The legend of the colours."""
     steps, wide, tall = 40, 4.0, 10.0
     shapes: list[Shape] = [
         _box(
@@ -165,7 +165,7 @@ def _scale(left: float, top: float, most: int) -> list[Shape]:
 
 
 def _share(count: int, most: int) -> float:
-    """Where a count is on the scale: bent, so that one sample and fifty look different where the most is a thousand."""
+    """Position of a count on the scale, which is nonlinear so that 1 and 50 of 1000 samples look different."""
     return math.sqrt(count / most)
 
 

@@ -11,7 +11,7 @@ from testbed.cli.run_target import all_runs, find_run, results_option
 from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
 from testbed.rundir import RunDirectory
 from testbed.runtimes.registry import destroy, strays
-from testbed.verify.places import remove_leftovers
+from testbed.verify.work_folder import remove_leftovers
 
 _NOTHING = "nothing is left of it but its results"
 

@@ -1,4 +1,4 @@
-"""`testbed draw`: a picture of a topology, in a file whose ending says what kind."""
+"""`testbed draw`: a picture of a topology; the file's ending selects the format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from testbed.cli.output_file import write_atomically
 from testbed.cli.topology_file import open_topology, topology_argument
 from testbed.errors import UsageProblem
-from testbed.topologies.drawing import Colour, Kind, Labels, Style, draw
+from testbed.topologies.drawing import Colour, Labels, PictureFormat, Style, draw
 
 
 @click.command()
@@ -47,11 +47,11 @@ def command(file: str, output: str, labels: str, colour: str) -> None:
     click.echo(f"wrote {output}", err=True)
 
 
-def _kind(output: str) -> Kind:
-    """What the file's ending asks for."""
+def _kind(output: str) -> PictureFormat:
+    """The format that the file's ending stands for."""
     ending = Path(output).suffix.lower().removeprefix(".")
-    if ending not in list(Kind):
-        known = ", ".join(f".{kind}" for kind in Kind)
+    if ending not in list(PictureFormat):
+        known = ", ".join(f".{kind}" for kind in PictureFormat)
         what = f"its ending `.{ending}` is not one of ours" if ending else "it has no ending"
         raise UsageProblem(f"cannot tell what kind of picture {output} should be: {what}", f"known endings: {known}")
-    return Kind(ending)
+    return PictureFormat(ending)

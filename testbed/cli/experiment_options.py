@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from testbed.catalogue.algorithms import ALGORITHMS
+from testbed.catalogue.data_sets import DATA_SETS
+from testbed.catalogue.models import MODELS
+from testbed.catalogue.sharings import SHARINGS
 from testbed.cli.topology_file import load_named
 from testbed.errors import UsageProblem
 from testbed.experiment.defaults import DEFAULT_ROUNDS
@@ -23,17 +27,12 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHORT = (
-    (
-        "--algorithm",
-        "algorithm.name",
-        "NAME",
-        "dpsgd, epidemic, fedavg, parameter-server, module:Class or file.py:Class.",
-    ),
+    ("--algorithm", "algorithm.name", "NAME", f"{', '.join(ALGORITHMS)}, module:Class or file.py:Class."),
     ("--overlay", "overlay.kind", "KIND", "ring, regular, full, small-world, star, file, network, or code."),
     ("--degree", "overlay.degree", "N", "Neighbours of a node.  [default: 5, or the nearest possible]"),
-    ("--sharing", "sharing.name", "NAME", "full, random, topk, or code."),
-    ("--data", "data.name", "NAME", "fashion-mnist, mnist, cifar10, digits, movielens, synthetic, or code."),
-    ("--model", "model.name", "NAME", "gn-lenet, mlp, logistic, mf, or code.  [default: by the data]"),
+    ("--sharing", "sharing.name", "NAME", f"{', '.join(SHARINGS)}, or code."),
+    ("--data", "data.name", "NAME", f"{', '.join(DATA_SETS)}, or code."),
+    ("--model", "model.name", "NAME", f"{', '.join(MODELS)}, or code.  [default: by the data]"),
     ("--rounds", "stop.rounds", "N", f"Stop after so many rounds.  [default: {DEFAULT_ROUNDS}]"),
     ("--time", "stop.time", "TIME", "Stop after this much emulated time, such as 120s."),
     ("--lr", "training.lr", "NUMBER", "Learning rate."),

@@ -7,7 +7,7 @@ from itertools import islice
 
 import click
 
-from testbed.cli.colour import colour
+from testbed.cli.output import colour
 from testbed.errors import Finding, Severity
 
 MOST_PRINTED = 100

@@ -1,4 +1,4 @@
-"""`testbed generate`: a network from a few numbers, from measurements, or from a graph that others have published."""
+"""`testbed generate`: a network from a few numbers, from measurements, or from a published graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`testbed generate graph` and `topohub`: networks that others have published."""
+"""`testbed generate graph` and `topohub`: published networks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from testbed.cli.findings import print_findings
-from testbed.cli.generate_options import Asked, core_options, shared_options
+from testbed.cli.generate_options import GenerateOptions, core_options, shared_options
 from testbed.topologies.model import LinkProperties
 
-# The imports inside the functions below bring networkx with them, which nobody else should wait for.
+# Imported inside the functions because networkx, which they need, is slow to import.
 
 _NODES_HELP = "Nodes in all, spread evenly over the sites.  [default: one at each]"
 _route_factor = click.option(
@@ -30,7 +30,7 @@ _route_factor = click.option(
 @core_options
 @shared_options(nodes_required=False, nodes_help=_NODES_HELP)
 def graph_command(
-    asked: Asked,
+    asked: GenerateOptions,
     core: LinkProperties,
     file: Path,
     latency_key: str | None,
@@ -59,16 +59,16 @@ def graph_command(
 @_route_factor
 @core_options
 @shared_options(nodes_required=False, nodes_help=_NODES_HELP)
-def topohub_command(asked: Asked, core: LinkProperties, key: str, route_factor: float) -> None:
+def topohub_command(asked: GenerateOptions, core: LinkProperties, key: str, route_factor: float) -> None:
     """A reference topology of the `topohub` package, which `scripts/venv topohub` installs in the checkout.
 
     \b
     Example:
       testbed generate topohub sndlib/germany50 --nodes 50 --routing latency -o germany50.yaml
     """
-    from testbed.topologies.graph_import import interpret, read_reference, renames
+    from testbed.topologies.graph_import import interpret, read_topohub, renames
 
-    imported = interpret(read_reference(key), core, route_factor=route_factor)
+    imported = interpret(read_topohub(key), core, route_factor=route_factor)
     print_findings(key, imported.findings)
     topology = asked.deliver(imported.network, asked.nodes or len(imported.network.names), key.rpartition("/")[2][:80])
     print_findings(key, renames(imported.network, topology))

@@ -1,4 +1,4 @@
-"""What all kinds of `testbed generate` share: their options, and what happens to the topology that comes out."""
+"""Options that all kinds of `testbed generate` share, and output of the generated topology."""
 
 from __future__ import annotations
 
@@ -6,49 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from testbed.cli.findings import print_findings
 from testbed.cli.output_file import write_atomically
+from testbed.cli.quantity import Quantity
 from testbed.errors import InvalidInput, UsageProblem
-from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.populate import Population, populate
-from testbed.topologies.generate.sites import SiteNetwork
+from testbed.topologies.generate.sites import SiteNetwork, counted
 from testbed.topologies.generate.stragglers import MOST_SLOWDOWN, StragglerKind, Stragglers
 from testbed.topologies.model import DEFAULT_IMAGE, MAX_NODES, LinkProperties, Routing, Topology
-from testbed.units import UnitError, parse_latency_ms, parse_loss, parse_rate_bps
+from testbed.units import parse_latency_ms, parse_loss, parse_rate_bps
 
 Command = Callable[..., None]
 
 LONGEST_NAME = 100
 LONGEST_IMAGE = 255
-
-
-if TYPE_CHECKING:
-    _NumberType = click.ParamType[float]
-else:
-    _NumberType = click.ParamType  # generic only in newer versions of click
-
-
-class Quantity(_NumberType):
-    """A number with its unit, read as everywhere in this project."""
-
-    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; a bad one is a usage error that says how to write it."""
-        if not isinstance(value, str):
-            return float(value)
-        try:
-            return self._parse(value)
-        except UnitError as problem:
-            self.fail(f"{problem.message}; {problem.hint}", param, ctx)
-
 
 LATENCY = Quantity("latency", parse_latency_ms)
 RATE = Quantity("rate", parse_rate_bps)
@@ -57,8 +33,8 @@ NODES = click.IntRange(1, MAX_NODES)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the shared options say."""
+class GenerateOptions:
+    """The values of the shared options."""
 
     nodes: int | None
     up: LinkProperties
@@ -73,11 +49,11 @@ class Asked:
 
     @property
     def place(self) -> str:
-        """Where the topology goes, in words."""
+        """The output's name in messages."""
         return "standard output" if self.output == "-" else self.output
 
     def deliver(self, network: SiteNetwork, nodes: int, default_name: str, *, drawn: bool = False) -> Topology:
-        """Populate the network and write the topology; `drawn` tells that the seed has decided what it looks like."""
+        """Populates the network and writes the topology; `drawn`: whether the network depends on the seed."""
         population = Population(nodes, self.up, self.down, self.stragglers, self.image, self.seed, self.kollaps)
         topology = populate(network, self.name or default_name, population, self.routing)
         _write(topology, self.output, self.place)
@@ -88,7 +64,7 @@ class Asked:
 
 
 def _given(parameter: str) -> bool:
-    """Whether the person has written the option, rather than left it at its default."""
+    """Whether an option was given explicitly."""
     source = click.get_current_context().get_parameter_source(parameter)
     return source not in (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
@@ -96,7 +72,7 @@ def _given(parameter: str) -> bool:
 def shared_options(
     *, nodes_required: bool = True, nodes_help: str = "Nodes in all, spread evenly over the sites."
 ) -> Callable[[Command], Command]:
-    """The options of every kind, passed on as an `Asked` called `asked`."""
+    """The options of every kind, passed on as `GenerateOptions` called `asked`."""
 
     def decorate(function: Command) -> Command:
         @wraps(function)
@@ -127,7 +103,7 @@ def shared_options(
             _refuse_without_effect(bool(stragglers), access_up is not None and access_down is not None)
             slow = Stragglers(stragglers, slowdown, straggler_kind) if stragglers else None
             up, down = access(access_up), access(access_down)
-            asked = Asked(nodes, up, down, slow, seed, name, image, kollaps, routing, output)
+            asked = GenerateOptions(nodes, up, down, slow, seed, name, image, kollaps, routing, output)
             function(asked=asked, **others)
 
         return _with_options(command, _shared(nodes_required, nodes_help))
@@ -136,7 +112,7 @@ def shared_options(
 
 
 def _refuse_without_effect(stragglers: bool, both_ways: bool) -> None:
-    """An option that would be ignored is a mistake: whoever wrote it expects something of it."""
+    """Refuses options that would be ignored, since their user expects an effect."""
     for parameter in ("slowdown", "straggler_kind"):
         if not stragglers and _given(parameter):
             option = f"--{parameter.replace('_', '-')}"
@@ -262,12 +238,12 @@ def _write(topology: Topology, output: str, where: str) -> None:
 
 
 def _print_jitter(topology: Topology, file: str) -> None:
-    """What `validate` says of links that vary more than they delay, about numbers that somebody has just chosen."""
+    """Prints the warnings of `validate` about jitter, since its values were just chosen."""
     if not any(link.properties.jitter_ms for link in topology.links):
         return
     from testbed.network.findings import path_findings
     from testbed.network.graph import expand
 
-    # No paths are followed in an empty network: what is said of the links alone costs next to nothing.
+    # In an empty network no paths are followed, so findings about links alone cost little.
     nothing = expand(Topology(topology.name, (), ()))
     print_findings(file, (each for each in path_findings(topology, nothing) if each.code == "jitter"))

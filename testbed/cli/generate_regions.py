@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.generate_options import LATENCY, LOSS, NODES, RATE, Asked, shared_options
+from testbed.cli.generate_options import LATENCY, LOSS, NODES, RATE, GenerateOptions, shared_options
 from testbed.errors import UsageProblem
 from testbed.topologies.generate.matrix import one_way, read_latencies, read_losses, read_rates
 from testbed.topologies.generate.recipes import BETWEEN_REGIONS, CLOUD_LOSS, CLOUD_RTT
@@ -27,7 +27,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--loss", type=LOSS, help="Between regions, for all the same.")
 @shared_options(nodes_required=False, nodes_help="Nodes in all, spread evenly over the regions.")
 def regions_command(
-    asked: Asked,
+    asked: GenerateOptions,
     matrix: Path | None,
     times: str,
     rates: Path | None,

@@ -7,7 +7,7 @@ import click
 from testbed.cli.generate_options import (
     LATENCY,
     NODES,
-    Asked,
+    GenerateOptions,
     core_options,
     core_options_without_latency,
     shared_options,
@@ -20,19 +20,19 @@ _sites = click.option("--sites", type=NODES, help="Sites; nodes are spread evenl
 _CHANCE = click.FloatRange(0, 1)
 
 
-def _counts(asked: Asked, sites: int | None) -> tuple[int, int]:
+def _counts(asked: GenerateOptions, sites: int | None) -> tuple[int, int]:
     assert asked.nodes is not None  # noqa: S101 - click requires --nodes of these kinds
     return asked.nodes, asked.nodes if sites is None else sites
 
 
-def _deliver(asked: Asked, network: SiteNetwork, kind: str, *, drawn: bool = False) -> None:
+def _deliver(asked: GenerateOptions, network: SiteNetwork, kind: str, *, drawn: bool = False) -> None:
     nodes, _sites = _counts(asked, None)
     asked.deliver(network, nodes, f"{kind}{nodes}", drawn=drawn)
 
 
 @click.command("star")
 @shared_options(nodes_help="Nodes around the switch.")
-def _star(asked: Asked) -> None:
+def _star(asked: GenerateOptions) -> None:
     """One switch with every node around it.
 
     \b
@@ -46,7 +46,7 @@ def _star(asked: Asked) -> None:
 @_sites
 @core_options
 @shared_options()
-def _ring(asked: Asked, core: LinkProperties, sites: int | None) -> None:
+def _ring(asked: GenerateOptions, core: LinkProperties, sites: int | None) -> None:
     """Sites in a circle, each linked to two.
 
     \b
@@ -62,7 +62,7 @@ def _ring(asked: Asked, core: LinkProperties, sites: int | None) -> None:
 @click.option("--leaves-only", is_flag=True, help="Nodes only at sites with nothing below them.")
 @core_options
 @shared_options()
-def _tree(asked: Asked, core: LinkProperties, sites: int | None, branching: int, leaves_only: bool) -> None:
+def _tree(asked: GenerateOptions, core: LinkProperties, sites: int | None, branching: int, leaves_only: bool) -> None:
     """A complete tree of sites, filled level by level.
 
     \b
@@ -77,7 +77,7 @@ def _tree(asked: Asked, core: LinkProperties, sites: int | None, branching: int,
 @_sites
 @core_options
 @shared_options()
-def _mesh(asked: Asked, core: LinkProperties, sites: int | None) -> None:
+def _mesh(asked: GenerateOptions, core: LinkProperties, sites: int | None) -> None:
     """Every site linked to every other.
 
     \b
@@ -92,7 +92,7 @@ def _mesh(asked: Asked, core: LinkProperties, sites: int | None) -> None:
 @click.option("--degree", type=click.IntRange(0), default=4, show_default=True, help="Neighbours of every site.")
 @core_options
 @shared_options()
-def _regular(asked: Asked, core: LinkProperties, sites: int | None, degree: int) -> None:
+def _regular(asked: GenerateOptions, core: LinkProperties, sites: int | None, degree: int) -> None:
     """A random network where every site has the same number of neighbours.
 
     \b
@@ -111,7 +111,7 @@ def _regular(asked: Asked, core: LinkProperties, sites: int | None, degree: int)
 @click.option("--rewiring", type=_CHANCE, default=0.1, show_default=True, help="Chance that a link is moved.")
 @core_options
 @shared_options()
-def _small_world(asked: Asked, core: LinkProperties, sites: int | None, degree: int, rewiring: float) -> None:
+def _small_world(asked: GenerateOptions, core: LinkProperties, sites: int | None, degree: int, rewiring: float) -> None:
     """A Watts–Strogatz network: a ring of neighbourhoods with a few long links.
 
     \b
@@ -127,7 +127,7 @@ def _small_world(asked: Asked, core: LinkProperties, sites: int | None, degree: 
 @click.option("--links", type=click.IntRange(1), default=2, show_default=True, help="Links that a new site brings.")
 @core_options
 @shared_options()
-def _barabasi_albert(asked: Asked, core: LinkProperties, sites: int | None, links: int) -> None:
+def _barabasi_albert(asked: GenerateOptions, core: LinkProperties, sites: int | None, links: int) -> None:
     """A scale-free network: a few sites have many links.
 
     \b
@@ -149,7 +149,9 @@ def _barabasi_albert(asked: Asked, core: LinkProperties, sites: int | None, link
 @click.option("--span", type=LATENCY, default="40ms", show_default=True, help="One way along the plane's side.")
 @core_options_without_latency("latencies follow from lengths: give --span")
 @shared_options()
-def _waxman(asked: Asked, core: LinkProperties, sites: int | None, alpha: float, beta: float, span: float) -> None:
+def _waxman(
+    asked: GenerateOptions, core: LinkProperties, sites: int | None, alpha: float, beta: float, span: float
+) -> None:
     """Sites at random places of a plane; near ones are likelier to be linked, and latencies follow from lengths.
 
     \b

@@ -1,4 +1,4 @@
-"""What links and pairs of nodes carried last, of a run that goes on.
+"""Recent traffic of links and of pairs of nodes in a running experiment.
 
 Takes an engine's folder, gives rows; reads the end of its `links.jsonl` only.
 """
@@ -17,11 +17,11 @@ from testbed.engines.fabric.reports import EVERY_S, LINKS
 from testbed.run_files import read_end
 
 _TAIL_BYTES = 16 << 20
-"""The largest networks' lines since one that has their pairs."""
+"""Enough for the lines of the largest networks since the last one with pairs."""
 
 
 class LinkFigures(NamedTuple):
-    """One directed link, over the last second that anything was carried in."""
+    """A directed link, over the last second in which it carried anything."""
 
     origin: str
     dest: str
@@ -33,19 +33,19 @@ class LinkFigures(NamedTuple):
 
 
 class PairFigures(NamedTuple):
-    """One ordered pair of nodes, over the last second that anything was carried in, or ten where there are many."""
+    """An ordered pair of nodes, over the last second with traffic, or ten seconds where there are many pairs."""
 
     origin: str
     dest: str
     rate_bps: float
-    """That the first has sent to the other."""
+    """Rate from the first node to the second."""
     packets_s: float
     dropped: int
     queue_mean_ms: float
 
 
 def busiest(engine: Path, most: int) -> list[LinkFigures]:
-    """Those that carried or dropped most, first; nothing where nothing is known."""
+    """The links that carried or dropped most, in descending order; empty where nothing is known."""
     line = next((each for each in _last_lines(engine / LINKS) if each.links), None)
     if line is None:
         return []
@@ -66,7 +66,7 @@ def busiest(engine: Path, most: int) -> list[LinkFigures]:
 
 
 def busiest_pairs(engine: Path, most: int, names: Sequence[str]) -> list[PairFigures]:
-    """Those that sent or lost most, first; nothing where nothing is known. The names are by rank."""
+    """The pairs that sent or lost most, in descending order; empty where nothing is known. `names` are by rank."""
     line = next((each for each in _last_lines(engine / LINKS) if each.pairs), None)
     if line is None or line.pairs is None:
         return []
@@ -91,7 +91,7 @@ def _dropped(link: LinkLine) -> int:
 
 
 def _last_lines(path: Path) -> Iterator[Second]:
-    """The last one first, as far back as one with pairs may be; one that is just being written is none."""
+    """Lines in reverse order, as far back as one with pairs may be; a line being written is skipped."""
     try:
         whole = read_end(path, path.parents[1], _TAIL_BYTES).rpartition(b"\n")[0].splitlines()
     except OSError:
@@ -100,4 +100,4 @@ def _last_lines(path: Path) -> Iterator[Second]:
         try:
             yield msgspec.json.decode(text, type=Second)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # the beginning of it is before what was read
+            continue  # its beginning was not read

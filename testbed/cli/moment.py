@@ -1,4 +1,4 @@
-"""`--at` and `--seed`: at which moment a command looks at the network."""
+"""`--at` and `--seed`: the time at which a command evaluates the network."""
 
 from __future__ import annotations
 

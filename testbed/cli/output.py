@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _NARROW = 30
-"""Columns of text that may be wrapped get at least so much, before others are left out."""
+"""Least width of wrapped columns; below it other columns are left out."""
 
 Cell = str | int | float | bool | None
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -41,8 +42,13 @@ def format_option(function: _Function) -> _Function:
     )(function)
 
 
+def colour() -> bool | None:
+    """Click's `color`: False where the environment declines colours, None to decide by whether it is a terminal."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+
+
 def print_json(value: object) -> None:
-    """One JSON value; a number that JSON cannot hold is a bug of the caller's."""
+    """Prints one JSON value; numbers that JSON cannot hold are a bug of the caller."""
     json.dump(value, sys.stdout, ensure_ascii=False, allow_nan=False, indent=2)
     sys.stdout.write("\n")
 
@@ -54,12 +60,12 @@ def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
 
 
 def printable(text: str) -> str:
-    """Without what would drive a terminal: a file's names are not commands."""
+    """The text without terminal control characters, which names in a file may contain."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def _csv_cell(cell: Cell) -> Cell:
-    """Truth as programs other than Python's write it."""
+    """A cell for CSV, with booleans as `true` and `false`."""
     return str(cell).lower() if isinstance(cell, bool) else cell
 
 
@@ -71,11 +77,11 @@ def print_table(
     wrapped: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """A table for people, with lines of text beneath it; numbers are right-aligned.
+    """Prints a table with notes beneath it; numbers are right-aligned.
 
-    On a terminal that is too narrow columns are left out, the first of `least` first, and said to be. A table with
-    such columns is not folded either, but for those in `wrapped`, between words: a name that is cut in two cannot be
-    copied. A note that begins with a column's name and a colon goes with it.
+    On a narrow terminal columns are left out, in the order of `least`, and a note says so. Only columns in `wrapped`
+    are folded, between words: a name that is cut in two cannot be copied. A note that begins with a column's name and a
+    colon is left out with the column.
     """
     from rich.console import Console
 
@@ -111,7 +117,7 @@ def _table(
     wrapped: Sequence[str],
     widest: int | None,
 ) -> Table:
-    """With columns that may be wrapped, no wider than they may be."""
+    """Builds the table; wrapped columns get at most `widest`."""
     from rich import box
     from rich.table import Table
 
@@ -133,5 +139,5 @@ def _table(
 
 
 def _width(console: Console, table: Table) -> int:
-    """What it takes to fold nothing."""
+    """Width at which nothing is folded."""
     return console.measure(table, options=console.options.update(max_width=10_000)).maximum

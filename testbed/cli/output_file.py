@@ -1,4 +1,4 @@
-"""Writes a result file whole or not at all.
+"""Writes a result file completely or not at all.
 
 Takes a path and its contents, gives nothing, touches that one file (and, for a moment, a neighbour of it).
 """
@@ -14,12 +14,12 @@ from testbed.errors import UsageProblem
 
 
 def write_atomically(path: str | Path, data: bytes | str) -> None:
-    """Put `data` (text as UTF-8) into `path`: a reader sees the old file or the new one, never half of either."""
+    """Writes `data` (text as UTF-8) to `path`: a reader sees the old file or the new one, never a part."""
     target = Path(path)
     if target.is_dir():
         raise UsageProblem(f"cannot write {target}: it is a directory", "give the name of a file in it")
     if target.is_symlink():
-        target = target.resolve()  # the file that it points to is replaced, not the pointer
+        target = target.resolve()  # replaces the link's target, not the link
     contents = data.encode() if isinstance(data, str) else data
     if target.exists() and not target.is_file():
         _write_in_place(target, contents)
@@ -35,7 +35,7 @@ def _replace(target: Path, contents: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(contents)
-        # mkstemp's 0600 is for secrets: a result keeps its old mode, or gets what any new file would.
+        # Not mkstemp's 0600: a result keeps its old mode, or gets that of a new file.
         os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
         os.replace(temporary, target)
     except BaseException:
@@ -45,7 +45,7 @@ def _replace(target: Path, contents: bytes) -> None:
 
 
 def _write_in_place(target: Path, contents: bytes) -> None:
-    """A device or a pipe (such as /dev/stdout) cannot be replaced: the bytes go into it."""
+    """Writes to a device or pipe (such as /dev/stdout), which cannot be replaced."""
     try:
         target.write_bytes(contents)
     except OSError as problem:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("from", "to", "latency_ms", "jitter_ms", "loss", "bandwidth_bps", "hops", "reachable")
 _MOST_TABLE_ROWS = 2000
-"""A table of more takes seconds to lay out, and nobody reads it."""
+"""A longer table takes seconds to lay out, and is too long to read."""
 _SAMPLE = 16
-"""Of the nodes on either side, in place of such a table."""
+"""Nodes on either side of the sample that is shown instead."""
 
 
 @click.command(name="paths")
@@ -76,14 +76,14 @@ def _selected(topology: Topology, selector: str | None, option: str) -> Sequence
 
 
 def _found(network: Network, sources: Sequence[int], dests: Sequence[int]) -> Iterator[tuple[Paths, PathRow]]:
-    """All pairs of these, by source; some sources at a time."""
+    """All pairs by source, for a block of sources at a time."""
     from testbed.network.summary import blocks, rows
 
     return ((paths, row) for paths in blocks(network, sources) for row in rows(paths, dests))
 
 
 def _print_json(topology: Topology, network: Network, sources: Sequence[int], dests: Sequence[int]) -> None:
-    """One source's paths at a time: all pairs of a thousand nodes would not fit into memory as objects."""
+    """Prints one source's paths at a time: all pairs of a thousand nodes would not fit into memory as objects."""
     names = network.names[: network.node_count]
     write = sys.stdout.write
     write(f'{{"nodes": {_encoded(names)},\n "routing": {_encoded(topology.routing.value)},\n "paths": [')
@@ -101,7 +101,7 @@ def _encoded(value: object) -> str:
 
 
 def _print_table(network: Network, sources: Sequence[int], dests: Sequence[int]) -> None:
-    """All pairs, or some that stand for them: their paths alone are worked out."""
+    """Prints all pairs, or a sample; only the paths shown are computed."""
     every = _pairs(sources, dests)
     origins, ends = (sources, dests) if every <= _MOST_TABLE_ROWS else _sampled(sources, dests)
     print_table(
@@ -119,19 +119,19 @@ def _print_table(network: Network, sources: Sequence[int], dests: Sequence[int])
 
 
 def _pairs(sources: Sequence[int], dests: Sequence[int]) -> int:
-    """Of two different nodes."""
+    """Number of pairs of different nodes."""
     return len(sources) * len(dests) - len(set(sources) & set(dests))
 
 
 def _sampled(sources: Sequence[int], dests: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-    """Nodes of either side from the first to the last; of one side more, where the other has few."""
+    """Evenly spaced nodes of both sides; more of one side where the other has few."""
     most = _SAMPLE * _SAMPLE
     origins = _spread(sources, max(_SAMPLE, most // len(dests)))
     return origins, _spread(dests, max(_SAMPLE, most // len(origins)))
 
 
 def _spread(nodes: Sequence[int], most: int) -> Sequence[int]:
-    """At most so many of them, evenly spaced."""
+    """At most `most` nodes, evenly spaced."""
     return nodes if len(nodes) <= most else [nodes[at * len(nodes) // most] for at in range(most)]
 
 

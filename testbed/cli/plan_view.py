@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
+from testbed.catalogue.algorithms import Partners, WithPeers
 from testbed.cli.output import Cell, Format, print_csv, print_json, print_table
-from testbed.plan.estimate import Estimate, estimate, steps_per_round
+from testbed.plan.estimate import Estimate, estimate
 from testbed.plan.instead import congestion_words, is_longer, step_words
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.plan.overlay_graph import diameter, graph_of
+from testbed.plan.traffic import exchange_in, steps_per_round
 from testbed.units import format_number, size_for_people
 
 _MOST_SERVICES = 20
@@ -74,6 +76,8 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
         ("until", " or ".join(_until(plan)) or "stopped"),
         ("the whole run", f"about {_time(cost.total_s)} of emulated time, {_bytes(cost.total_bytes)}"),
     ]
+    if cost.assumed:
+        rows.append(("assumed", f"{', and '.join(cost.assumed)}: the experiment's own code does not say"))
     if cost.unreachable:
         rows.append(("without a path", f"{cost.unreachable} pairs of the overlay, at the start"))
     return [(what, value) for what, value in rows if value]
@@ -86,7 +90,7 @@ def _overlay(plan: RunPlan) -> str:
         what += f", degree {overlay.degree}"
     if plan.server is not None and overlay.kind == "star":
         return f"all with {plan.nodes[plan.server].name}"
-    if plan.experiment.algorithm.options.get("mode") == "local":
+    if isinstance(exchange := exchange_in(plan), WithPeers) and exchange.partners is Partners.ANY:
         return f"{overlay.degree} of the others, drawn by each node every round"
     if overlay.dynamic:
         by = f"asked of {plan.nodes[overlay.sampler].name}" if overlay.sampler is not None else "drawn from the seed"
@@ -217,6 +221,7 @@ def _as_json(plan: RunPlan, cost: Estimate) -> dict[str, object]:
             "peak_bytes_s": cost.peak_bytes_s,
             "peak_is_bound": cost.peak_is_bound,
             "unreachable": cost.unreachable,
+            "assumed": list(cost.assumed),
         },
         "experiment": plan.experiment.model_dump(mode="json"),
     }

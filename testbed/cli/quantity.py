@@ -1,4 +1,4 @@
-"""An option's value with its unit. Takes what was typed, gives what a parser of units makes of it; touches nothing."""
+"""Click's parameter type for values with a unit. Takes text, gives the parsed value; touches nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Value = TypeVar("_Value")
 
 
 class Quantity(click.ParamType[_Value], Generic[_Value]):
-    """What is wrong with it is said with how to put it right; the exit code is 2."""
+    """A value with a unit; a bad one is a usage error that says how to write it."""
 
     def __init__(self, name: str, parse: Callable[[str], _Value]) -> None:
         self.name = name
@@ -21,7 +21,7 @@ class Quantity(click.ParamType[_Value], Generic[_Value]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> _Value:
         if not isinstance(value, str):
-            return value  # type: ignore[return-value]  # click gives what it has converted once more
+            return value  # type: ignore[return-value]  # click passes converted values again
         try:
             return self._parse(value)
         except UnitError as problem:

@@ -1,4 +1,4 @@
-"""`testbed render`: what another tool needs in order to start a run, as files."""
+"""`testbed render`: the files from which another tool starts a run."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def command(
 
 
 def _plan(resolved: Resolved, target: str, run_id: str | None) -> RunPlan:
-    """Complete but for what only the data and the model tell: nothing is fetched or loaded in order to render."""
+    """The plan without what only data and model tell: rendering fetches and loads nothing."""
     from testbed.plan.make import make_plan
     from testbed.runtimes.run_place import checked_run_name, made_run_name
 

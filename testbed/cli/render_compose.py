@@ -1,6 +1,6 @@
-"""`testbed render --target compose`: what it takes besides a plan.
+"""`testbed render --target compose`: its inputs besides a plan.
 
-Takes what was resolved, gives words for the container that prepares the run; touches a bundled file.
+Takes the resolved experiment, gives arguments of the container that prepares the run; reads a bundled file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 
 from testbed.code import is_code
 from testbed.errors import UsageProblem
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 
 if TYPE_CHECKING:
     from testbed.experiment.language import Experiment
@@ -24,14 +24,14 @@ _ONLY_KOLLAPS = {"orchestrator": "--orchestrator", "machines": "--machines", "cl
 
 
 def check_options(context: click.Context) -> None:
-    """Raises UsageProblem for options that Compose has no use for."""
+    """Raises UsageProblem for options that have no meaning for Compose."""
     for name, flag in _ONLY_KOLLAPS.items():
         if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT):
             raise UsageProblem(f"{flag} says something about a cluster, and Compose starts a run on one machine")
 
 
 def words_anywhere(resolved: Resolved, file: str, settings: Sequence[Setting]) -> list[str] | None:
-    """The topology and options, where an image makes the same plan of them: none of it is only on this machine."""
+    """Topology and options from which an image makes the same plan; None if they depend on this machine's files."""
     from testbed.experiment.attached import own_files
 
     experiment = resolved.experiment

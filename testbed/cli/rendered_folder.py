@@ -1,7 +1,7 @@
-"""Puts rendered files into a folder, and never over something that it did not put there.
+"""Writes rendered files into a folder, without overwriting files of other origin.
 
-Takes a `Manifest`, gives the paths; touches that folder only. What was written stands in `rendered.json`, with hashes:
-a file is ours while it is as we left it.
+Takes a `Manifest`, gives the paths; touches that folder only. `rendered.json` has the hashes of written files: a file
+counts as rendered as long as it is unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed.cli.output_file import write_atomically
 from testbed.errors import UsageProblem
-from testbed.manifests.manifest import Manifest
+from testbed.manifests import Manifest
 from testbed.run_files import read_plain
 
 RECORD = "rendered.json"
@@ -20,7 +20,7 @@ _MOST_NAMED = 3
 
 
 def write_manifest(folder: Path, manifest: Manifest, *, force: bool) -> list[Path]:
-    """All files, or none where one of them is somebody else's; with `force`, whosever they are."""
+    """Writes all files, or none if one of them exists and was not rendered here; `force` overwrites those as well."""
     known = _known(folder)
     if not force:
         foreign = [name for name in (*manifest.files, RECORD) if not _may_write(folder, name, known)]
@@ -40,13 +40,13 @@ def write_manifest(folder: Path, manifest: Manifest, *, force: bool) -> list[Pat
         write_atomically(path, text)
         written.append(path)
     ours = {name: _hash(text.encode()) for name, text in manifest.files.items()}
-    record = {"files": {**(known or {}), **ours}}  # what another orchestrator was given stays ours
+    record = {"files": {**(known or {}), **ours}}  # files for another orchestrator stay known
     write_atomically(folder / RECORD, json.dumps(record, indent=2) + "\n")
     return written
 
 
 def _known(folder: Path) -> dict[str, str] | None:
-    """The hashes of what was written before; None where no such record can be read."""
+    """Hashes of files rendered earlier; None where no such record can be read."""
     try:
         files = json.loads(read_plain(folder / RECORD, folder))["files"]
         return {str(name): str(digest) for name, digest in files.items()}

@@ -45,7 +45,7 @@ def _line(words: Sequence[str], changed: Sequence[str]) -> str:
 
 def _longer_step(plan: RunPlan, summary: Mapping[str, object]) -> float | None:
     """As long as the latest work took; None where the network was late, too."""
-    from testbed.plan.estimate import steps_per_round
+    from testbed.plan.traffic import steps_per_round
 
     computing, why = summary.get("computing"), summary.get("why")
     if not isinstance(computing, Mapping) or not isinstance(why, Sequence) or len(why) != 1:

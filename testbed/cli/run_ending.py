@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from testbed.cli.colour import colour
-from testbed.cli.output import Cell, Format, print_csv, print_json, printable
+from testbed.cli.output import Cell, Format, colour, print_csv, print_json, printable
 from testbed.cli.progress_view import in_number, in_time
 from testbed.cli.run_again import run_again
 from testbed.cli.verb_group import WORDS

@@ -1,4 +1,4 @@
-"""`testbed show`: what a topology contains."""
+"""`testbed show`: the contents of a topology."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.cli.moment import Moment, moment_options
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.topology_file import open_topology, topology_argument
 from testbed.errors import Finding
-from testbed.topologies.pairs import count_events
+from testbed.topologies.two_way import count_events
 from testbed.units import format_duration, format_latency, format_loss, format_number, format_rate, format_size
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _as_json(
 
 
 def _range_json(found: Range | None) -> dict[str, float | None]:
-    """Nothing where no pair has a path; an unlimited bandwidth is null."""
+    """Null where no pair has a path; an unlimited bandwidth is null as well."""
     if found is None:
         return dict.fromkeys(("min", "median", "max"))
     return {name: None if value == float("inf") else value for name, value in asdict(found).items()}
@@ -129,7 +129,7 @@ def _print_tables(topology: Topology, counts: dict[str, int], summary: PathSumma
 
 
 def _remarks(service: Service) -> str:
-    """What is special about a service: its device, or that it is none."""
+    """Remarks on a service: its device, or that it is a supervisor."""
     remarks = ["supervisor, not a node"] if service.supervisor else []
     if service.cpus is not None:
         remarks.append(f"{format_number(service.cpus)} cpu{'s' if service.cpus != 1 else ''}")
@@ -146,7 +146,7 @@ def _ranks(topology: Topology, service: Service) -> str:
 
 
 def _print_lines(what: str, lines: Iterator[str]) -> None:
-    """The first of them, as they stand in YAML."""
+    """Prints the first lines, as in YAML."""
     shown = list(islice(lines, _MOST_LINES))
     if shown:
         click.echo(f"{what}:")

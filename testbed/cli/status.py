@@ -12,7 +12,7 @@ import click
 
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.run_target import all_runs, find_run, results_option
-from testbed.collect.health import UNKNOWN, read_judged
+from testbed.collect.health import UNKNOWN, read_run_health
 from testbed.collect.plan_head import read_plan_head
 from testbed.control.commands import Look, Seen, ask
 from testbed.control.log import last_word
@@ -231,7 +231,7 @@ def _over(run: RunDirectory, state: str | None, *, is_named: bool) -> list[Cell]
     if state == LEFT_BEHIND:
         to_do.append(f"something of it is there still: `testbed destroy {run.path}` removes it")
         state = LEFT_BEHIND if over is None else None
-    judged = read_judged(run.path)
+    judged = read_run_health(run.path)
     health: Cell = None if judged.health == UNKNOWN else judged.health
     planned = read_plan_head(run.plan)[0].rounds
     at = None if t is None else round(t, 1)

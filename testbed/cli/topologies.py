@@ -1,11 +1,11 @@
-"""`testbed topologies`: what is bundled."""
+"""`testbed topologies`: lists the bundled topologies."""
 
 from __future__ import annotations
 
 import click
 
 from testbed.cli.output import Format, format_option, print_csv, print_json, print_table
-from testbed.topologies.library import BUNDLED, Bundled
+from testbed.topologies.bundled import BUNDLED, Bundled
 
 _COLUMNS = ("name", "form", "nodes", "bridges", "links", "description")
 

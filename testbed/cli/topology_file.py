@@ -1,4 +1,4 @@
-"""The FILE argument of every command that reads a topology: finds the file, loads it, tells what it found."""
+"""The FILE argument of every command that reads a topology: finds and loads the file, and prints its findings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from testbed.cli.output import printable
 from testbed.errors import Finding, UsageProblem, closest
-from testbed.topologies.library import BUNDLED, find_bundled
+from testbed.topologies.bundled import BUNDLED, find_bundled
 
 if TYPE_CHECKING:
     from testbed.topologies.load import Loaded
@@ -26,7 +26,7 @@ def topology_argument(function: _Function) -> _Function:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedTopology:
     """A topology without errors."""
 
     topology: Topology
@@ -35,13 +35,13 @@ class Opened:
 
 
 def load_named(file: str, *, quiet: bool = False) -> Loaded:
-    """The file as given, else the bundled one of that name; says on stderr (unless quiet) when it is a bundled one."""
+    """Loads the file as given, or else the bundled one of that name, which is announced on stderr unless `quiet`."""
     from testbed.topologies.load import load
 
     try:
         own = Path(file).exists()
     except (OSError, ValueError):
-        own = True  # the name is impossible: reading it says why
+        own = True  # not a valid name: reading it reports why
     bundled = None if own else find_bundled(file)
     if bundled is None:
         if not own:
@@ -53,7 +53,7 @@ def load_named(file: str, *, quiet: bool = False) -> Loaded:
 
 
 def _nowhere(file: str) -> UsageProblem:
-    """There is neither a file nor a bundled topology of that name."""
+    """The problem that there is neither a file nor a bundled topology of that name."""
     if Path(file).parts[:1] == ("topologies",):
         names = [f"topologies/{each.file_name}" for each in BUNDLED]
     else:
@@ -63,7 +63,7 @@ def _nowhere(file: str) -> UsageProblem:
     return UsageProblem(f"{printable(file)}: does not exist, and no topology of that name is bundled", hint)
 
 
-def open_topology(file: str) -> Opened:
-    """A topology to work with; raises InvalidInput when it has errors."""
+def open_topology(file: str) -> OpenedTopology:
+    """A topology without errors; raises InvalidInput if it has any."""
     loaded = load_named(file)
-    return Opened(loaded.require(), loaded.findings, loaded.file)
+    return OpenedTopology(loaded.require(), loaded.findings, loaded.file)

@@ -1,4 +1,4 @@
-"""`testbed validate`: all that is wrong or doubtful in a topology, at once."""
+"""`testbed validate`: all findings about a topology at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.cli.findings import COLUMNS, finding_cells, findings_as_json, print
 from testbed.cli.output import Format, format_option, print_csv, print_json
 from testbed.cli.topology_file import load_named, topology_argument
 from testbed.errors import ExitCode, Finding, Severity, has_errors
-from testbed.targets.target import Target
+from testbed.targets import Target
 
 if TYPE_CHECKING:
     from testbed.network.graph import Network

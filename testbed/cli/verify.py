@@ -125,13 +125,13 @@ def _measure(
     topology: Topology, count: int, seed: int, congestion: str, output_format: Format, *, thorough: bool
 ) -> None:
     # numpy and what else measuring needs take their time: only this command should wait for them.
-    from testbed.engines.abilities import what_is_denied
     from testbed.engines.namespace import TcpSettings
+    from testbed.engines.network_check import what_is_denied
     from testbed.verify.measure import measure
-    from testbed.verify.needs import THOROUGH, Effort
-    from testbed.verify.places import make_place, remove_leftovers
     from testbed.verify.prepare import config_for, plan_of
+    from testbed.verify.sizing import THOROUGH, Effort
     from testbed.verify.tools import installed
+    from testbed.verify.work_folder import make_work_folder, remove_leftovers
 
     plan = plan_of(topology, count, seed, THOROUGH if thorough else Effort(), installed())
     settings = TcpSettings(congestion=congestion)
@@ -140,9 +140,9 @@ def _measure(
         raise denied
     _announce(plan)
     remove_leftovers()
-    with make_place() as place:
-        config = config_for(topology, seed, place.folder)
-        found = measure(plan, config, place, settings, lambda line: click.echo(line, err=True))
+    with make_work_folder() as work:
+        config = config_for(topology, seed, work.folder)
+        found = measure(plan, config, work, settings, lambda line: click.echo(line, err=True))
     _tell(topology.name, plan.pairs, found, output_format)
 
 

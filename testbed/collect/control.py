@@ -1,6 +1,6 @@
-"""Control's log of a run: the averaged model, which nodes were to die, which failed, and how the run ended.
+"""Reads control's log of a run: averaged models, planned deaths, failures, and how the run ended.
 
-Takes the path of an events.jsonl, gives a `ControlLog`; reads that file. A run without one has an empty log.
+Takes the path of an events.jsonl, gives `ControlEvents`; reads that file. A run without one has an empty log.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from testbed.collect.lines import LineReader
+from testbed.collect.json_lines import LineReader
+from testbed.collect.partial_records import CONTROL_TYPES, Average, ControlRecord, Event, Over
 from testbed.collect.problems import Problem
-from testbed.collect.wanted import CONTROL_TYPES, Average, ControlRecord, Event, Over
 
 REGULAR = frozenset({"finished", "time", "accuracy"})
-"""Why a run ends that went as it should."""
+"""Reasons of a regular end of a run."""
 _FAILURES = frozenset({"failed", "refused"})
 _DEATHS = frozenset({"crash", "crashed", "kill", "killed", "died"})
 _NOT_DONE = "not-done"
@@ -25,40 +25,40 @@ _NOT_DONE = "not-done"
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A node died without a goodbye."""
+    """The death of a node that did not say goodbye."""
 
     t: float
     planned: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """Control says that a node could not go on, or that nothing would have come of it."""
+class LoggedFailure:
+    """A failure of a node according to control."""
 
     t: float
     why: str
 
 
 @dataclass(frozen=True)
-class ControlLog:
+class ControlEvents:
     averages: tuple[Average, ...] = ()
-    """By time."""
+    """In order of time."""
     deaths: dict[str, tuple[Death, ...]] = field(default_factory=dict)
-    """Of every node that died, in the log's order."""
+    """Deaths by node, in the log's order."""
     joined: frozenset[str] = frozenset()
     over: Over | None = None
-    """How the run ended; None when control did not live to say, or the run goes on."""
-    failed: dict[str, Failed] = field(default_factory=dict)
-    """The first failure of every node that had one."""
+    """How the run ended; None when control was killed, or the run goes on."""
+    failed: dict[str, LoggedFailure] = field(default_factory=dict)
+    """The first failure of each node that had one."""
     broken: tuple[str, ...] = ()
-    """What all nodes need and was gone before the end, in words."""
+    """Processes needed by all nodes that died before the end."""
     done: tuple[Event, ...] = ()
-    """What was done to nodes and links, by the topology's events or by hand, with the time at which it was wanted."""
+    """Actions on nodes and links, by the topology's events or by hand, with their planned time."""
     undone: tuple[str, ...] = ()
-    """What the topology's events wanted and could not be done: to whom, and why."""
+    """Actions of the topology's events that could not be done: on which nodes, and why."""
 
     def never_due(self, node: str) -> bool:
-        """Whether the run ended as it should before this node was to join."""
+        """Whether the run ended regularly before this node was to join."""
         if self.over is None or self.over.reason not in REGULAR or not self.joined:
             return False
         return node not in self.joined and not any(node in _named_in(what) for what in self.undone)
@@ -69,15 +69,15 @@ def _named_in(undone: str) -> list[str]:
     return undone.partition(":")[0].replace(",", " ").split()
 
 
-def read_control_log(path: Path) -> tuple[ControlLog, list[Problem]]:
+def read_control_events(path: Path) -> tuple[ControlEvents, list[Problem]]:
     if not os.path.lexists(path):
-        return ControlLog(), []
+        return ControlEvents(), []
     reader = LineReader[ControlRecord](path, path.parent, path.name, msgspec.json.Decoder(ControlRecord), CONTROL_TYPES)
     averages: list[Average] = []
     deaths: dict[str, list[Death]] = defaultdict(list)
     joined: set[str] = set()
     over = None
-    failed: dict[str, Failed] = {}
+    failed: dict[str, LoggedFailure] = {}
     broken: list[str] = []
     done: list[Event] = []
     undone: list[str] = []
@@ -93,7 +93,7 @@ def read_control_log(path: Path) -> tuple[ControlLog, list[Problem]]:
                 if record.planned_t is not None:
                     undone.append(record.detail)
             elif record.node is not None and record.what in _FAILURES:
-                failed.setdefault(record.node, Failed(record.t, record.detail))
+                failed.setdefault(record.node, LoggedFailure(record.t, record.detail))
             elif record.node is not None and record.what == "joined":
                 joined.add(record.node)
             elif record.node is not None and _DEATHS & set(record.what.split("-")):
@@ -102,5 +102,7 @@ def read_control_log(path: Path) -> tuple[ControlLog, list[Problem]]:
                 done.append(record)
     averages.sort(key=lambda each: (each.t, each.round))
     died = {name: tuple(each) for name, each in deaths.items()}
-    log = ControlLog(tuple(averages), died, frozenset(joined), over, failed, tuple(broken), tuple(done), tuple(undone))
+    log = ControlEvents(
+        tuple(averages), died, frozenset(joined), over, failed, tuple(broken), tuple(done), tuple(undone)
+    )
     return log, reader.problems()

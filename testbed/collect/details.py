@@ -1,4 +1,4 @@
-"""Runs round by round, over their nodes, and node by node, over their rounds.
+"""A run's results by round, over its nodes, and by node, over its rounds.
 
 Takes a `RunResult`, gives rows of plain values, one per round or node; touches nothing.
 """
@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.collect.journal import JournalResult
-from testbed.collect.run import Node, RunResult, State
+from testbed.collect.run import NodeResult, RunResult, State
 from testbed.collect.spread import Quantiles, Spread, quantiles, spread
 from testbed.collect.summary import evaluated
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRow:
-    """One round of all learners that finished it."""
+    """One round, over all learners that finished it."""
 
     run_id: str
     round: int
@@ -47,9 +47,9 @@ class NodeRow:
     roles: str | None
     state: str
     end: str | None
-    """Its own last word, or control's: `crashed` where the plan wanted it, else `died`."""
+    """From its journal, or from control: `crashed` where planned, otherwise `died`."""
     end_planned: bool | None
-    """Of one that crashed, died or left; None of all others."""
+    """Set for a node that crashed, died or left; None for all others."""
     end_s: float | None
     failure: str | None
     starts: int
@@ -77,7 +77,7 @@ class NodeRow:
 
 
 def round_rows(result: RunResult) -> list[RoundRow]:
-    """Rounds by number; what was evaluated after a round is in that round's row."""
+    """Rounds by number; evaluations after a round belong to that round."""
     columns = [journal.rounds for journal in result.learners]
     if not columns:
         return []
@@ -102,7 +102,7 @@ def round_rows(result: RunResult) -> list[RoundRow]:
         by_round([each.loss for each in columns]),
         by_round([each.sent_bytes for each in columns]),
         by_round([each.received_bytes for each in columns]),
-        strict=False,  # no numbers, but one empty part, when there are no rounds
+        strict=False,  # without rounds there are no numbers, but one empty part
     )
     return [
         RoundRow(
@@ -172,7 +172,7 @@ class _Ending:
     end_s: float | None = None
 
 
-def _ending(node: Node) -> _Ending:
+def _ending(node: NodeResult) -> _Ending:
     journal, death = node.journal, node.death
     said = journal.end if journal else None
     if journal is not None and said is not None:

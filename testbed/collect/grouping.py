@@ -1,10 +1,10 @@
-"""Runs that differ only in their seed, put together.
+"""Groups runs that differ only in their seed.
 
 Takes run directories and their summaries, gives groups with means and 95 % intervals; reads the plans.
 
-`repetition` says what makes two runs repetitions of one another. A run whose plan cannot be read is a group of its own.
-A seed counts once, however often it was run: the same seed again is no new sample. Of its runs a complete one counts
-before an incomplete one, and then the last by name, which with the names that `deploy` gives is the newest.
+`repetition` decides whether two runs are repetitions of one another. A run whose plan cannot be read is a group of its
+own. A seed counts once, however often it was run: the same seed again is no new sample. Of its runs a complete one is
+preferred, and then the last by name, which is the newest with the names that `deploy` gives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from testbed.collect.health import NOT_VALID
-from testbed.collect.repetition import Asked, differences, read_asked
+from testbed.collect.repetition import ComparableSettings, differences, read_settings
 from testbed.collect.summary import RunSummary
 from testbed.rundir import RunDirectory
 
@@ -22,60 +22,62 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """What the mean over more seeds is likely to be: Student's t, which supposes that runs are normally spread."""
+class MeanEstimate:
+    """Estimate of the mean over seeds with a confidence interval by Student's t, which assumes normal values."""
 
     n: int
-    """Runs that have a value: fewer than the group's where some never reached the target."""
+    """Number of runs with a value: fewer than the group's where some never reached the target."""
     mean: float | None = None
     std: float | None = None
-    """Of the sample, so it divides by n - 1; None for a single run."""
+    """Sample standard deviation (n - 1); None for a single run."""
     low: float | None = None
     high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RunGroup:
     algorithm: str | None
     topology: str | None
     runtime: str | None
     engine: str | None
     differs: dict[str, str]
-    """What this group asked for and not all others did, by the plan's keys."""
+    """Settings, by the plan's keys, that not all groups share."""
     runs: tuple[str, ...]
-    """Those that count: one for each seed."""
+    """The runs that count: one for each seed."""
     left_out: tuple[str, ...]
-    """Of seeds that another run counts for."""
+    """Runs of seeds for which another run counts."""
     seeds: tuple[int | None, ...]
     complete: int
-    """How many of the runs are; the others are in the numbers all the same."""
+    """How many of the runs are complete; the others count too."""
     not_valid: tuple[str, ...]
-    """Those of the runs that were overloaded or broken, in the numbers all the same."""
+    """Runs that were overloaded or broken; they count too."""
     target: float | None
-    wall_clock_s: Estimate
-    drained_s: Estimate
-    round_s: Estimate
-    """Of the runs' medians."""
-    sent_bytes: Estimate
-    accuracy: Estimate
-    loss: Estimate
-    averaged_accuracy: Estimate
-    time_to_target_s: Estimate
-    bytes_to_target: Estimate
-    consensus_distance: Estimate
+    wall_clock_s: MeanEstimate
+    drained_s: MeanEstimate
+    round_s: MeanEstimate
+    """Estimate over the runs' medians."""
+    sent_bytes: MeanEstimate
+    accuracy: MeanEstimate
+    loss: MeanEstimate
+    averaged_accuracy: MeanEstimate
+    time_to_target_s: MeanEstimate
+    bytes_to_target: MeanEstimate
+    consensus_distance: MeanEstimate
 
 
-def asked(run: RunDirectory, by_hand: Sequence[str] = ()) -> Asked:
-    """Equal for runs that differ only in their seed; no other is equal to one to which something was done by hand."""
-    what = read_asked(run.plan) or Asked(f"alone {run.path}")
+def settings_of(run: RunDirectory, by_hand: Sequence[str] = ()) -> ComparableSettings:
+    """Settings that are equal for runs that differ only in their seed; a run with manual actions equals no other."""
+    what = read_settings(run.plan) or ComparableSettings(f"alone {run.path}")
     if not by_hand:
         return what
-    return Asked(f"alone {run.path}", what.settings | {"by_hand": f"{'+'.join(by_hand)} ({run.path.name})"})
+    return ComparableSettings(
+        f"alone {run.path}", what.settings | {"by_hand": f"{'+'.join(by_hand)} ({run.path.name})"}
+    )
 
 
-def group_runs(runs: Iterable[tuple[Asked, RunSummary]]) -> list[Group]:
-    """Groups of runs with equal keys, in the order of their first runs."""
-    found: dict[str, list[tuple[Asked, RunSummary]]] = {}
+def group_runs(runs: Iterable[tuple[ComparableSettings, RunSummary]]) -> list[RunGroup]:
+    """Groups runs with equal keys, in the order of their first runs."""
+    found: dict[str, list[tuple[ComparableSettings, RunSummary]]] = {}
     for what, run in runs:
         found.setdefault(what.key, []).append((what, run))
     differing = differences([members[0][0] for members in found.values()])
@@ -86,31 +88,31 @@ def group_runs(runs: Iterable[tuple[Asked, RunSummary]]) -> list[Group]:
 
 
 def _one_a_seed(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """By name; runs of an unknown seed all count."""
+    """One run for each seed, by name; runs with an unknown seed all count."""
     ranked = sorted(runs, key=lambda run: (run.complete, run.run_id))
     chosen = {("unknown", run.run_id) if run.seed is None else ("seed", str(run.seed)): run for run in ranked}
     return sorted(chosen.values(), key=lambda run: run.run_id)
 
 
-def estimate(values: Iterable[float | None]) -> Estimate:
+def estimate(values: Iterable[float | None]) -> MeanEstimate:
     known = [value for value in values if value is not None]
     if not known:
-        return Estimate(0)
+        return MeanEstimate(0)
     mean = math.fsum(known) / len(known)
     if len(known) == 1:
-        return Estimate(1, mean)
+        return MeanEstimate(1, mean)
     std = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / (len(known) - 1))
-    from scipy.special import stdtrit  # takes a while to import, and most calls do without
+    from scipy.special import stdtrit  # slow to import, and rarely needed
 
     half = float(stdtrit(len(known) - 1, (1 + CONFIDENCE) / 2)) * std / math.sqrt(len(known))
-    return Estimate(len(known), mean, std, mean - half, mean + half)
+    return MeanEstimate(len(known), mean, std, mean - half, mean + half)
 
 
-def _group(found: Sequence[RunSummary], differs: dict[str, str]) -> Group:
+def _group(found: Sequence[RunSummary], differs: dict[str, str]) -> RunGroup:
     runs = _one_a_seed(found)
     chosen = {id(run) for run in runs}
     first = runs[0]
-    return Group(
+    return RunGroup(
         algorithm=first.algorithm,
         topology=first.topology,
         runtime=first.runtime,

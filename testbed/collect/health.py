@@ -1,6 +1,6 @@
-"""Whether a run in real time was what its plan says, as its control has judged.
+"""Health of a run in real time, as judged by control, and bytes on the wire, as counted by the engine.
 
-Takes the folder of a run, gives a word and the reasons; reads `summary.json`.
+Takes the folder of a run, gives values; reads `summary.json` and `engine/health.json`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,49 @@ VALID = "valid"
 _WORDS = NOT_VALID | {VALID}
 
 
-class Computing(msgspec.Struct, frozen=True):
+class LateComputing(msgspec.Struct, frozen=True):
     added_share: float | None = None
-    """What late computing has added to the time of the node with the most of it, as a part of the run's time."""
+    """Time that late computing added to the most delayed node, as a share of the run's time."""
 
 
-class Judged(msgspec.Struct, frozen=True):
+class RunHealth(msgspec.Struct, frozen=True):
     health: str = UNKNOWN
     why: tuple[str, ...] = ()
-    """Of being overloaded."""
-    computing: Computing = Computing()
+    """Reasons of an overload."""
+    computing: LateComputing = LateComputing()
 
 
-def read_health(folder: Path) -> str:
-    """The word alone."""
-    return read_judged(folder).health
+def health_word(folder: Path) -> str:
+    """`valid`, `overloaded`, `broken` or `unknown`."""
+    return read_run_health(folder).health
 
 
-def read_judged(folder: Path) -> Judged:
-    """`valid`, `overloaded`, `broken`, or `unknown` where nothing says so that can be read."""
+def read_run_health(folder: Path) -> RunHealth:
+    """Control's judgement; `unknown` where no readable file has one."""
     try:
-        judged = read_document(folder / "summary.json", folder, Judged)
+        judged = read_document(folder / "summary.json", folder, RunHealth)
     except (OSError, Malformed):
-        return Judged()
-    return judged if judged.health in _WORDS else Judged()
+        return RunHealth()
+    return judged if judged.health in _WORDS else RunHealth()
+
+
+class NodeWire(msgspec.Struct, frozen=True):
+    """Bytes carried to one node."""
+
+    name: str
+    bytes_out: int = 0
+
+
+class WireTraffic(msgspec.Struct, frozen=True):
+    """The engine's count, headers and retransmissions included; empty where there is none that can be read."""
+
+    wire_sent: int | None = None
+    wire_received: int | None = None
+    nodes: tuple[NodeWire, ...] = ()
+
+
+def read_wire_traffic(folder: Path) -> WireTraffic:
+    try:
+        return read_document(folder / "engine" / "health.json", folder, WireTraffic)
+    except (OSError, Malformed):
+        return WireTraffic()

@@ -1,4 +1,4 @@
-"""One node's journal: its rounds as columns, its evaluations, its totals.
+"""Reads a node's journal: its rounds as columns, its evaluations, its totals.
 
 Takes a journal's path, gives a `JournalResult`; reads that file once, from front to back.
 """
@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.collect.lines import LineReader
+from testbed.collect.json_lines import LineReader
+from testbed.collect.partial_records import JOURNAL_TYPES, Count, End, Evaluation, JournalRecord, Round, Start
 from testbed.collect.problems import Problem
-from testbed.collect.wanted import JOURNAL_TYPES, Count, End, Evaluation, JournalRecord, Round, Start
 from testbed.records import SCHEMA
 
 Column = NDArray[np.float64]
@@ -25,7 +25,7 @@ Column = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a node sent, or received, at the level of the application."""
+    """What a node sent or received, counted by the application."""
 
     payload: int = 0
     metadata: int = 0
@@ -47,7 +47,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class PhaseTotals:
-    """Where a node's emulated seconds went, over all its rounds."""
+    """Emulated seconds that a node spent in each phase, over all its rounds."""
 
     train_s: float = 0.0
     encode_s: float = 0.0
@@ -76,21 +76,21 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class RoundColumns:
-    """One entry a round, in the journal's order."""
+    """One entry for each round, in the journal's order."""
 
     t: Column
     number: Column
     loss: Column
-    """Training loss; NaN where there is none."""
+    """Training loss; NaN where unknown."""
     duration_s: Column
-    """Since the end of the round before, or since the start; NaN where that is not known."""
+    """Since the end of the previous round, or since the start; NaN where unknown."""
     sent_bytes: Column
     received_bytes: Column
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Bytes that a node's `end` counts and no round of its does."""
+    """Bytes counted in a node's `end` and in none of its rounds."""
 
     t: float
     sent_bytes: int
@@ -103,11 +103,11 @@ class JournalResult:
     rank: int | None
     roles: tuple[str, ...]
     learner: bool | None
-    """None when no start could be read."""
+    """None when no start record could be read."""
     starts_s: tuple[float, ...]
-    """When it started, and every time it came back."""
+    """When it started and each time it came back."""
     end: str | None
-    """Why it ended; None when it did not, or came back after that."""
+    """Why it ended; None when it did not, or came back afterwards."""
     failure: str | None
     last_t: float
     """The time of its end, or of its last record."""
@@ -115,25 +115,25 @@ class JournalResult:
     """The end of its last round, or the time of its last evaluation; None when it has neither."""
     rounds: RoundColumns
     evaluations: tuple[Evaluation, ...]
-    """By the time of the model."""
+    """In order of the models' times."""
     sent: Traffic
     received: Traffic
     leftovers: tuple[Leftover, ...]
     phases: PhaseTotals
     steps: int
     aggregated: int
-    """Models of others that went into its own."""
+    """Number of received models that it mixed into its own."""
     dropped: int
     expired: int
 
     @property
     def round_count(self) -> int:
-        """Different rounds that it finished: one done twice, because it came back to an old model, is one."""
+        """Number of distinct rounds finished: one repeated after a rejoin with an old model counts once."""
         return int(np.unique(self.rounds.number).size)
 
 
 def read_journal(run: Path, shown: str) -> tuple[JournalResult | None, list[Problem]]:
-    """What a node did, and what of its journal could not be read; None when that is all of it."""
+    """The content of a journal and its problems; None when nothing could be read."""
     reader = LineReader[JournalRecord](run / shown, run, shown, msgspec.json.Decoder(JournalRecord), JOURNAL_TYPES)
     node = _Node()
     for records in reader.batches():
@@ -156,7 +156,7 @@ def _column() -> array[float]:
 
 @dataclass
 class _Node:
-    """Takes a journal's records in their order; a second start begins a second life of the same node."""
+    """Takes a journal's records in order; a second start begins a second life of the node."""
 
     any: bool = False
     rank: int | None = None
@@ -171,7 +171,7 @@ class _Node:
     sent_bytes: array[float] = field(default_factory=_column)
     received_bytes: array[float] = field(default_factory=_column)
     begun: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Where in the columns a life begins: the number before its first round's, and the time."""
+    """Lives by their position in the columns: number of the round before the first, and time of the start."""
     evaluations: list[Evaluation] = field(default_factory=list)
     phases: PhaseTotals = field(default_factory=PhaseTotals)
     steps: int = 0
@@ -179,13 +179,13 @@ class _Node:
     dropped: int = 0
     expired: int = 0
     life: Totals = field(default_factory=Totals)
-    """What the rounds since the last start, or end, add up to."""
+    """Totals of the rounds since the last start or end."""
     total: Totals = field(default_factory=Totals)
-    """What all lives before this one add up to."""
+    """Totals of all earlier lives."""
     leftovers: list[Leftover] = field(default_factory=list)
 
     def take(self, records: Iterable[JournalRecord]) -> int:
-        """The newest schema among them."""
+        """Takes records and returns the newest schema among them."""
         newest, rounds = 0, list[Round]()
         for record in records:
             if type(record) is Round:
@@ -208,7 +208,7 @@ class _Node:
         return newest
 
     def _rounds(self, rounds: list[Round]) -> None:
-        """Rounds of one life. There are millions of them, so each number is taken from all of them at once."""
+        """Takes rounds of one life. There may be millions, so each field is taken from all of them at once."""
         if not rounds:
             return
         self.any = True
@@ -281,7 +281,7 @@ class _Node:
         )
 
     def _durations(self, t: Column, number: Column) -> Column:
-        """Known where the record before is that of the round before, or the start before the first round."""
+        """Durations of rounds; known where the record before is the previous round, or the start."""
         before_t, before = (
             np.concatenate([[np.nan], t[:-1]])[: t.size],
             np.concatenate([[np.nan], number[:-1]])[: t.size],
@@ -307,7 +307,7 @@ def _sum(counts: list[Count]) -> Traffic:
 
 
 def _why(end: End) -> str | None:
-    """A failure in one line: where, and what."""
+    """The reason of an end; for a failure, one line with its place and message."""
     if end.failure is None:
         return None
     line = "" if end.failure.line is None else f":{end.failure.line}"

@@ -1,43 +1,41 @@
-"""What is worth knowing about a run before its numbers are believed.
+"""Notes on what to know about a run before trusting its numbers.
 
-Takes a `RunResult`, gives sentences; touches nothing. A run is incomplete because of those only that say that nobody
-can tell whether it was what its plan says.
+Takes a `RunResult`, gives sentences; touches nothing. Only notes that leave the run's validity unknown make it
+incomplete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.collect.averages import representative
-from testbed.collect.health import BROKEN, OVERLOADED, UNKNOWN, VALID, Judged
+from testbed.collect.health import BROKEN, OVERLOADED, UNKNOWN, VALID, RunHealth, WireTraffic
 from testbed.collect.plan_head import PlanHead
 from testbed.collect.problems import Problem, counted, named, shortened
-from testbed.collect.run import RunResult
+from testbed.collect.run import RunResult, representative_average
 from testbed.collect.spread import quantiles
-from testbed.collect.wire import Wire
 
 _FALLBACK = "fallback"
 
 
-def notes(result: RunResult, judged: Judged, by_hand: tuple[str, ...], wire: Wire) -> list[Problem]:
+def notes(result: RunResult, judged: RunHealth, by_hand: tuple[str, ...], wire: WireTraffic) -> list[Problem]:
     what_ran = (*_not_real(result.plan), *_by_hand(by_hand), *_instead(result.plan))
     texts = (*what_ran, *_not_mixed(result), *_average_of_fewer(result), *_overstated(result, judged, wire))
     return [*_not_valid(result, judged), *(Problem(text, incomplete=False) for text in texts)]
 
 
-def _not_valid(result: RunResult, judged: Judged) -> Iterator[Problem]:
-    """Its times are not those of what was asked for."""
+def _not_valid(result: RunResult, judged: RunHealth) -> Iterator[Problem]:
+    """The run was overloaded or broken, or its health is unknown."""
     if judged.health == OVERLOADED:
         why = "; ".join(judged.why) or "nothing says why"
         yield Problem(f"overloaded, so no time of it can be trusted: {why}", incomplete=False)
     elif judged.health == BROKEN:
         yield Problem("its health is broken: it never began, or a process that all nodes need was gone before its end")
     elif judged.health == UNKNOWN and result.plan.is_judged and result.log.over is not None:
-        yield Problem("no summary.json that can be read: nobody can say whether this run was valid")
+        yield Problem("no summary.json that can be read: whether this run was valid is unknown")
 
 
 def _not_real(plan: PlanHead) -> Iterator[str]:
-    """Nobody asked for virtual time."""
+    """Virtual time was a fallback, not a choice."""
     choice = plan.runtime_choice
     if choice.how == _FALLBACK:
         yield f"in virtual time, since real learners could not run where it was deployed: {shortened(choice.why or '')}"
@@ -49,7 +47,7 @@ def _by_hand(kinds: tuple[str, ...]) -> Iterator[str]:
 
 
 def _instead(plan: PlanHead) -> Iterator[str]:
-    """What the run used in place of what its experiment asks for."""
+    """Settings of the run that differ from those of its experiment."""
     used_ms, asked_ms = plan.ms_per_step, plan.asked_ms_per_step
     if used_ms is not None and asked_ms is not None and used_ms > asked_ms:
         yield f"a local step took {used_ms:g} ms instead of {asked_ms:g} ms: the machine could not train faster"
@@ -59,8 +57,8 @@ def _instead(plan: PlanHead) -> Iterator[str]:
         yield f"TCP's congestion control was {plan.congestion} instead of {plan.asked_congestion}: {why}"
 
 
-def _overstated(result: RunResult, judged: Judged, wire: Wire) -> Iterator[str]:
-    """Journals are what learners say of themselves: who claims more than the fabric carried is not to be believed."""
+def _overstated(result: RunResult, judged: RunHealth, wire: WireTraffic) -> Iterator[str]:
+    """Nodes whose journals claim more received bytes than the fabric carried; learners write their own journals."""
     if judged.health not in (VALID, OVERLOADED) or result.log.over is None:
         return  # the fabric may not have counted to the end
     carried = {node.name: node.bytes_out for node in wire.nodes}
@@ -79,7 +77,7 @@ def _overstated(result: RunResult, judged: Judged, wire: Wire) -> Iterator[str]:
 
 
 def _not_mixed(result: RunResult) -> Iterator[str]:
-    """Nodes sent models, and learnt alone all the same."""
+    """Models were sent, but no node mixed any in."""
     journals = result.journals
     sent = sum(journal.sent.messages for journal in journals if journal.sent.payload)
     if not sent or not any(journal.round_count for journal in journals):
@@ -91,7 +89,7 @@ def _not_mixed(result: RunResult) -> Iterator[str]:
     steps = sum(journal.steps for journal in journals)
     train_s = sum(journal.phases.train_s for journal in journals)
     round_s = quantiles(length for journal in journals for length in journal.rounds.duration_s.tolist()).median
-    step = f"a step takes {_ms(train_s / steps)} ms" if steps else "nobody trained"
+    step = f"a step takes {_ms(train_s / steps)} ms" if steps else "no node trained"
     length = "" if round_s is None else f", a round {_ms(round_s)} ms"
     yield (
         f"{sent} messages were sent ({received} received, {too_late} dropped or expired) and no model was mixed in: "
@@ -104,8 +102,8 @@ def _ms(seconds: float) -> str:
 
 
 def _average_of_fewer(result: RunResult) -> Iterator[str]:
-    """The averaged model is not the run's last."""
-    best = representative(result)
+    """The averaged model shown is not the run's last one."""
+    best = representative_average(result)
     last = result.log.averages[-1] if result.log.averages else None
     if best is None or last is None or best is last:
         return

@@ -14,11 +14,11 @@ from testbed.errors import UsageProblem
 _TYPES = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
 _ROWS_AT_ONCE = 200
 _CHECKOUT = Path(__file__).resolve().parents[2]
-"""Of the repository, where that is where testbed runs from."""
+"""The repository, if testbed runs from a checkout."""
 
 
 def parquet_bytes(table: Table) -> bytes:
-    """The same columns as in CSV, with their types; what is not known is null."""
+    """The same columns as in CSV, with types; unknown values are null."""
     try:
         import duckdb
     except ImportError:
@@ -28,7 +28,7 @@ def parquet_bytes(table: Table) -> bytes:
     columns = ", ".join(f'"{name}" {_TYPES[kind]}' for name, kind in zip(table.columns, table.types, strict=True))
     one = f"({', '.join('?' * len(table.columns))})"
     try:
-        # Whatever is not built in must not be fetched from anywhere.
+        # Extensions that are not built in must not be downloaded.
         with (
             tempfile.TemporaryDirectory() as folder,
             duckdb.connect(config={"autoinstall_known_extensions": "false", "threads": "1"}) as database,
@@ -46,6 +46,6 @@ def parquet_bytes(table: Table) -> bytes:
 
 
 def _install() -> str:
-    """How to get it: a checkout has a script that keeps to the versions it was tested with."""
+    """The command that installs it: a checkout has a script with tested versions."""
     in_checkout = (_CHECKOUT / "scripts" / "venv").is_file()
     return "scripts/venv parquet" if in_checkout else "pip install 'testbed[parquet]'"

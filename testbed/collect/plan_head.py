@@ -1,7 +1,7 @@
-"""The little of a plan that a summary needs, from whatever is left of it.
+"""Reads the parts of a plan that a summary needs, even from a damaged one.
 
-Takes the path of a plan.json, gives a `PlanHead` and the problems; reads that file. What is missing or not as expected
-is None: a summary without its plan is better than none.
+Takes the path of a plan.json, gives a `PlanHead` and the problems; reads that file. Missing or unexpected parts are
+None: a summary without its plan is better than none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAULTS = (OSError, msgspec.MsgspecError, ValueError, RecursionError)
 _Value = TypeVar("_Value")
 
 
-class PlannedNode(msgspec.Struct, frozen=True):
+class PartialNode(msgspec.Struct, frozen=True):
     name: str
     rank: int | None = None
     learner: int | None = None
@@ -51,22 +51,22 @@ class _Experiment(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeChoice:
-    """How a run came to its runtime: `asked` for, by `default`, or a `fallback`; None in plans that do not tell."""
+class PartialRuntimeChoice:
+    """How the runtime was chosen: `asked` for, by `default`, or a `fallback`; None in plans that do not say."""
 
     how: str | None = None
     why: str | None = None
 
 
 class RuntimeFacts(msgspec.Struct, frozen=True):
-    """What the runtime of a run could and could not do, as the plan records it."""
+    """Facts about a run's runtime, as recorded in its plan."""
 
     is_virtual: bool
     is_judged: bool
 
 
 def was_virtual(runtime: str | None, facts: RuntimeFacts | None) -> bool:
-    """Whether a run was in virtual time; plans of older versions tell it by their runtime's name only."""
+    """Whether a run was in virtual time; plans of older versions have only the runtime's name."""
     return runtime == "sim" if facts is None else facts.is_virtual
 
 
@@ -75,7 +75,7 @@ def _was_judged(runtime: str | None, facts: RuntimeFacts | None) -> bool:
 
 
 class _Parts(msgspec.Struct):
-    """The parts, not looked into yet: one that is wrong must not hide the others."""
+    """The undecoded parts: a wrong one must not hide the others."""
 
     run_id: msgspec.Raw = msgspec.Raw(b"null")
     seed: msgspec.Raw = msgspec.Raw(b"null")
@@ -100,26 +100,26 @@ class PlanHead:
     topology: str | None = None
     algorithm: str | None = None
     rounds: int | None = None
-    """After which it was to stop at the latest; None where only its time, or its accuracy, was to end it."""
-    nodes: tuple[PlannedNode, ...] | None = None
+    """Maximum number of rounds; None where only time or accuracy ends the run."""
+    nodes: tuple[PartialNode, ...] | None = None
     time_scale: float | None = None
     ms_per_step: float | None = None
     asked_ms_per_step: float | None = None
-    """What the experiment asked for; None where nothing says so, as in plans of older versions."""
+    """What the experiment asked for; None where the plan does not say, as in older versions."""
     congestion: str | None = None
     asked_congestion: str | None = None
-    runtime_choice: RuntimeChoice = RuntimeChoice()
+    runtime_choice: PartialRuntimeChoice = PartialRuntimeChoice()
     is_virtual: bool = False
     is_judged: bool = False
-    """Control writes a run's health as the last of all."""
+    """Whether control writes the run's health at the very end."""
 
 
 def read_plan_bytes(path: Path) -> tuple[bytes | None, list[Problem]]:
-    """The plan's text; None, and why, when it cannot be had or is too large to be one."""
+    """The plan's text; None and a problem when it is unreadable or too large."""
     try:
         return read_plain(path, path.parent, LARGEST_PLAN), []
     except FileNotFoundError:
-        return None, [Problem(f"{path.name} is missing: nobody can say which nodes should be here")]
+        return None, [Problem(f"{path.name} is missing: which nodes should be here is unknown")]
     except OSError as problem:
         return None, [Problem(f"{path.name} cannot be read: {problem.strerror or type(problem).__name__}")]
 
@@ -145,7 +145,7 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
 
     experiment = part("experiment", parts.experiment, _Experiment)
     algorithm = experiment.algorithm if experiment else None
-    nodes = part("nodes", parts.nodes, list[PlannedNode])
+    nodes = part("nodes", parts.nodes, list[PartialNode])
     asked = part("asked", parts.asked, _Asked, needed=False) or _Asked()
     network = experiment.network if experiment else None
     runtime, facts = part("runtime", parts.runtime, str), _optional(parts.runtime_facts, RuntimeFacts)
@@ -163,7 +163,7 @@ def read_plan_head(path: Path) -> tuple[PlanHead, list[Problem]]:
         asked_ms_per_step=asked.ms_per_step,
         congestion=network.congestion if network else None,
         asked_congestion=asked.congestion,
-        runtime_choice=_optional(parts.runtime_choice, RuntimeChoice) or RuntimeChoice(),
+        runtime_choice=_optional(parts.runtime_choice, PartialRuntimeChoice) or PartialRuntimeChoice(),
         is_virtual=was_virtual(runtime, facts),
         is_judged=_was_judged(runtime, facts),
     )
@@ -176,7 +176,7 @@ def _rounds(stop: msgspec.Raw) -> int | None:
 
 
 def _optional(raw: msgspec.Raw, kind: type[_Value]) -> _Value | None:
-    """Nothing is missing of the results because of it."""
+    """A part without which results are still complete."""
     try:
         return msgspec.json.decode(raw, type=kind | None)
     except FAULTS:

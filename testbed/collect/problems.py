@@ -1,4 +1,4 @@
-"""Something about a run that could not be read, or is not there.
+"""Problems of a run: what could not be read, or is missing.
 
 Takes nothing, gives a type and words, touches nothing.
 """
@@ -14,7 +14,7 @@ _LONGEST = 160
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A sentence for people; `incomplete` when results are missing because of it."""
+    """One sentence; `incomplete` when results are missing because of it."""
 
     text: str
     incomplete: bool = True
@@ -36,5 +36,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """No longer than what can be read in a list of problems."""
+    """The text cut to a length that fits into a list of problems."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,11 +1,11 @@
-"""What a plan asks for, without what tells repetitions apart.
+"""Compares plans: the settings of a run without what differs between repetitions.
 
-Takes the path of a plan, gives `Asked`; reads that file.
+Takes the path of a plan, gives `ComparableSettings`; reads that file.
 
-Repetitions differ in run id, time of creation, how their runtime was chosen, seeds, the text of the experiment's own
-file (it may hold the seed), and what follows from the experiment and the seed: the overlay's edges (unless they come
-from a file), the sizes of the parts of the data, and the paces of the nodes. The hashes of all other files count: an
-algorithm that was edited between two runs makes them different.
+Repetitions may differ in run id, time of creation, how their runtime was chosen, seeds, the text of the experiment's
+file (it may contain the seed), and what follows from the experiment and the seed: the overlay's edges (unless they come
+from a file), the sizes of the data partitions, and the paces of the nodes. The hashes of all other files count: an
+algorithm edited between two runs makes them different.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from testbed.collect.plan_head import FAULTS, read_plan_bytes
 
 _APART = ("run_id", "created", "seed", "seeds", "samples", "runtime_choice")
 _IN_PARTS = ("experiment", "versions")
-"""What is told key by key; the rest of a plan is one value each."""
+"""Parts whose differences are reported key by key; all others are compared as one value."""
 _FOLLOW = ("topology.contents", "nodes", "overlay", "parameters", "ms_per_step", "asked", "server")
-"""What follows from the experiment and its files."""
+"""Parts that follow from the experiment and its files."""
 _LONGEST = 24
 _HASH_DIGITS = 8
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Equal keys are repetitions of one another; the settings are for people who ask what differs."""
+class ComparableSettings:
+    """Runs with equal keys are repetitions of one another; the settings tell people what differs."""
 
     key: str
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def read_asked(plan_file: Path) -> Asked | None:
-    """None when the plan cannot be read."""
+def read_settings(plan_file: Path) -> ComparableSettings | None:
+    """The settings of a plan; None when it cannot be read."""
     text, _problems = read_plan_bytes(plan_file)
     try:
         plan = msgspec.json.decode(text, type=dict[str, object]) if text is not None else None
         if plan is None:
             return None
         kept = _kept(plan)
-        return Asked(_hash(kept), dict(_settings(kept)))
+        return ComparableSettings(_hash(kept), dict(_settings(kept)))
     except FAULTS:
         return None
 
 
-def differences(groups: Sequence[Asked]) -> list[dict[str, str]]:
-    """What each group asked for that not all of them did; what only follows from that is left out."""
+def differences(groups: Sequence[ComparableSettings]) -> list[dict[str, str]]:
+    """For each group the settings that not all groups share, without those that only follow from others."""
     known = [each for each in groups if each.settings]
     keys = list(dict.fromkeys(key for each in known for key in each.settings))
     differing = [key for key in keys if len({each.settings.get(key) for each in known}) > 1]
@@ -85,7 +85,7 @@ def _kept(plan: dict[str, object]) -> dict[str, object]:
 
 
 def _names(value: object) -> Iterator[str]:
-    """All that could be the name of a file in an experiment; of `file.py:Name` the file."""
+    """All texts in an experiment that may name a file; of `file.py:Name` the file."""
     if isinstance(value, str):
         yield value
         yield value.rpartition(":")[0]
@@ -95,7 +95,7 @@ def _names(value: object) -> Iterator[str]:
 
 
 def _is_experiment(name: object) -> bool:
-    """An input that the experiment does not name and is YAML: the experiment's own file."""
+    """Whether an input is the experiment's own file: YAML that the experiment does not name."""
     return isinstance(name, str) and PurePath(name).suffix.lower() in (".yaml", ".yml")
 
 
@@ -124,7 +124,7 @@ def _flat(prefix: str, values: dict[object, object]) -> Iterator[tuple[str, str]
 
 
 def _word(value: object) -> str:
-    """What was written, and a hash of tables that are too long for people."""
+    """A value as text; for long tables a hash."""
     if isinstance(value, str):
         return value
     text = msgspec.json.encode(value, order="deterministic").decode()

@@ -1,4 +1,4 @@
-"""A run directory, read whole: its nodes, what became of each, and everything that is wrong with it.
+"""Reads a run directory: its nodes, how each ended, and all problems found.
 
 Takes a `RunDirectory`, gives a `RunResult`; reads the run's files.
 """
@@ -9,30 +9,34 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
-from testbed.collect.control import REGULAR, ControlLog, Death, read_control_log
+from testbed.collect.control import REGULAR, ControlEvents, Death, read_control_events
 from testbed.collect.journal import JournalResult, read_journal
-from testbed.collect.plan_head import PlanHead, PlannedNode, read_plan_head
+from testbed.collect.partial_records import Average
+from testbed.collect.plan_head import PartialNode, PlanHead, read_plan_head
 from testbed.collect.problems import Problem, counted, named, shortened, with_others
-from testbed.rundir import RunDirectory
+from testbed.errors import UsageProblem
+from testbed.rundir import RunDirectory, find_runs
 
+STAYED = frozenset({"finished", "stopped"})
 _AS_PLANNED = frozenset({"finished", "stopped", "left"})
 
 
 class State(StrEnum):
-    """What became of a node."""
+    """How a node ended."""
 
     FINISHED = "finished"
-    """It ended as it should: at the end of the run, by a stop rule, or because the plan made it leave or crash."""
+    """As it should: at the end of the run, by a stop rule, or because the plan made it leave or crash."""
     FAILED = "failed"
-    """It ended otherwise, and somebody could say so."""
+    """Otherwise, according to its journal or to control."""
     MISSING = "missing"
-    """It left nothing that can be read, or nothing says how it ended."""
+    """Unknown: nothing readable is left, or nothing says how it ended."""
 
 
 @dataclass(frozen=True)
-class Node:
-    """One node of a run; without a journal when none could be read."""
+class NodeResult:
+    """One node of a run; `journal` is None when none could be read."""
 
     name: str
     rank: int | None
@@ -40,13 +44,13 @@ class Node:
     state: State
     journal: JournalResult | None
     death: Death | None
-    """What control saw of its end since it last came back."""
+    """Its death as seen by control, since it last came back."""
     failure: str | None = None
-    """Why control counts it as failed, whatever its own last word is."""
+    """Why control counts it as failed, regardless of its own journal."""
 
     @property
     def crashed_as_planned(self) -> bool:
-        """Its end is a crash that the topology's events had foreseen."""
+        """Whether its end is a crash that the topology's events planned."""
         if self.state is not State.FINISHED or (self.journal is not None and self.journal.end in _AS_PLANNED):
             return False
         return self.death is not None or (self.journal is not None and self.journal.end == "crashed")
@@ -54,31 +58,31 @@ class Node:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run as it was found; holds the columns of all its journals."""
+    """Everything read from a run, with the columns of all its journals."""
 
     directory: RunDirectory
     run_id: str
     plan: PlanHead
-    nodes: tuple[Node, ...]
-    """By rank: those of the plan whose time came; without a plan, those that left anything."""
-    log: ControlLog
+    nodes: tuple[NodeResult, ...]
+    """By rank: nodes of the plan that were due to join; without a plan, those that left files."""
+    log: ControlEvents
     problems: tuple[Problem, ...]
 
     @property
     def journals(self) -> list[JournalResult]:
-        """Of all nodes that left one, by rank."""
+        """All journals, by rank."""
         return [node.journal for node in self.nodes if node.journal is not None]
 
     @property
     def learners(self) -> list[JournalResult]:
-        """Of those that learn; of all, when nobody is known to."""
+        """Journals of the learners; of all nodes when no learner is known."""
         return [node.journal for node in self.nodes if node.journal is not None and node.learner] or self.journals
 
 
 def collect_run(run: RunDirectory) -> RunResult:
-    """All that there is of a run; never fails because of what is in it, or is not."""
+    """Reads all that there is of a run; damaged or missing files become problems, never exceptions."""
     plan, problems = read_plan_head(run.plan)
-    log, log_problems = read_control_log(run.events)
+    log, log_problems = read_control_events(run.events)
     problems += log_problems
     try:
         present = set(run.node_names())
@@ -86,7 +90,7 @@ def collect_run(run: RunDirectory) -> RunResult:
         problems.append(Problem(f"nodes cannot be listed: {problem.strerror or problem}"))
         present = set()
     if plan.nodes is None:
-        planned = [PlannedNode(name) for name in sorted(present)]
+        planned = [PartialNode(name) for name in sorted(present)]
         if not present:
             problems.append(Problem("there are no nodes"))
     else:
@@ -117,7 +121,7 @@ def collect_run(run: RunDirectory) -> RunResult:
 
 
 class _JournalProblems:
-    """What is wrong with many journals: once for all that it is true of."""
+    """Collects problems of journals; one that several share is reported once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, bool], list[str]] = {}
@@ -134,7 +138,7 @@ def _first(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} (and {counted(len(names) - 1, 'other')})"
 
 
-def _node(planned: PlannedNode, journal: JournalResult | None, log: ControlLog, has_plan: bool) -> Node:
+def _node(planned: PartialNode, journal: JournalResult | None, log: ControlEvents, has_plan: bool) -> NodeResult:
     learner, rank = planned.learner is not None if has_plan else True, planned.rank
     if journal is not None:
         learner = learner if journal.learner is None else journal.learner
@@ -142,17 +146,17 @@ def _node(planned: PlannedNode, journal: JournalResult | None, log: ControlLog, 
     since = journal.starts_s[-1] if journal is not None and journal.starts_s else 0.0
     deaths, failed = log.deaths.get(planned.name, ()), log.failed.get(planned.name)
     death = deaths[-1] if deaths and deaths[-1].t >= since else None
-    if failed is not None:  # a run ends with its first failure: the node has not come back since
-        return Node(planned.name, rank, learner, State.FAILED, journal, death, shortened(failed.why))
-    return Node(planned.name, rank, learner, _state(journal, death), journal, death)
+    if failed is not None:  # a run ends with its first failure, so the node has not come back since
+        return NodeResult(planned.name, rank, learner, State.FAILED, journal, death, shortened(failed.why))
+    return NodeResult(planned.name, rank, learner, _state(journal, death), journal, death)
 
 
 def _state(journal: JournalResult | None, last: Death | None) -> State:
-    """Its own last word counts; of one that could not say any, control's about it since it last came back."""
+    """From the journal's own end; without one, from control's log since the node last came back."""
     end = None if journal is None else journal.end
     if end in _AS_PLANNED:
         return State.FINISHED
-    if end == "crashed":  # written by whoever carries out the plan, unless control knows better
+    if end == "crashed":  # written by the runtime that carries out the plan, unless control says otherwise
         return State.FINISHED if last is None or last.planned else State.FAILED
     if end is not None:
         return State.FAILED
@@ -161,17 +165,17 @@ def _state(journal: JournalResult | None, last: Death | None) -> State:
     return State.MISSING
 
 
-def _over(log: ControlLog, *, has_plan: bool) -> list[Problem]:
-    """What control says of the whole run, when it did not go as it should; its silence says the same.
+def _over(log: ControlEvents, *, has_plan: bool) -> list[Problem]:
+    """Problems of the whole run according to control, or that control says nothing.
 
-    Where all nodes have ended well and control was killed before its last word, nothing else tells.
+    Where all nodes ended well and control was killed before its last record, nothing else shows it.
     """
     problems = [Problem(f"broken: {shortened(words)}") for words in log.broken]
     problems += [Problem(f"not done: {shortened(words)}", incomplete=False) for words in log.undone]
     if log.over is None:
         if has_plan and not log.failed and not log.broken:
             problems.append(
-                Problem("nobody has said how the run ended: it goes on, or was killed (testbed status tells)")
+                Problem("control's log does not say how the run ended: it goes on, or was killed (see testbed status)")
             )
     elif log.over.reason not in REGULAR:
         problems.append(Problem(f"the run ended at {log.over.t:.1f} s: {log.over.reason}"))
@@ -180,8 +184,8 @@ def _over(log: ControlLog, *, has_plan: bool) -> list[Problem]:
     return problems
 
 
-def _ends(nodes: list[Node]) -> list[Problem]:
-    """Who is missing and who failed, in a few sentences however many they are."""
+def _ends(nodes: list[NodeResult]) -> list[Problem]:
+    """Missing and failed nodes, in a few sentences however many they are."""
     problems = []
     absent = [node.name for node in nodes if node.state is State.MISSING and node.journal is None]
     silent = [node.name for node in nodes if node.state is State.MISSING and node.journal is not None]
@@ -194,7 +198,7 @@ def _ends(nodes: list[Node]) -> list[Problem]:
     for node in nodes:
         if node.state is State.FAILED:
             reason, why = _failure(node)
-            if why is None and node.failure:  # others' words differ, in whom they waited for
+            if why is None and node.failure:  # others' words differ, such as in the peers that they waited for
                 because.setdefault(reason, node.failure)
             failures.setdefault((reason, why or ""), []).append(node.name)
     for (reason, own), names in failures.items():
@@ -205,8 +209,8 @@ def _ends(nodes: list[Node]) -> list[Problem]:
     return problems
 
 
-def _failure(node: Node) -> tuple[str, str | None]:
-    """How it failed, in a word, and its own words for why."""
+def _failure(node: NodeResult) -> tuple[str, str | None]:
+    """How a node failed, in a word, and its own reason."""
     journal = node.journal
     said = None if journal is None else journal.end
     if said is None:
@@ -214,3 +218,40 @@ def _failure(node: Node) -> tuple[str, str | None]:
     if node.failure is not None and said in _AS_PLANNED:
         return "failed", None
     return said, journal.failure if journal is not None else None
+
+
+def representative_average(result: RunResult) -> Average | None:
+    """The average of models that stands for a run: the last one over all learners present at its time.
+
+    Without such, the last one over the most nodes. The very last may be of a few nodes only, those a round ahead when
+    the time was over: it cannot be compared with an average of all. One that lacks only nodes that had left can.
+    """
+    averages = result.log.averages[::-1]
+    learners = [node for node in result.nodes if node.learner]
+    of_all = (each for each in averages if each.nodes >= sum(_was_there(node, each.t) for node in learners))
+    most = max((each.nodes for each in averages), default=None)
+    return next(of_all, None) or next((each for each in averages if each.nodes == most), None)
+
+
+def _was_there(node: NodeResult, t: float) -> bool:
+    """Whether a node had begun and was not lost; one that is done still has its model."""
+    journal = node.journal
+    if journal is None or not journal.starts_s or journal.starts_s[0] > t:
+        return False
+    gone_s = journal.last_t if node.death is None else node.death.t
+    return journal.end in STAYED or gone_s >= t
+
+
+def folders_of_runs(path: Path) -> list[Path]:
+    """Folders beside runs that hold runs themselves, which `collect` does not look into."""
+    if any(run.path == path for run in find_runs(path)):
+        return []
+    runs = {run.path for run in find_runs(path)}
+    return [entry for entry in sorted(path.iterdir()) if entry not in runs and entry.is_dir() and _holds_runs(entry)]
+
+
+def _holds_runs(folder: Path) -> bool:
+    try:
+        return any(True for _run in find_runs(folder))
+    except (UsageProblem, OSError):
+        return False

@@ -1,6 +1,6 @@
-"""How numbers are spread: mean, standard deviation, extremes, quantiles.
+"""Statistics of a set of numbers: mean, standard deviation, extremes, quantiles.
 
-Takes numbers, gives numbers; touches nothing. What there are no numbers for is None.
+Takes numbers, gives numbers; touches nothing. Statistics of an empty set are None.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Over all there are, so `std` divides by their number: these are not a sample of more."""
+    """Over the whole population: `std` divides by n, not by n - 1."""
 
     mean: float | None = None
     std: float | None = None
@@ -26,14 +26,14 @@ class Spread:
 class Quantiles:
     median: float | None = None
     p95: float | None = None
-    """Between two values where it falls there."""
+    """Interpolated between two values."""
 
 
 def spread(values: Iterable[float]) -> Spread:
     numbers = _known(values)
     if not numbers.size:
         return Spread()
-    # The mean of equal numbers must not lie outside of them, as a rounded sum divided would.
+    # The mean of equal numbers must equal them, which a rounded sum does not guarantee.
     least, most = float(numbers.min()), float(numbers.max())
     mean = min(max(float(numbers.mean()), least), most)
     return Spread(mean, float(numbers.std()) if least < most else 0.0, least, most)

@@ -1,6 +1,6 @@
-"""One run in one record: the numbers that people compare runs by.
+"""Summarises a run in one record: the numbers by which runs are compared.
 
-Takes a `RunResult`, gives a `RunSummary`; touches nothing. What was not measured is None.
+Takes a `RunResult`, gives a `RunSummary`; reads the run's health files. What was not measured is None.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from testbed.collect.averages import STAYED, representative
-from testbed.collect.by_hand import done_by_hand
-from testbed.collect.health import Judged, read_judged
+from testbed.collect.health import RunHealth, WireTraffic, read_run_health, read_wire_traffic
 from testbed.collect.journal import JournalResult
+from testbed.collect.manual_actions import manual_actions
 from testbed.collect.notes import notes
-from testbed.collect.plan_head import RuntimeChoice
-from testbed.collect.run import RunResult, State
+from testbed.collect.partial_records import Average, Evaluation
+from testbed.collect.plan_head import PartialRuntimeChoice
+from testbed.collect.run import STAYED, RunResult, State, representative_average
 from testbed.collect.spread import Quantiles, Spread, quantiles, spread
-from testbed.collect.target import Curve, bytes_until, looked_before, mean_curve, time_to
-from testbed.collect.wanted import Average, Evaluation
-from testbed.collect.wire import Wire, read_wire
+from testbed.collect.time_to_target import Curve, bytes_until, looked_before, mean_curve, time_to
 
 _COMMON = "test"
-"""What nodes are usually evaluated on; where nobody is, on whatever they are."""
+"""The data set that counts; where no node is evaluated on it, any other counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +33,12 @@ class NodeCounts:
     failed: int
     missing: int
     crashed: int = 0
-    """Of those that finished: as the topology's events wanted it, and they did not come back."""
+    """Finished nodes that the topology's events crashed and that did not come back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Over all nodes. The wire's are an engine's count, which includes headers and what was sent again."""
+    """Bytes over all nodes. Wire bytes are the engine's count, headers and retransmissions included."""
 
     payload_sent: int | None = None
     payload_received: int | None = None
@@ -53,7 +51,7 @@ class Bytes:
 
     @property
     def sent(self) -> int | None:
-        """At the level of the application."""
+        """Bytes sent as counted by the application."""
         if self.payload_sent is None or self.metadata_sent is None or self.control_sent is None:
             return None
         return self.payload_sent + self.metadata_sent + self.control_sent
@@ -69,7 +67,7 @@ class BytesPerNode:
 
 @dataclass(frozen=True, slots=True)
 class AveragedModel:
-    """The average of the learners' models: the last one that is of all that were there."""
+    """The average of the learners' models: the last one over all that were present."""
 
     accuracy: float | None = None
     loss: float | None = None
@@ -80,7 +78,7 @@ class AveragedModel:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """Who was evaluated, and how often: medians of what lies between two evaluations of a node."""
+    """How many nodes were evaluated, and how often: medians of the gaps between a node's evaluations."""
 
     nodes: int
     every_rounds: float | None = None
@@ -89,25 +87,25 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """In the order, and with the names, of the JSON that `testbed collect` prints."""
+    """A run's numbers, in the order and with the names of the JSON that `testbed collect` prints."""
 
     run_id: str
     algorithm: str | None
     topology: str | None
     runtime: str | None
-    runtime_choice: RuntimeChoice
+    runtime_choice: PartialRuntimeChoice
     engine: str | None
     seed: int | None
     nodes: NodeCounts
     wall_clock_s: float | None
-    """Emulated, until the last learner's last round; what was sent after that is not waited for."""
+    """Emulated time until the last learner's last round; later sends are not included."""
     drained_s: float | None
-    """Emulated, until the last node's end."""
+    """Emulated time until the last node's end."""
     round_s: Quantiles
     rounds: int | None
-    """The most that any learner finished."""
+    """Most rounds that any learner finished."""
     rounds_least: int | None
-    """The least that any learner finished that stayed until its end, or the run's."""
+    """Fewest rounds that any learner finished, among those that stayed until the end."""
     bytes: Bytes
     bytes_per_node: BytesPerNode
     accuracy: Spread
@@ -117,37 +115,37 @@ class RunSummary:
     target: float | None
     time_to_target_s: float | None
     target_between_s: tuple[float, float] | None
-    """When nobody had looked yet, and when it was seen."""
+    """Last evaluation before the target was reached, and the first at which it was."""
     bytes_to_target: int | None
     consensus_distance: float | None
     health: str
     late_share: float | None
-    """What late computing has added to the time of the node with the most of it, as a part of the run's time."""
+    """Time that late computing added to the most delayed node, as a share of the run's time."""
     time_scale: float | None
     ms_per_step: float | None
     asked_ms_per_step: float | None
-    """What the experiment asked for; more is used where the machine could not train as fast."""
+    """What the experiment asked for; `ms_per_step` is larger where the machine could not train as fast."""
     congestion: str | None
     asked_congestion: str | None
     by_hand: tuple[str, ...]
-    """What people did to it while it went on."""
+    """Actions that people took during the run."""
     complete: bool
-    """Nothing is missing, and the run ended as it should."""
+    """Whether nothing is missing and the run ended as it should."""
     problems: tuple[str, ...]
 
 
 def summarise(result: RunResult, target: float | None = None) -> RunSummary:
-    """The numbers of one run; those about a target only when one is given."""
+    """The numbers of one run; those about a target only if one is given."""
     plan, learners = result.plan, result.learners
     looked = evaluated(result)
     last = [evaluations[-1] for _journal, evaluations in looked]
     curves = _curves(looked)
     time_to_target = None if target is None else time_to(target, mean_curve(curves))
-    average = representative(result)
-    judged = Judged("valid") if plan.is_virtual else read_judged(result.directory.path)
-    by_hand = () if plan.is_virtual else done_by_hand(result.directory, result.log.done)
+    average = representative_average(result)
+    judged = RunHealth("valid") if plan.is_virtual else read_run_health(result.directory.path)
+    by_hand = () if plan.is_virtual else manual_actions(result.directory, result.log.done)
     stayed = [journal for journal in learners if journal.end in STAYED] or learners
-    wire = Wire() if plan.is_virtual else read_wire(result.directory.path)
+    wire = WireTraffic() if plan.is_virtual else read_wire_traffic(result.directory.path)
     problems = (*result.problems, *notes(result, judged, by_hand, wire))
     return RunSummary(
         run_id=result.run_id,
@@ -191,7 +189,7 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
 
 
 def evaluated(result: RunResult) -> list[tuple[JournalResult, tuple[Evaluation, ...]]]:
-    """Who was evaluated, on the data that counts, by time: learners, or others where no learner was."""
+    """Evaluations on the data that counts, by time: of learners, or of others where no learner was evaluated."""
     chosen = [journal for journal in result.learners if journal.evaluations]
     chosen = chosen or [journal for journal in result.journals if journal.evaluations]
     common = any(each.on == _COMMON for journal in chosen for each in journal.evaluations)
@@ -202,12 +200,12 @@ def evaluated(result: RunResult) -> list[tuple[JournalResult, tuple[Evaluation, 
 
 
 def durations(journals: Sequence[JournalResult]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Seconds of all rounds of all nodes."""
+    """Durations in seconds of all rounds of all nodes."""
     return np.concatenate([np.empty(0), *(journal.rounds.duration_s for journal in journals)])
 
 
 def _worked_s(learners: Sequence[JournalResult]) -> float | None:
-    """Until the last round or evaluation; until the last record where there is neither."""
+    """Time of the last round or evaluation; of the last record where there is neither."""
     worked = [journal.worked_t for journal in learners if journal.worked_t is not None]
     return max(worked or [journal.last_t for journal in learners], default=None)
 
@@ -238,7 +236,7 @@ def _counts(result: RunResult) -> NodeCounts:
     return NodeCounts(planned, states[State.FINISHED], states[State.FAILED], states[State.MISSING], crashed)
 
 
-def _bytes(journals: Sequence[JournalResult], wire: Wire) -> Bytes:
+def _bytes(journals: Sequence[JournalResult], wire: WireTraffic) -> Bytes:
     if not journals:
         return Bytes()
     return Bytes(
@@ -254,7 +252,7 @@ def _bytes(journals: Sequence[JournalResult], wire: Wire) -> Bytes:
 
 
 def _averaged(result: RunResult, average: Average | None) -> AveragedModel:
-    """The last one of as many nodes that was tried; when none was, only who it is of."""
+    """The last average of as many nodes that was evaluated; when none was, only its nodes and round."""
     if average is None:
         return AveragedModel()
     tried = [

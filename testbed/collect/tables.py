@@ -1,4 +1,4 @@
-"""Results as rows of cells: for files that programs read, and for people.
+"""Results as rows of cells, for files that programs read.
 
 Takes summaries, gives columns and rows; touches nothing.
 """
@@ -10,23 +10,23 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import get_args, get_type_hints
 
 from testbed.collect.details import NodeRow, RoundRow
-from testbed.collect.grouping import Group
+from testbed.collect.grouping import RunGroup
 from testbed.collect.summary import RunSummary
 
 Cell = str | int | float | bool | None
-AnyRow = RunSummary | NodeRow | RoundRow | Group
+AnyRow = RunSummary | NodeRow | RoundRow | RunGroup
 
 
 @dataclass(frozen=True)
 class Table:
     columns: tuple[str, ...]
     types: tuple[type, ...]
-    """Of the values; every value may be None as well."""
+    """Types of the values, each of which may also be None."""
     rows: list[list[Cell]]
 
 
 def flat_table(kind: type[AnyRow], rows: Sequence[AnyRow]) -> Table:
-    """Every number in a column of its own: `accuracy: {mean: …}` becomes `accuracy_mean`; lists become text."""
+    """A column for every number: `accuracy: {mean: …}` becomes `accuracy_mean`; lists become text."""
     columns = tuple(_columns(kind))
     cells = [list(_cells(row)) for row in rows]
     return Table(tuple(name for name, _type in columns), tuple(type_ for _name, type_ in columns), cells)

@@ -1,9 +1,8 @@
-"""What shapes the traffic between nodes.
+"""Network engines, and what a node does to join the emulated network.
 
-- `fabric`: a wide-area network in user space, between the TUN devices of the nodes.
-- `attach`: how a node gets a network of its own (`namespace`).
-- `device`: how its device is made and handed to the fabric (`tun`, `netlink`).
-- `steps`: what that takes; `denied`: what a machine may deny of it; `counters`: what a device has counted.
-- `privileges`: how a process gives up what it no longer needs.
-- `kernel`: the system calls that Python has no name for.
+- `fabric`: emulates a wide-area network in user space, between the TUN devices of the nodes.
+- `attach`: joins a node to the network, in a namespace of its own (`namespace`).
+- `device`: makes a node's device and hands it to the fabric (`tun`, `netlink`). `counters`: the device's counters.
+- `steps`: the steps of joining. `denied`: why a machine denies one, and what to run. `network_check`: tries them all.
+- `privileges`: drops privileges. `kernel`: system calls without a Python function. `spawn`: starts our own programs.
 """

@@ -1,7 +1,7 @@
-"""How a node gets its place in the emulated network.
+"""Joins a node to the emulated network.
 
-Takes settings and the socket that only this node has, gives nothing; touches the calling process, which has one
-thread, and afterwards has a network namespace of its own, a device whose other end is the fabric, and no privileges.
+Takes settings and the node's own socket to the fabric, gives nothing; touches the calling process, which must have one
+thread. Afterwards it has a network namespace, a device whose other end is the fabric, and no privileges.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.engines.attempt import during
 from testbed.engines.device import NodeDevice, hand_over, make_device
 from testbed.engines.namespace import TcpSettings, enter_namespace
 from testbed.engines.privileges import User, drop_privileges
-from testbed.engines.steps import Step, during
+from testbed.engines.steps import Step
 from testbed.engines.tun import MTU, QUEUE_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
 class NodeNetwork:
-    """What a node's end of the network is like."""
+    """Settings of a node's end of the network."""
 
     address: str
     tcp: TcpSettings
@@ -32,9 +33,9 @@ class NodeNetwork:
 
 
 def join_network(node: NodeNetwork, fabric_socket: Path, user: User | None = None) -> None:
-    """Namespace, device, address, route; the fabric has the other end; no privileges are left.
+    """Makes namespace, device, address and route, hands the device to the fabric, and drops privileges.
 
-    Raises NetworkDenied, which names the step. `user` is who the node is afterwards, where root was needed only here.
+    Raises NetworkDenied, which names the step. `user` is the node's user afterwards, where root was needed before.
     """
     enter_namespace(node.tcp)
     descriptor = make_device(node.device)

@@ -1,4 +1,4 @@
-"""What the kernel has counted of a device. Takes its name, gives that; asks the calling process's network namespace."""
+"""The kernel's counters of a device. Takes its name, gives them; asks the calling process's network namespace."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class DeviceCounters(NamedTuple):
     tx_errors: int
     rx_dropped: int
     tx_dropped: int
-    """Any of these, and the network was not the one asked for."""
+    """If any, the network was not the one asked for."""
 
 
 def device_counters(device: str = DEVICE) -> DeviceCounters:
-    """What a device of this namespace has counted so far; every node reports its `tx_dropped`."""
+    """Counters of a device of this namespace; every node reports its `tx_dropped`."""
     body = named(device)
     kind, answer = ask(_RTM_GETLINK, 0, body)
     if kind == _RTM_NEWLINK:

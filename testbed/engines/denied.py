@@ -1,7 +1,7 @@
-"""What a machine may deny to a node that sets up its network, as values: which step, why, what to run.
+"""Explains a denied step of setting up a node's network: which step, why, and what to run.
 
-Takes a step, an error's number and what the machine's files tell, gives a `NetworkDenied`; changes nothing. The same
-number has several causes; a hint names the one that the machine's own settings show, with the exact line to run.
+Takes a step, an error number and facts about the machine, gives a `NetworkDenied`; changes nothing. One error number
+has several causes; the hint names the one that the machine's settings show, with the exact command to run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ENOUGH_NAMESPACES = 65536
 _FEW_NAMESPACES = 1024
 _OTHERWISE = "or run without a network of its own: --engine none"
 _RIGHTS = (errno.EPERM, errno.EACCES, errno.EROFS)
-"""What is said where something exists and this process may not have it; /proc/sys is read-only in containers."""
+"""Errors for something that exists but is forbidden to this process; /proc/sys is read-only in containers."""
 _NETWORK = frozenset(
     {Step.NAMESPACE, Step.USER_NAMESPACE, Step.LOOPBACK, Step.SETTINGS, Step.TUN, Step.ADDRESS, Step.ROUTE}
 )
-"""All that takes the rights which come with a namespace of one's own."""
+"""Steps that need the rights that come with a new namespace."""
 _NO_CONGESTION_CONTROL = "the kernel has no such congestion control: modprobe it, or plan another"
 
 
@@ -39,11 +39,11 @@ class NetworkDenied(PreflightRefused):
         self.reason = reason
         self.number = number
         self.way_out = way_out
-        """Nothing where this machine's files do not tell."""
+        """Empty where the machine's files do not show the cause."""
 
 
 def raised_limit(*names: str, machine: MachineFacts) -> str:
-    """The line that allows enough namespaces."""
+    """The command that allows enough namespaces."""
     return _sysctl(machine, *(f"{name}={ENOUGH_NAMESPACES}" for name in names))
 
 
@@ -76,14 +76,14 @@ def _device(number: int, machine: MachineFacts) -> str:
 
 
 def _limits(step: Step, machine: MachineFacts) -> str:
-    """All limits that are low; where none is, they have been reached."""
+    """Names the limits that are low; where none is, all of them, since they have been reached."""
     names = (NET_LIMIT,) if step is Step.NAMESPACE else (USER_LIMIT, NET_LIMIT)
     low = [name for name in names if (most := machine.setting(name)) is not None and most < _FEW_NAMESPACES]
     return f"allow more namespaces: {raised_limit(*(low or names), machine=machine)}"
 
 
 def _rights(step: Step, number: int, machine: MachineFacts) -> str:
-    """The innermost rule first: a container's filter denies what the machine around it may deny as well."""
+    """The innermost cause first: a container's filter denies what the host may deny as well."""
     if machine.is_container and (machine.is_filtered or number == errno.EROFS):
         return _container(machine)
     if machine.user != 0 and machine.setting(APPARMOR_RULE) == 1:
@@ -103,7 +103,7 @@ def _rights(step: Step, number: int, machine: MachineFacts) -> str:
 
 
 def _container(machine: MachineFacts) -> str:
-    """What a container must be started with: a device, namespaces, and settings that can be written in them."""
+    """Options that a container must be started with: a device, namespaces, and writable settings."""
     options = ["--device /dev/net/tun", "--security-opt seccomp=unconfined", "--security-opt systempaths=unconfined"]
     if machine.is_confined:
         options.append("--security-opt apparmor=unconfined")

@@ -1,8 +1,8 @@
-"""A node's device: made, configured, handed over to the fabric.
+"""Makes a node's device, configures it and hands it to the fabric.
 
-Takes what it is like and the socket that only this node has, gives its descriptor; touches the calling process'
-network, and its privileges. Light: a container's first process imports it, and how the fabric's answers are read is
-loaded where it gives another than the one it should.
+Takes its settings and the node's own socket to the fabric, gives its descriptor; touches the calling process's network
+and privileges. Imports little, since a container's first process imports it: the reader of the fabric's answers is
+loaded only for an unexpected one.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from __future__ import annotations
 import os
 import socket
 
+from testbed.engines.attempt import during
 from testbed.engines.netlink import set_queue_length, set_route
 from testbed.engines.privileges import User, acting_as, drop_privileges
-from testbed.engines.steps import Step, during
+from testbed.engines.steps import Step
 from testbed.engines.tun import MTU, QUEUE_LENGTH, bring_up, configure, make_tun, open_device
 from testbed.first_words import ATTACH, ATTACHED, MAX_MESSAGE_BYTES
 from testbed.socket_paths import connect
 
 NETWORK, PREFIX = "198.18.0.0", 15
-"""Where all addresses of nodes are."""
+"""The subnet of all nodes' addresses."""
 _TIMEOUT_MS = 200
-"""TCP waits at least so long, besides a round trip, before it sends again: the kernel's own minimum."""
+"""The kernel's minimum of TCP's retransmission timeout, on top of a round trip."""
 _PATIENCE_S = 30
 """How long the fabric may take to answer; a loaded machine starts hundreds of nodes at once."""
 
 
 class NodeDevice:
-    """What a node's end of the network is like, and when its TCP thinks that a packet is lost."""
+    """Settings of a node's device, route and TCP retransmission timeout."""
 
     def __init__(
         self, address: str, congestion: str, time_scale: float, mtu: int = MTU, queue_length: int = QUEUE_LENGTH
@@ -39,9 +40,9 @@ class NodeDevice:
 
 
 def join_container_network(device: NodeDevice, fabric_socket: str | os.PathLike[str], user: User) -> None:
-    """Device, address, route, in a namespace that somebody else has made, with TCP's settings: a container's.
+    """Makes device, address and route in a container's namespace, which has TCP's settings already.
 
-    Its root calls it, of whom nothing is left afterwards. Raises NetworkDenied, which names the step.
+    Called as root; afterwards the process is `user`, without privileges. Raises NetworkDenied, which names the step.
     """
     with during(Step.LOOPBACK):
         bring_up("lo")
@@ -56,7 +57,7 @@ def join_container_network(device: NodeDevice, fabric_socket: str | os.PathLike[
 
 
 def make_device(device: NodeDevice) -> int:
-    """The node's device, up and with its route; its descriptor is the other end."""
+    """Makes the node's device, up and with its route; returns the descriptor of its other end."""
     with during(Step.TUN_DEVICE):
         descriptor = open_device()
     try:
@@ -75,7 +76,7 @@ def make_device(device: NodeDevice) -> int:
 
 
 def hand_over(descriptor: int, fabric_socket: str | os.PathLike[str]) -> None:
-    """The fabric has the descriptor and carries the node's packets."""
+    """Passes the descriptor to the fabric and waits until it carries the node's packets."""
     with during(Step.HAND_OVER), connect(fabric_socket, _PATIENCE_S) as fabric:
         socket.send_fds(fabric, [ATTACH], [descriptor])
         data = fabric.recv(MAX_MESSAGE_BYTES)
@@ -84,7 +85,7 @@ def hand_over(descriptor: int, fabric_socket: str | os.PathLike[str]) -> None:
 
 
 def _why_not(answer: bytes) -> None:
-    """Raises NetworkDenied, unless it says after all that the fabric has the device."""
+    """Raises NetworkDenied for any answer other than that the fabric has the device."""
     from testbed.engines.denied import NetworkDenied
     from testbed.protocol.fabric import FROM_FABRIC_TO_NODE, Refused
     from testbed.protocol.message import ProtocolError

@@ -1,4 +1,4 @@
-"""System calls that Python has no name for. Takes numbers, gives numbers; raises OSError as `os` does."""
+"""System calls that Python has no function for. Takes numbers, gives numbers; raises OSError as `os` does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def libc() -> ctypes.CDLL:
 
 
 def checked(result: int, what: str) -> int:
-    """The result; raises OSError where it says that the call has failed."""
+    """Returns the result of a call; raises OSError if it failed."""
     if result == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -44,13 +44,15 @@ def checked(result: int, what: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """The calling process leaves some of its namespaces for new ones."""
+    """Moves the calling process into new namespaces."""
     checked(libc().unshare(ctypes.c_int(flags)), "unshare")
 
 
 def enter_user_namespace(more: int) -> None:
-    """A new one, and new ones of more kinds: the process stays who it is, and has all capabilities there until it drops
-    them. It must have one thread."""
+    """Enters a new user namespace, and new ones of the kinds `more`, with all capabilities until they are dropped.
+
+    User and group stay the same. The process must have one thread.
+    """
     user, group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER | more)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
@@ -64,28 +66,28 @@ def _prctl(option: int, *arguments: int) -> int:
 
 
 def empty_bounding_set() -> None:
-    """No program started from here on can have any capability."""
+    """Empties the bounding set: no program started from now on can gain a capability."""
     for capability in range(_MOST_CAPABILITIES):
         try:
             _prctl(_PR_CAPBSET_DROP, capability)
         except OSError:
             if capability == 0:
                 raise
-            return  # the kernel has no more of them
+            return  # the kernel has no more capabilities
 
 
 def no_new_privileges() -> None:
-    """No program started from here on gets more by being set-uid."""
+    """No program started from now on gains privileges by being set-uid."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def keep_to_itself() -> None:
-    """No other process of its user can look into this one, or into those that it forks, nor change what they do."""
+    """Keeps other processes of the same user from inspecting or tracing this one and those that it forks."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def let_owner_look() -> None:
-    """The process belongs to its user again, with what /proc has of it: changing who it is had taken that away."""
+    """Lets its user inspect this process and its /proc files again, which changing the user had forbidden."""
     _prctl(_PR_SET_DUMPABLE, 1)
 
 
@@ -98,7 +100,7 @@ class _CapabilityData(ctypes.Structure):
 
 
 def drop_capabilities() -> None:
-    """This process has no capabilities any more, and cannot get them back."""
+    """Drops all capabilities for good."""
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header = _CapabilityHeader(_CAPABILITY_VERSION, 0)
     nothing = (_CapabilityData * 2)()
@@ -106,7 +108,7 @@ def drop_capabilities() -> None:
 
 
 def pass_on(*capabilities: int) -> None:
-    """Programs that this process starts have these, which it has itself; it keeps all of its own."""
+    """Programs that this process starts inherit these capabilities, which it must have itself."""
     header, data = _CapabilityHeader(_CAPABILITY_VERSION, 0), (_CapabilityData * 2)()
     checked(libc().capget(ctypes.byref(header), data), "capget")
     for each in capabilities:
@@ -120,15 +122,23 @@ _SLICE_NS = 100_000
 _ATTRIBUTES = struct.Struct("=IIQiIQQQII")
 
 
-def be_quick() -> None:
-    """The process gets the processor sooner than others that want it, as far as this kernel and its rights allow.
+def raise_open_file_limit() -> None:
+    """Lets this process and all that it starts open as many files as an ordinary user may."""
+    import resource  # not on Windows, where virtual time imports this module
 
-    Short slices are for everybody to ask for: the scheduler prefers whoever asks for less at a time.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def be_quick() -> None:
+    """Gives the process a higher scheduling priority, as far as this kernel and its rights allow.
+
+    Any process may ask for shorter time slices: the scheduler runs those with shorter slices sooner.
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     if os.getsid(0) == os.getpid():
-        # Between sessions it is the session's own niceness that counts, and this one has nobody else in it.
+        # Between sessions only the session's niceness counts, and this process is alone in its own.
         with suppress(OSError), open(_AUTOGROUP, "w") as file:
             file.write(str(_NICE))
     number = _SCHED_SETATTR.get(os.uname().machine)
@@ -147,7 +157,7 @@ class _TimerSpec(ctypes.Structure):
 
 
 class Timer:
-    """A timerfd on CLOCK_MONOTONIC: epoll's own timeout is a thousand times too coarse."""
+    """A timerfd on CLOCK_MONOTONIC; epoll's own timeout of milliseconds is a thousand times too coarse."""
 
     def __init__(self) -> None:
         flags = os.O_NONBLOCK | os.O_CLOEXEC
@@ -157,14 +167,14 @@ class Timer:
         self._set = libc().timerfd_settime
 
     def arm(self, monotonic_s: float) -> None:
-        """The descriptor becomes readable then, once; at once when that is past. An earlier time is forgotten."""
+        """Makes the descriptor readable once at that time, or now if it is past; replaces an earlier time."""
         seconds, nanoseconds = divmod(max(1, int(monotonic_s * _NANOSECONDS)), _NANOSECONDS)
         self._spec.value.seconds = seconds
         self._spec.value.nanoseconds = nanoseconds
         checked(self._set(self.descriptor, _TFD_TIMER_ABSTIME, self._pointer, None), "timerfd_settime")
 
     def clear(self) -> None:
-        """It is readable no more, until armed."""
+        """Makes the descriptor unreadable until it is armed again."""
         try:
             os.read(self.descriptor, 8)
         except BlockingIOError:

@@ -1,6 +1,6 @@
-"""What a machine's own files tell of the rules that it puts on processes.
+"""Restrictions that this machine puts on processes, read from its own files.
 
-Takes the folder that stands for `/` and a user, gives what is written there; reads, and changes nothing.
+Takes a root folder and a user, gives settings; reads files and changes nothing.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _FILTERED = "2"
-"""Of `Seccomp:` in a process' status: some of its system calls are filtered."""
+"""Value of `Seccomp:` in a process's status when its system calls are filtered."""
 _IN_KUBERNETES = "KUBERNETES_SERVICE_HOST="
 _ROOT = Path("/")
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """Of this machine, unless a folder made to look like another one is given."""
+    """Facts about this machine, or about one that the folder `root` imitates."""
 
     root: Path = _ROOT
     user: int = field(default_factory=lambda: os.geteuid())
@@ -31,20 +31,20 @@ class MachineFacts:
 
     @property
     def is_container(self) -> bool:
-        """One of Docker's or Podman's, which leave a file in each, or of Kubernetes, which tells each where it is."""
+        """Whether this is a container: Docker and Podman leave a file in each, Kubernetes sets a variable."""
         if any((self.root / mark).exists() for mark in (".dockerenv", "run/.containerenv")):
             return True
         return any(each.startswith(_IN_KUBERNETES) for each in self._read("proc/self/environ").split("\0"))
 
     @property
     def is_filtered(self) -> bool:
-        """Whether a seccomp filter decides about this process' system calls."""
+        """Whether a seccomp filter restricts this process's system calls."""
         status = (line.split() for line in self._read("proc/self/status").splitlines())
         return ["Seccomp:", _FILTERED] in status
 
     @property
     def is_confined(self) -> bool:
-        """Whether a profile of AppArmor is enforced on this process."""
+        """Whether an AppArmor profile is enforced on this process."""
         return self._read("proc/self/attr/current").strip("\0\n ").endswith("(enforce)")
 
     def _read(self, path: str) -> str:

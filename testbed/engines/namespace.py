@@ -1,4 +1,4 @@
-"""A network namespace of one's own: empty, with its loopback up and TCP's settings as planned.
+"""Enters a new network namespace: empty, with its loopback up and TCP's settings as planned.
 
 Takes settings, gives nothing; touches the calling process, which must have one thread.
 """
@@ -9,34 +9,35 @@ import errno
 import os
 from pathlib import Path
 
+from testbed.engines.attempt import during
 from testbed.engines.denied import NetworkDenied
 from testbed.engines.kernel import CLONE_NEWNET, enter_user_namespace, unshare
-from testbed.engines.steps import Step, during
+from testbed.engines.steps import Step
 from testbed.engines.tun import bring_up
-from testbed.plan.tcp import TcpSettings as TcpSettings  # it is known by this name here
+from testbed.plan.tcp import TcpSettings as TcpSettings  # re-exported
 from testbed.plan.tcp import settings_of
 
 _SYSCTLS = Path("/proc/sys/net/ipv4")
 _NO_IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
-"""Not there where the kernel has none."""
+"""Does not exist where the kernel has no IPv6."""
 
 
 def enter_namespace(tcp: TcpSettings) -> None:
-    """The process leaves the host's network for a new one; as an ordinary user, inside a user namespace of its own."""
+    """Moves the process into a new network; for an ordinary user, inside a new user namespace."""
     _leave_network()
     with during(Step.LOOPBACK):
         bring_up("lo")
     with during(Step.SETTINGS):
         for name, value in settings_of(tcp, os.getgid()).items():
             (_SYSCTLS / name).write_text(value)
-        if _NO_IPV6.exists():  # the fabric carries none; this saves it the neighbour discovery
+        if _NO_IPV6.exists():  # the fabric carries no IPv6; this saves it the neighbour discovery
             _NO_IPV6.write_text("1")
 
 
 def _leave_network() -> None:
     try:
         with during(Step.NAMESPACE):
-            unshare(CLONE_NEWNET)  # root may, and whoever is in a user namespace of its own already
+            unshare(CLONE_NEWNET)  # allowed to root, also to that of a user namespace
     except NetworkDenied as denied:
         if denied.number != errno.EPERM:
             raise

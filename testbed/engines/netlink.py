@@ -1,7 +1,7 @@
-"""What only netlink can do: a route with a congestion control, a queue's length without root.
+"""Netlink requests: a route with a congestion control, a queue's length without root.
 
-Takes values, gives values; touches the network namespace of the calling process. No library: it is one message each.
-Light: the first process of a container imports it.
+Takes values, gives values; touches the network namespace of the calling process. Needs no library, since each is one
+message. Imports little, since a container's first process imports it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _LONGEST_ANSWER = 32_768
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """As it stands in a message."""
+    """An attribute encoded for a message."""
     size = ATTRIBUTE.size + len(value)
     return ATTRIBUTE.pack(size, kind) + value + bytes(-size % 4)
 
 
 def set_route(network: str, prefix: int, address: str, congestion: str, timeout_ms: int | None = None) -> None:
-    """Connections to the network use this congestion control, whatever the host's own is, and this least timeout."""
+    """Sets the congestion control and the minimum retransmission timeout of connections to a network."""
     metrics = attribute(_RTAX_CC_ALGO, congestion.encode() + b"\0")
     if timeout_ms is not None:
         metrics += attribute(_RTAX_LOCK, struct.pack("=I", 1 << _RTAX_RTO_MIN))
@@ -50,7 +50,7 @@ def set_route(network: str, prefix: int, address: str, congestion: str, timeout_
 
 
 def set_queue_length(packets: int) -> None:
-    """How many packets the device holds for the fabric. The ioctl for it wants the host's root."""
+    """Sets how many packets the device queues for the fabric. The ioctl for this needs root on the host."""
     ask(_RTM_SETLINK, _ACK, named(DEVICE) + attribute(_IFLA_TXQLEN, struct.pack("=I", packets)))
 
 

@@ -1,6 +1,6 @@
-"""How a process gives up what it no longer needs. Takes who to be, gives nothing; touches the calling process.
+"""Drops privileges. Takes a user, gives nothing; touches the calling process.
 
-Light: the first process of a container imports it.
+Imports little, since a container's first process imports it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from testbed.engines.kernel import drop_capabilities, empty_bounding_set, no_new
 
 
 class User(tuple[int, int]):
-    """Who a process is. No `NamedTuple`: `typing` takes longer to load than all else in here."""
+    """User and group of a process. No `NamedTuple`: `typing` takes longer to load than all else here."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class User(tuple[int, int]):
 
 @contextmanager
 def acting_as(user: User) -> Iterator[None]:
-    """Root, who need not be allowed to look into other people's folders, does something as that user."""
+    """Acts as that user for a while: even root may be denied access to other users' folders."""
     os.setgroups([])
     os.setegid(user.gid)
     os.seteuid(user.uid)
@@ -49,8 +49,8 @@ def acting_as(user: User) -> Iterator[None]:
 
 
 def drop_privileges(user: User | None = None) -> None:
-    """No capability is left, none can come back, and the process is that user; without one it stays who it is."""
-    with suppress(PermissionError):  # an ordinary user has none to give up
+    """Drops all capabilities for good, and becomes `user` if one is given."""
+    with suppress(PermissionError):  # an ordinary user has none to drop
         empty_bounding_set()
     if user is not None and user != (os.getuid(), os.getgid()):
         os.setgroups([])

@@ -1,17 +1,12 @@
-"""The steps of setting up a node's network, by name; what is denied is loaded where a machine does deny something.
-
-Takes an OSError, gives a `NetworkDenied`; touches nothing. Light: the first process of a container imports it.
-"""
+"""The steps of setting up a node's network, by name. Touches nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 
 
 class Step(StrEnum):
-    """What a node does to get its network, in this order; the value is how a sentence names it."""
+    """Steps of a node joining its network, in this order; the value is how messages name the step."""
 
     NAMESPACE = "making a network namespace"
     USER_NAMESPACE = "making a user namespace"
@@ -23,14 +18,3 @@ class Step(StrEnum):
     ROUTE = "setting the route with its congestion control"
     HAND_OVER = "handing the device to the fabric"
     PRIVILEGES = "giving up privileges"
-
-
-@contextmanager
-def during(step: Step) -> Iterator[None]:
-    """An OSError in here is this step's."""
-    try:
-        yield
-    except OSError as problem:
-        from testbed.engines.denied import NetworkDenied
-
-        raise NetworkDenied(step, problem.strerror or str(problem), problem.errno or 0) from problem

@@ -1,4 +1,4 @@
-"""TUN devices: made and configured by ioctl, and a descriptor of unknown origin looked at.
+"""TUN devices: makes and configures them by ioctl, and checks descriptors of unknown origin.
 
 Takes names and values, gives descriptors; touches the network namespace of the calling process.
 """
@@ -15,7 +15,7 @@ DEVICE = "eth0"
 VNET_HEADER_BYTES = 10
 MTU = 1500
 QUEUE_LENGTH = 10_000
-"""How many packets the device holds for the fabric; beyond that it drops without a word."""
+"""How many packets the device queues for the fabric; beyond that it drops silently."""
 
 _TUNSETIFF = 0x400454CA
 _TUNSETOFFLOAD = 0x400454D0
@@ -41,16 +41,16 @@ _NETMASK = "255.254.0.0"
 
 
 class NotATun(ValueError):
-    """A descriptor that the fabric does not take; says why."""
+    """A descriptor that the fabric refuses; the message says why."""
 
 
 def open_device() -> int:
-    """A descriptor that can become a TUN device."""
+    """Opens a descriptor that can become a TUN device."""
     return os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def make_tun(descriptor: int) -> None:
-    """The descriptor stands for a new TUN device whose packets come with a vnet header, up to 64 KB at once."""
+    """Makes the descriptor a new TUN device whose packets have a vnet header and up to 64 KB."""
     flags = _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR
     fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), flags))
     fcntl.ioctl(descriptor, _TUNSETVNETHDRSZ, struct.pack("i", VNET_HEADER_BYTES))
@@ -58,15 +58,15 @@ def make_tun(descriptor: int) -> None:
 
 
 def set_offload(descriptor: int, *, super_segments: bool) -> None:
-    """What the kernel leaves to the fabric: checksums, and TCP's cutting into segments if wanted. Needs no privilege.
+    """Sets what the kernel leaves to the fabric: checksums, and TCP segmentation if wanted. Needs no privilege.
 
-    UDP is never left whole (UFO, USO): its datagrams come as fragments.
+    UDP is never offloaded (UFO, USO): large datagrams come as fragments.
     """
     fcntl.ioctl(descriptor, _TUNSETOFFLOAD, _TUN_F_CSUM | (_TUN_F_TSO4 if super_segments else 0))
 
 
 def configure(address: str, mtu: int) -> None:
-    """The device has its address, and is up."""
+    """Gives the device its address and brings it up."""
     name = DEVICE.encode()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFMTU, struct.pack("16si12x", name, mtu))
@@ -84,7 +84,7 @@ def bring_up(device: str) -> None:
 
 
 def check_tun(descriptor: int) -> None:
-    """Raises NotATun unless the descriptor is a TUN device as `make_tun` makes it, whoever sent it."""
+    """Raises NotATun unless the descriptor is a TUN device as `make_tun` makes it; its sender is not trusted."""
     found = os.fstat(descriptor)
     if not stat.S_ISCHR(found.st_mode) or (os.major(found.st_rdev), os.minor(found.st_rdev)) != (
         _TUN_MAJOR,

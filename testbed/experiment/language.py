@@ -11,13 +11,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
+from testbed.catalogue.algorithms import ALGORITHMS, DEFAULT_ALGORITHM
+from testbed.catalogue.data_sets import DATA_SETS, DEFAULT_DATA, DEFAULT_PARTITION, PartitionKind
+from testbed.catalogue.models import DEFAULT_MODEL, MODELS
+from testbed.catalogue.sharings import DEFAULT_SHARING, SHARINGS
 from testbed.code import is_code
-from testbed.experiment.choices import Choice, NoOptions, Options, Section, refused, together
+from testbed.experiment.built_in import options_of
+from testbed.experiment.choices import Choice, Section, refused, together
 from testbed.experiment.defaults import DEFAULT_ROUNDS
 from testbed.experiment.scalars import (
     Above,
     Amount,
-    AtLeastOne,
     AutoOrAbove,
     Chance,
     Count,
@@ -31,7 +35,6 @@ from testbed.experiment.scalars import (
     Share,
     Trace,
     Truth,
-    Widths,
     check_choice,
     choice_schema,
 )
@@ -92,65 +95,23 @@ class Overlay(Section):
         return self
 
 
-class EpidemicOptions(Options):
-    """Epidemic learning."""
-
-    mode: Literal["oracle", "local"] = Field(
-        "oracle", description="A random regular graph every round, or every node draws its recipients."
-    )
-    fanout: Positive | None = Field(None, description="To how many a node sends; log2 of their number, rounded up.")
-    round_end: Literal["notify", "timeout", "expected"] = Field(
-        "expected", description="With `mode: local`: how a node knows that nothing more comes."
-    )
-    timeout: Lasting = Field(1.0, description="With `round_end: timeout`: how long to wait after sending.")
-
-
-class FedAvgOptions(Options):
-    """Federated averaging."""
-
-    participation: Share = Field(1.0, description="Part of the clients that a round is done with.")
-    weighted: Truth = Field(True, description="Clients count by their number of samples.")
-    deadline: Lasting | None = Field(None, description="The server goes on without clients that take longer.")
-    over_selection: AtLeastOne = Field(1.0, description="How many times more clients are asked than are waited for.")
-
-
-class ParameterServerOptions(Options):
-    """The parameter server."""
-
-    mode: Literal["sync", "async"] = Field("sync", description="All gradients of a round together, or each at once.")
-    damping: Literal["none", "staleness"] = Field("none", description="With `async`: old gradients count less.")
-    max_lead: Positive | None = Field(None, description="With `async`: by how many steps the fastest may be ahead.")
-
-
 class Algorithm(Choice):
     """How the nodes learn together."""
 
     called: ClassVar[str] = "`algorithm`"
-    built_in = {  # noqa: RUF012 - pydantic leaves class variables alone
-        "dpsgd": NoOptions,
-        "epidemic": EpidemicOptions,
-        "fedavg": FedAvgOptions,
-        "parameter-server": ParameterServerOptions,
-    }
+    built_in = options_of(ALGORITHMS)
 
-    name: Name = Field("dpsgd", description="dpsgd, epidemic, fedavg, parameter-server, or code.")
+    name: Name = Field(DEFAULT_ALGORITHM, description=f"{', '.join(ALGORITHMS)}, or code.")
     server: NodeName | None = Field(None, description="The node that serves instead of learning; the first one.")
-
-
-class SparseOptions(Options):
-    """Only a part of the model is sent."""
-
-    fraction: Share = Field(0.1, description="Part of the parameters that is sent.")
-    dense_above: Share = Field(0.5, description="From this fraction on the whole model is sent.")
 
 
 class Sharing(Choice):
     """What of a model is sent."""
 
     called: ClassVar[str] = "`sharing`"
-    built_in = {"full": NoOptions, "random": SparseOptions, "topk": SparseOptions}  # noqa: RUF012
+    built_in = options_of(SHARINGS)
 
-    name: Name = Field("full", description="full, random, topk, or code.")
+    name: Name = Field(DEFAULT_SHARING, description=f"{', '.join(SHARINGS)}, or code.")
 
 
 class Partition(Section):
@@ -159,8 +120,8 @@ class Partition(Section):
     called: ClassVar[str] = "`partition`"
     one_word: ClassVar[str] = "kind"
 
-    kind: Literal["iid", "shards", "dirichlet", "user"] = Field(
-        "shards", description="At random, by class in shards or by Dirichlet's distribution, or by user."
+    kind: PartitionKind = Field(
+        DEFAULT_PARTITION, description="At random, by class in shards or by Dirichlet's distribution, or by user."
     )
     per_node: Positive = Field(2, description="For shards: how many a node gets.")
     variant: Literal["grid", "decpy"] = Field("grid", description="For shards: equal ones, or DecentralizePy's.")
@@ -176,57 +137,28 @@ class Partition(Section):
         return cls.expanded(value)
 
 
-class PictureOptions(Options):
-    """Pictures in classes."""
-
-    normalise: Literal["channel", "half", "none"] = Field(
-        "channel", description="Each colour with mean 0 and variance 1, values from -1 to 1, or from 0 to 1."
-    )
-
-
-class RatingsOptions(Options):
-    """Ratings by users."""
-
-    path: Name | None = Field(None, description="A ratings.csv of the newer MovieLens sets instead of the 100K set.")
-
-
-class SyntheticOptions(Options):
-    """What is made from the seed."""
-
-    samples: Positive = Field(10_000, description="To train and to test together.")
-    users: Positive = Field(100, description="Each has a linear classifier of its own.")
-    classes: Positive = Field(10, description="Classes.")
-    features: Positive = Field(60, description="Numbers that an input has.")
-    clusters: Positive = Field(1, description="Groups of users that are alike.")
-    spread: Amount = Field(0.3, description="How much the users of a group differ.")
-
-
-DEFAULT_PARTITION = {"movielens": "user"}
-
-
 def default_partition(data: str) -> str:
     """How a data set is divided when nothing is said."""
-    return DEFAULT_PARTITION.get(data, str(Partition.model_fields["kind"].default))
+    facts = DATA_SETS.get(data)
+    return DEFAULT_PARTITION if facts is None else facts.partition
+
+
+def _unusual(fact: str, usual: str) -> str:
+    """The data sets with another default than most: `VALUE for NAME, …`."""
+    found = {name: getattr(facts, fact) for name, facts in DATA_SETS.items()}
+    return ", ".join(f"{value} for {name}" for name, value in found.items() if value != usual)
 
 
 class Data(Choice):
     """What there is to learn from."""
 
     called: ClassVar[str] = "`data`"
-    built_in = {  # noqa: RUF012
-        "fashion-mnist": PictureOptions,
-        "mnist": PictureOptions,
-        "cifar10": PictureOptions,
-        "digits": PictureOptions,
-        "movielens": RatingsOptions,
-        "synthetic": SyntheticOptions,
-    }
+    built_in = options_of(DATA_SETS)
 
-    name: Name = Field(
-        "fashion-mnist", description="fashion-mnist, mnist, cifar10, digits, movielens, synthetic, or code."
-    )
+    name: Name = Field(DEFAULT_DATA, description=f"{', '.join(DATA_SETS)}, or code.")
     partition: Partition = Field(
-        default_factory=Partition, description="Who gets which samples; `shards`, or `user` for movielens."
+        default_factory=Partition,
+        description=f"Who gets which samples; {DEFAULT_PARTITION}, or {_unusual('partition', DEFAULT_PARTITION)}.",
     )
 
     @model_validator(mode="before")
@@ -235,8 +167,7 @@ class Data(Choice):
         """Ratings belong to users; the default says so."""
         value = cls.expanded(value)
         if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-            kind = DEFAULT_PARTITION.get(value["name"])
-            return _with_default(value, "partition", "kind", kind) if kind else value
+            return _with_default(value, "partition", "kind", default_partition(value["name"]))
         return value
 
 
@@ -248,31 +179,15 @@ def _with_default(section: Mapping[str, object], part: str, key: str, default: s
     return {**section, part: {**inner, key: default}}
 
 
-class MlpOptions(Options):
-    """A multi-layer perceptron."""
-
-    hidden: Widths = Field((32,), description="Widths of the hidden layers.")
-
-
-class MfOptions(Options):
-    """Matrix factorisation."""
-
-    factors: Positive = Field(20, description="Numbers by which users and items are described.")
-
-
-DEFAULT_MODEL = {"digits": "mlp", "synthetic": "logistic", "movielens": "mf"}
-
-
 class Model(Choice):
     """What is learned."""
 
     called: ClassVar[str] = "`model`"
-    built_in = {"gn-lenet": NoOptions, "mlp": MlpOptions, "logistic": NoOptions, "mf": MfOptions}  # noqa: RUF012
+    built_in = options_of(MODELS)
 
     name: Name = Field(
-        "gn-lenet",
-        description="gn-lenet, mlp, logistic, mf, or code; by the data: mlp for digits, logistic for synthetic, "
-        "mf for movielens.",
+        DEFAULT_MODEL,
+        description=f"{', '.join(MODELS)}, or code; by the data: {_unusual('model', DEFAULT_MODEL)}.",
     )
 
 
@@ -460,8 +375,8 @@ class Experiment(Section):
             return value
         data = Data.expanded(value.get("data"))
         name = data.get("name") if isinstance(data, Mapping) else data.name if isinstance(data, Data) else None
-        model = DEFAULT_MODEL.get(name) if isinstance(name, str) else None
-        return _with_default(value, "model", "name", model) if model else value
+        facts = DATA_SETS.get(name) if isinstance(name, str) else None
+        return value if facts is None else _with_default(value, "model", "name", facts.model)
 
 
 def json_schema() -> dict[str, Any]:

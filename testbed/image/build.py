@@ -7,16 +7,22 @@ code on top of it, which takes a second or two.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-from collections.abc import Callable, Mapping
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from testbed import __version__
-from testbed.image.algorithm_files import REQUIREMENTS, checked, read
-from testbed.image.base import choose_base
+from testbed.errors import CouldNotStart, TestbedError
+from testbed.image.base import base_here, choose_base
 from testbed.image.build_stream import Tell
-from testbed.image.code import NOT_CODE, code_of
+from testbed.image.code import NOT_CODE, REQUIREMENTS, checked, code_of, read
 from testbed.image.context import ALGORITHMS, PACKAGE, Context, checkout, context_of
 from testbed.image.engine_client import connected
 from testbed.image.facts import (
@@ -29,20 +35,29 @@ from testbed.image.facts import (
     VERSION_LABEL,
     code_label,
     id_of,
+    image_id,
+    is_name,
+    old,
+    remove,
+    replaced,
     size_of,
 )
-from testbed.image.leftovers import old, remove, replaced
-from testbed.image.one_build import one_build
 from testbed.image.packages import (
     OF_THE_MACHINE,
     Packages,
     image_with,
+    name_of,
     run_build,
     versions_in,
     without_all_packages,
 )
 
+if TYPE_CHECKING:
+    from docker import DockerClient
+
 TORCH_CPU = "cpu"
+_ID = re.compile(r"(?:sha256:)?[0-9a-f]{12,64}")
+"""Of an image that somebody has built, and which no other can stand for."""
 
 
 @dataclass(frozen=True)
@@ -143,3 +158,48 @@ def _code(context: Context) -> dict[str, str]:
     return {
         short: hashlib.sha256(below.read(name)).hexdigest() for short, name in names.items() if short not in NOT_CODE
     }
+
+
+@contextmanager
+def one_build(say: Callable[[str], None]) -> Iterator[None]:
+    """Alone within, whatever other processes of this user's do."""
+    path = Path(tempfile.gettempdir()) / f"testbed-build-{os.getuid()}.lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise CouldNotStart(f"cannot make {path}: {problem.strerror}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another build of this user's")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def request_at_hand(engine: DockerClient, image: str) -> Request | None:
+    """What makes an image of that name, as `testbed build` would; None where that would have to fetch something."""
+    if not is_name(image) or _ID.fullmatch(image):
+        return None
+    base = base_here(engine)
+    if base is None:
+        return None
+    request = Request(image, base)
+    try:
+        packages = Packages(context_for(request), base, request.torch, request.wheels)
+        name = name_of(engine, packages)
+    except TestbedError:  # in files of the user's: `testbed build` says what is wrong with them
+        return None
+    return request if id_of(engine, name) is not None else None
+
+
+def have_image(image: str, say: Callable[[str], None]) -> None:
+    """It is there afterwards; refuses where it would have to be fetched."""
+    with connected() as engine:
+        request = None if id_of(engine, image) is not None else request_at_hand(engine, image)
+    if request is not None:
+        say(f"building the image {image}, since all packages for it are here")
+        build_image(request, lambda _: None, say)
+    image_id(image)

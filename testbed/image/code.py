@@ -1,68 +1,69 @@
-"""The researcher's code in an image, however it came there: by `testbed build`, or by a line of the Dockerfile.
+"""The researcher's code: files that are to be put into an image, and files that are in one.
 
-Takes an image, gives the SHA-256 of every file of its folder of algorithms; asks the Engine, runs nothing. A file that
-Python could not load is found here, before any learner meets it.
+Takes paths or an image, gives bytes or SHA-256; reads files, asks the Docker Engine, runs nothing. A file that Python
+could not load is found here, before any learner meets it.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import io
+import os
 import tarfile
 import tempfile
-from collections.abc import Iterator
-from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final, cast
 
-from testbed.errors import Finding, InvalidInput, Where, error
-from testbed.image.passing_container import passing_container
+from testbed.code import FOLDERS
+from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
+from testbed.image.facts import code_in, environment_of, labels_of, passing_container
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 FOLDER: Final = "/opt/testbed/algorithms"
-NOT_CODE: Final = ("README.md", "requirements.txt")
+REQUIREMENTS = "requirements.txt"
+NOT_CODE: Final = ("README.md", REQUIREMENTS)
 MAX_BYTES: Final = 4 << 20
 """Of one file of Python."""
-_CHUNK_BYTES, _IN_MEMORY_BYTES = 1 << 20, 8 << 20
+_IN_MEMORY_BYTES = 8 << 20
 
 
 def code_of(engine: DockerClient, image: str) -> dict[str, str]:
     """By the path below that folder; raises InvalidInput for a file that is no Python though it is called so."""
-    from docker.errors import NotFound
-
     found: dict[str, str] = {}
     with passing_container(engine, image) as container:
-        try:
-            chunks, _ = engine.api.get_archive(container, FOLDER)
-        except NotFound:
-            return {}
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as packed:
-            packed.writelines(chunks)
-            packed.seek(0)
-            found.update(_digests(packed))
+        for member, file in _files(engine, container, FOLDER):
+            path = PurePosixPath(*PurePosixPath(member).parts[1:])
+            name = str(path)
+            if name in NOT_CODE or "__pycache__" in path.parts:
+                continue
+            if name.endswith(".py") and (problem := problem_of(file.read(MAX_BYTES + 1))) is not None:
+                raise InvalidInput(f"{FOLDER}/{name} in the image", [problem])
+            file.seek(0)
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
 
-def _digests(packed: tempfile.SpooledTemporaryFile[bytes]) -> Iterator[tuple[str, str]]:
-    with tarfile.open(fileobj=packed) as archive:
-        for member in archive:
-            name = str(PurePosixPath(*PurePosixPath(member.name).parts[1:]))
-            file = archive.extractfile(member) if member.isfile() else None
-            if file is not None and name not in NOT_CODE and "__pycache__" not in PurePosixPath(name).parts:
-                yield name, _digest(file, name)
+def _files(engine: DockerClient, container: str, path: str) -> Iterator[tuple[str, io.BufferedReader]]:
+    """Of a container, the file at that path, or those below it, each with its name in the archive; none if missing."""
+    from docker.errors import NotFound
 
-
-def _digest(file: IO[bytes], name: str) -> str:
-    whole, kept = hashlib.sha256(), bytearray()
-    is_code = name.endswith(".py")
-    while chunk := file.read(_CHUNK_BYTES):
-        whole.update(chunk)
-        if is_code and len(kept) <= MAX_BYTES:
-            kept += chunk
-    if is_code and (problem := problem_of(bytes(kept))) is not None:
-        raise InvalidInput(f"{FOLDER}/{name} in the image", [problem])
-    return whole.hexdigest()
+    try:
+        chunks, _ = engine.api.get_archive(container, path)
+    except NotFound:
+        return
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as packed:
+        packed.writelines(chunks)
+        packed.seek(0)
+        with tarfile.open(fileobj=packed) as archive:
+            for member in archive:
+                file = archive.extractfile(member) if member.isfile() else None
+                if file is not None:
+                    yield member.name, cast(io.BufferedReader, file)
 
 
 def problem_of(data: bytes) -> Finding | None:
@@ -77,3 +78,72 @@ def problem_of(data: bytes) -> Finding | None:
     except (ValueError, RecursionError, MemoryError) as problem:
         return error("syntax", f"Python cannot read this: {problem or type(problem).__name__}")
     return None
+
+
+def checked(paths: Iterable[Path]) -> dict[str, bytes]:
+    """The bytes of each file by its base name; raises when one is not there or no Python."""
+    found: dict[str, bytes] = {}
+    where: dict[str, Path] = {}
+    for path in paths:
+        name = path.name
+        if path.suffix != ".py":
+            raise UsageProblem(f"--algorithm {path}: not a Python file", "give a file whose name ends in .py")
+        data = read(path)
+        if found.get(name, data) != data:
+            raise UsageProblem(f"{where[name]} and {path} would have the same name in the image", "rename one of them")
+        problem = problem_of(data)
+        if problem is not None:
+            raise InvalidInput(str(path), [problem])
+        found[name], where[name] = data, path
+    return found
+
+
+def read(path: Path) -> bytes:
+    """All of a file that a user named, which may not be large."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UsageProblem(f"{path} is larger than {MAX_BYTES // 2**20} MiB", "is it the right file?")
+        return path.read_bytes()
+    except OSError as problem:
+        raise UsageProblem(f"{path}: {problem.strerror or problem}") from None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A file that containers would look for, and not find as the plan has it."""
+
+    file: str
+    is_other: bool
+    """There is one of that name, with something else in it."""
+
+
+def missing_files(engine: DockerClient, image: str, wanted: Mapping[str, str | None]) -> list[Missing]:
+    """`wanted` are files by the names that the plan gives them, each with its SHA-256 where the plan knows it.
+
+    What `testbed build` has put in stands in a label; what a line of a Dockerfile has, only in the image itself.
+    """
+    built_in = code_in(labels_of(engine, image))
+    unsure = {name: digest for name, digest in wanted.items() if built_in.get(Path(name).name, "") != digest}
+    if not unsure:
+        return []
+    folders = [each for each in environment_of(engine, image).get(FOLDERS, "").split(os.pathsep) if each]
+    missing = []
+    with passing_container(engine, image) as container:
+        for name, digest in unsure.items():
+            digests = (
+                hashlib.file_digest(file, "sha256").hexdigest()
+                for place in _places(name, folders)
+                for _, file in _files(engine, container, place)
+            )
+            found = next(digests, None)
+            if found is None or digest not in (None, found):
+                missing.append(Missing(name, is_other=found is not None))
+    return missing
+
+
+def _places(name: str, folders: Iterable[str]) -> Iterator[str]:
+    """Where a learner looks, in this order."""
+    if name.startswith("/"):
+        yield name
+    for folder in folders:
+        yield str(PurePosixPath(folder) / PurePosixPath(name).name)

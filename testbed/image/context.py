@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
+import re
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 import testbed
 from testbed.errors import UsageProblem
-from testbed.image.sources import EVERYTHING, sources_of
 
 _PACKAGE = Path(testbed.__file__).parent
 _IN_WHEEL = Path(__file__).parent / "checkout"
@@ -31,6 +32,9 @@ SCRIPTS: Final = "image"
 PROJECT: Final = ("pyproject.toml", "constraints.txt")
 _ALWAYS = (DOCKERFILE, *PROJECT, SCRIPTS, PACKAGE, ALGORITHMS)
 """A build reads these itself."""
+EVERYTHING = "*"
+_CONTINUED = re.compile(r"\\[ \t]*\n")
+_TAKES = re.compile(r"^[ \t]*(?:COPY|ADD)[ \t]+(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -153,3 +157,33 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as problem:
         raise UsageProblem(f"{path}: {problem.strerror or problem}") from None
+
+
+def sources_of(dockerfile: str) -> set[str]:
+    """The first parts of all paths that it copies, which may be patterns; EVERYTHING where they can be any."""
+    return {
+        _first_part(source)
+        for line in _TAKES.findall(_CONTINUED.sub(" ", dockerfile))
+        for source in _sources_in(line.strip())
+    }
+
+
+def _sources_in(line: str) -> Iterator[str]:
+    """Without the place in the image, which is the last word."""
+    words = line.split()
+    flags = [word for word in words if word.startswith("--")]
+    if any(flag.startswith("--from=") for flag in flags):  # it is another image's
+        return
+    rest = words[len(flags) :]
+    if rest and rest[0].startswith("["):
+        try:
+            rest = [str(each) for each in json.loads(" ".join(rest))]
+        except ValueError:
+            yield EVERYTHING
+            return
+    yield from rest[:-1]
+
+
+def _first_part(source: str) -> str:
+    parts = PurePosixPath(source.lstrip("/")).parts
+    return EVERYTHING if not parts or parts[0] == ".." or "$" in parts[0] else parts[0]

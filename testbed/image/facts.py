@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from testbed.errors import PreflightRefused
+from testbed.image.context import package
 from testbed.image.engine_client import connected
 from testbed.topologies.model import BUILT_IMAGE
 
@@ -34,6 +37,8 @@ _NAME = re.compile(
     rf"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?{_PART}(?:/{_PART})*(?::[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?"
 )
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_OLD_S: Final = 600.0
+"""A build of another user's may be at work on what is younger."""
 
 
 def is_name(tag: str) -> bool:
@@ -112,3 +117,74 @@ def _inspected(engine: DockerClient, tag: str) -> dict[str, object] | None:
     except NotFound:
         return None
     return {str(key): value for key, value in document.items()}
+
+
+def dropped(engine: DockerClient) -> set[str]:
+    """What is left of the stage that is thrown away: as large as all packages twice over."""
+    return {str(each["Id"]) for each in _unnamed(engine, f"{STAGE_LABEL}=packages")}
+
+
+def old(engine: DockerClient) -> set[str]:
+    """What had a name that another image has now, and what builds that were broken off have left."""
+    before = time.time() - _OLD_S
+    return {str(each["Id"]) for each in _unnamed(engine, STAGE_LABEL) if float(str(each["Created"])) < before}
+
+
+def replaced(engine: DockerClient, image: str) -> set[str]:
+    """The image itself, unless it has a name still."""
+    from docker.errors import NotFound
+
+    try:
+        return set() if engine.images.get(image).tags else {image}
+    except NotFound:
+        return set()
+
+
+def remove(engine: DockerClient, images: Iterable[str]) -> None:
+    """As far as nothing needs them: a container of one, running or not, keeps it."""
+    from docker.errors import APIError
+
+    for each in sorted(images):
+        try:
+            engine.api.remove_image(each)
+        except APIError:
+            continue
+
+
+def _unnamed(engine: DockerClient, label: str) -> list[dict[str, object]]:
+    return list(engine.api.images(filters={"dangling": True, "label": label}))
+
+
+def doubt(engine: DockerClient, image: str) -> str | None:
+    """Nothing where they are the same, to the byte."""
+    labels = labels_of(engine, image)
+    if labels.get(SOURCE_LABEL) == package().digest():
+        return None
+    code = [f"--algorithm {name}" for name in code_in(labels)]
+    anew = f"`{' '.join(['testbed build', '--tag', image, *code])}` makes it anew"
+    if SOURCE_LABEL in labels or VERSION_LABEL in labels:
+        return f"the testbed in the image {image} is not this one, so its learners may do something else; {anew}"
+    return f"nothing tells whether the testbed in the image {image} is this one; {anew}"
+
+
+@contextmanager
+def passing_container(
+    engine: DockerClient,
+    image: str,
+    command: Sequence[str] = ("true",),
+    entrypoint: Sequence[str] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> Iterator[str]:
+    """Not started, and without a network; its files are the image's."""
+    made = engine.api.create_container(
+        image,
+        command=list(command),
+        entrypoint=None if entrypoint is None else list(entrypoint),
+        network_disabled=True,
+        **(more or {}),
+    )
+    id_ = str(made["Id"])
+    try:
+        yield id_
+    finally:
+        engine.api.remove_container(id_, force=True)

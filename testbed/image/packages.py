@@ -21,15 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from testbed.errors import CouldNotStart, PreflightRefused
-from testbed.image.algorithm_files import REQUIREMENTS
 from testbed.image.build_stream import Tell, follow
+from testbed.image.code import REQUIREMENTS
 from testbed.image.context import ALGORITHMS, DOCKERFILE, PROJECT, SCRIPTS, Context
 from testbed.image.engine_client import answers_closed
-from testbed.image.facts import id_of
-from testbed.image.leftovers import dropped, remove
-from testbed.image.passing_container import passing_container
-from testbed.image.pip_settings import PipSettings, pip_settings
-from testbed.image.wheelhouse import WHEELS, collect, wheels_in
+from testbed.image.facts import dropped, id_of, passing_container, remove
+from testbed.image.pip_settings import WHEELS, PipSettings, collect, pip_settings, wheels_in
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
+
 _LINE = re.compile(r"(?P<section>global|install|download|wheel|:env:)\.(?P<key>[a-z-]+)=(?P<value>['\"].*)")
 _SECTIONS = ("global", "wheel", "download", "install", ":env:")
 """The later, the more it counts, as pip has it."""
@@ -25,6 +27,9 @@ _PLACES = ("index-url", "extra-index-url", "find-links")
 _CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 _PIP_S = 60.0
+WHEELS = "image/wheels"
+"""Where a build looks for them."""
+_LAST = 6
 
 
 @dataclass(frozen=True)
@@ -107,3 +112,54 @@ def _pem(name: str) -> bytes | None:
     except OSError:
         return None
     return data if b"-----BEGIN CERTIFICATE-----" in data else None
+
+
+def wheels_in(folder: Path) -> dict[str, Path]:
+    """The wheels of a folder, by the name that a build has for them."""
+    try:
+        found = {f"{WHEELS}/{path.name}": path for path in sorted(folder.glob("*.whl")) if path.is_file()}
+    except OSError as problem:
+        raise UsageProblem(f"--wheels {folder}: {problem.strerror or problem}") from None
+    if not folder.is_dir():
+        raise UsageProblem(f"--wheels {folder}: there is no such folder")
+    if not found:
+        raise UsageProblem(
+            f"--wheels {folder}: no wheels in it", "`pip wheel -c constraints.txt -w FOLDER .` gets them together"
+        )
+    return found
+
+
+def collect(requirements: bytes, constraints: bytes, folder: Path, python: str) -> dict[str, Path]:
+    """What pip here finds for these requirements; refuses where it would find what the image's Python cannot use."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if python.split(".")[:2] != here.split(".") or sys.platform != "linux":
+        raise PreflightRefused(
+            f"pip takes packages from folders of this machine, for Python {here}; the image has Python {python}",
+            "get wheels for that together and give them with --wheels, or name an index that containers can reach",
+        )
+    (folder / "requirements.txt").write_bytes(requirements)
+    (folder / "constraints.txt").write_bytes(constraints)
+    wheels = folder / "wheels"
+    command = [
+        *(
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--disable-pip-version-check",
+            "--prefer-binary",
+            "--progress-bar",
+            "off",
+        ),
+        *("--requirement", str(folder / "requirements.txt"), "--constraint", str(folder / "constraints.txt")),
+        *("--wheel-dir", str(wheels)),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)  # noqa: S603
+    except OSError as problem:
+        raise CouldNotStart(f"cannot run pip: {problem.strerror or problem}") from None
+    if done.returncode:
+        said = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()][-_LAST:]
+        shown = "\n".join(f"  | {line}" for line in said)
+        raise CouldNotStart(f"pip could not get the packages together:\n{shown}")
+    return wheels_in(wheels)

@@ -1,8 +1,8 @@
-"""Starts the process that nodes are forked from, where it sees nothing of this machine that learners must not.
+"""Starts a module inside a run's sandbox, such as the zygote that nodes are forked from.
 
-`python -m testbed.isolation.launch FD PARENT MODULE ARGUMENTS...` is that module, as the first process of a namespace
-of processes; FD is open for a `Seclusion`. This command waits for it, and ends as it does. Light, since only a process
-of one thread can make namespaces of users, and libraries for arithmetic start more of them when they are imported.
+`python -m testbed.isolation.launch FD PARENT MODULE ARGUMENTS...` runs that module as the first process of a PID
+namespace; FD is the descriptor of a `Sandbox`. The command waits for it and ends as it does. Imports little, since only
+a single-threaded process can make user namespaces, and numeric libraries start threads when they are imported.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from pathlib import Path
 from testbed.engines.kernel import CLONE_NEWNET, enter_user_namespace, let_owner_look, unshare
 from testbed.isolation.mounts import CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWPID, mount_processes
 from testbed.isolation.namespaces import enter_namespaces_as
-from testbed.isolation.seclusion import Seclusion
-from testbed.isolation.view import Kind, Seen, enter_view
+from testbed.isolation.sandbox import Sandbox
+from testbed.isolation.view import PathKind, VisiblePath, enter_view
 from testbed.parent import die_with_parent
 
 DENIED = 74
 """Exit code where this machine denies a step after all."""
 _SEEN_BY_ALL = 0o022
 _NO_MORE = Path("/proc/sys/user/max_user_namespaces")
-"""Within a node's own: a learner has no use for another, in which it would have rights that it has given up."""
+"""Forbids further user namespaces within a node's: there a learner would regain rights that it has given up."""
 _BY_SIGNAL = 128
-"""And its number: how a process ends that cannot be ended by the signal that its child was ended by."""
+"""Plus the number of the signal: exit code where a process cannot end by its child's signal."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """How the module has ended."""
+    """Runs the module and returns its exit code."""
     descriptor, parent, module, *rest = arguments
     die_with_parent(int(parent))
     try:
-        seclude(Seclusion.in_file(int(descriptor)))
-        die_with_parent(int(parent))  # the kernel forgets it when a process changes who it is
+        enter_sandbox(Sandbox.in_file(int(descriptor)))
+        die_with_parent(int(parent))  # the kernel forgets it when a process changes its user
         child = os.fork()
         if child:
             return _waited_for(child)
@@ -54,28 +54,28 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def seclude(seclusion: Seclusion) -> None:
-    """The calling process sees what it shall, is who it shall be, and its next child is the first of its processes."""
-    outside = (*seclusion.places, Seen("/proc", Kind.WRITE))
-    umask = os.umask(_SEEN_BY_ALL)  # or that user could not go through the folders of its own view
-    if seclusion.user is None:
+def enter_sandbox(sandbox: Sandbox) -> None:
+    """Puts the calling process into the sandbox; its next child is the first of a new PID namespace."""
+    outside = (*sandbox.places, VisiblePath("/proc", PathKind.WRITE))
+    umask = os.umask(_SEEN_BY_ALL)  # or that user could not traverse the folders of its own view
+    if sandbox.user is None:
         enter_user_namespace(CLONE_NEWNS | CLONE_NEWIPC)
         enter_view(outside)
     else:
-        user = seclusion.user.uid, seclusion.user.gid
-        unshare(CLONE_NEWNS)  # as root: that user may not even look into folders on the way to what it shall see
+        user = sandbox.user.uid, sandbox.user.gid
+        unshare(CLONE_NEWNS)  # as root: that user may not even traverse the folders that lead to its paths
         enter_view(outside, user)
         enter_namespaces_as(*user, CLONE_NEWNS | CLONE_NEWIPC)
     os.umask(umask)
-    unshare(CLONE_NEWPID | (0 if seclusion.has_network else CLONE_NEWNET))
+    unshare(CLONE_NEWPID | (0 if sandbox.has_network else CLONE_NEWNET))
     let_owner_look()
 
 
 def lock_view() -> None:
-    """In that child: its next child cannot take apart what it sees, though it may mount more there.
+    """Called in that child: keeps its own children from unmounting the view, though they may mount more in it.
 
-    Whoever makes a view could unmount it. So nodes come from a namespace of users within that one, to which these
-    mounts are given as they are; the processes that are seen there are those of both.
+    The user namespace that made a view could unmount it. So nodes come from a nested user namespace, which inherits
+    these mounts locked; the /proc there shows the processes of both.
     """
     die_with_parent(0)
     mount_processes("/proc")
@@ -83,10 +83,10 @@ def lock_view() -> None:
     unshare(CLONE_NEWPID)
 
 
-def seclude_node(places: Iterable[Seen]) -> None:
-    """The calling process, the first of its own, sees these places and its processes, and has no rights over them."""
+def enter_node_sandbox(places: Iterable[VisiblePath]) -> None:
+    """Puts a node, the first process of its PID namespace, into its own view, without rights over that view."""
     unshare(CLONE_NEWNS)
-    enter_view((*places, Seen("/proc", Kind.PROCESSES)))
+    enter_view((*places, VisiblePath("/proc", PathKind.PROCESSES)))
     enter_user_namespace(CLONE_NEWIPC)
     _NO_MORE.write_text("0")
 
@@ -96,10 +96,10 @@ def _waited_for(child: int) -> int:
     number = -code if code < 0 else code - _BY_SIGNAL
     if number <= 0:
         return code
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has not crashed itself
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # this process has not crashed itself
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)  # the first process of a namespace is not reached by it
+    os.kill(os.getpid(), number)  # has no effect on the first process of a namespace
     return _BY_SIGNAL + number
 
 

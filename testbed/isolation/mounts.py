@@ -20,7 +20,7 @@ _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, open_flags("O_CLOEXEC")
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 1, 0x00100000
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
-"""The same on every processor that Python runs on under Linux, but for Alpha."""
+"""The same on every architecture that Python supports under Linux, except Alpha."""
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 _PLAIN = _MS_NOSUID | _MS_NODEV
 
@@ -40,15 +40,15 @@ def _call(name: str, number: int, *arguments: int | bytes | ctypes.Array[ctypes.
 
 
 def keep_mounts_private() -> None:
-    """What this process mounts from now on, no other namespace sees; nor the other way round."""
+    """Stops mounts from propagating between this process's namespace and others."""
     flags = ctypes.c_ulong(_MS_REC | _MS_PRIVATE)
     checked(libc().mount(None, b"/", None, flags, None), "making mounts private")
 
 
 def cloned(path: str, *, read_only: bool, owner: int | None = None) -> int:
-    """A descriptor of what is mounted at a path and below, to be attached elsewhere.
+    """Clones the mounts at a path and below; returns a descriptor to attach elsewhere.
 
-    `owner` is a namespace of users: what belongs to a user in it, belongs there to whom that is outside of it.
+    `owner` is a user namespace by which owners are mapped (an idmapped mount).
     """
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
     tree = _call(f"open_tree {path}", _OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
@@ -67,7 +67,7 @@ def attach(tree: int, path: str) -> None:
 
 
 def make_read_only(path: str) -> None:
-    """The mount at that path, and none below it."""
+    """Makes the mount at that path read-only, but none below it."""
     _set(_AT_FDCWD, os.fsencode(path), 0, _MOUNT_ATTR_RDONLY, 0)
 
 
@@ -77,12 +77,12 @@ def _set(folder: int, path: bytes, flags: int, attributes: int, namespace: int) 
 
 
 def mount_memory(path: str, options: str) -> None:
-    """A new, empty folder in memory."""
+    """Mounts an empty tmpfs."""
     _mount("tmpfs", path, _PLAIN, options)
 
 
 def mount_processes(path: str) -> None:
-    """The processes of this process's own namespace, and no others."""
+    """Mounts a /proc that shows only this process's PID namespace."""
     _mount("proc", path, _PLAIN | _MS_NOEXEC, "")
 
 
@@ -92,7 +92,7 @@ def _mount(kind: str, path: str, flags: int, options: str) -> None:
 
 
 def pivot(folder: str) -> None:
-    """The mount at that folder is the root of this process's namespace; of the old one nothing is left."""
+    """Makes the mount at that folder the root of this process's namespace, and unmounts the old root."""
     number = _PIVOT_ROOT.get(os.uname().machine)
     if number is None:
         raise OSError(0, f"no known way to change the root on {os.uname().machine}")
@@ -103,5 +103,5 @@ def pivot(folder: str) -> None:
 
 
 def join(namespace: int, kind: int) -> None:
-    """The namespace of that descriptor is this process's."""
+    """Enters the namespace of that descriptor."""
     checked(libc().setns(namespace, kind), "setns")

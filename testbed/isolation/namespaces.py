@@ -1,7 +1,7 @@
-"""Namespaces of one's own: entered by a process of one thread, or made for the next one that it forks.
+"""User and PID namespaces: entered by a single-threaded process, or made for its next child.
 
-Takes who the process is to be, gives nothing; touches the calling process. Needs no rights but to make user
-namespaces, which ordinary users have on most machines.
+Takes user and group, gives nothing; touches the calling process. Needs only the right to make user namespaces, which
+ordinary users have on most machines.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 from testbed.engines.kernel import CLONE_NEWUSER, unshare
 from testbed.isolation.mounts import CLONE_NEWPID, join
 
-_NOBODY_BEYOND = (1 << 32) - 1
+_ALL_IDS = (1 << 32) - 1
 
 
 def enter_namespaces_as(user: int, group: int, more: int) -> None:
-    """As `enter_user_namespace`, of root, who is that user from now on, also as seen from outside."""
+    """Enters a new user namespace as root, and becomes that user both inside and outside."""
     with _two() as (here, there):
 
         def map_parent() -> None:
             here.close()
-            if there.recv(1):  # else there will be no namespace
+            if there.recv(1):  # otherwise making the namespace has failed
                 _write_maps(os.getppid(), f"{user} {user} 1", f"{group} {group} 1")
 
-        mapper = _forked(map_parent)  # it stays outside: only from there a namespace gets another user than its maker
+        mapper = _forked(map_parent)  # stays outside: only from there can another user than its maker be mapped
         unshare(CLONE_NEWUSER | more)
         here.send(b".")
         _wait(mapper)
@@ -38,7 +38,7 @@ def enter_namespaces_as(user: int, group: int, more: int) -> None:
 
 @contextmanager
 def owner_as(owner: tuple[int, int], user: int, group: int) -> Iterator[int]:
-    """A namespace of users in which that owner is the user outside, and all others are who they are: for `cloned`."""
+    """A user namespace, for `cloned`, that maps `owner` to the given user and group, and all others to themselves."""
     with _two() as (here, there):
 
         def hold_namespace() -> None:
@@ -63,11 +63,11 @@ def owner_as(owner: tuple[int, int], user: int, group: int) -> Iterator[int]:
 
 
 def _swapped(inside: int, outside: int) -> str:
-    """The one is the other, and the other nobody; all else is as it is."""
+    """An id map from `inside` to `outside`; `outside` itself is unmapped, all other ids are unchanged."""
     if inside == outside:
-        return f"0 0 {_NOBODY_BEYOND}"
+        return f"0 0 {_ALL_IDS}"
     first, second = sorted((inside, outside))
-    spans = [(0, first), (first + 1, second), (second + 1, _NOBODY_BEYOND)]
+    spans = [(0, first), (first + 1, second), (second + 1, _ALL_IDS)]
     same = [f"{begin} {begin} {end - begin}" for begin, end in spans if end > begin]
     return "\n".join([f"{inside} {outside} 1", *same])
 
@@ -85,7 +85,7 @@ def _write_maps(process: int, users: str, groups: str) -> None:
 
 
 def _forked(work: Callable[[], None]) -> int:
-    """A child that does this and ends."""
+    """Forks a child that runs `work` and exits with its error number."""
     child = os.fork()
     if child:
         return child
@@ -106,7 +106,7 @@ def _wait(child: int) -> None:
 
 
 class ProcessNamespaces:
-    """Of a process that is the first of its own: it gives each that it forks another one, and stays where it is."""
+    """Gives each child of the calling process a PID namespace of its own; the caller stays in its own."""
 
     def __init__(self) -> None:
         self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -116,7 +116,7 @@ class ProcessNamespaces:
 
     @contextmanager
     def another(self) -> Iterator[None]:
-        """Who is forked within is the first process of a new namespace: all that it starts ends with it."""
+        """The next child forked within is the first of a new PID namespace: all that it starts ends with it."""
         unshare(CLONE_NEWPID)
         try:
             yield

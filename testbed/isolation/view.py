@@ -1,7 +1,7 @@
-"""What a process sees of this machine's files: nothing but what is listed.
+"""A process's view of the file system: only the listed paths exist.
 
-Takes a list of places, gives nothing; touches the calling process's mount namespace, which must be its own. A place
-has the same path inside as outside: names in plans, in tracebacks and in `sys.path` stay good.
+Takes a list of paths, gives nothing; touches the calling process's mount namespace, which must be its own. A path is
+the same inside as outside, so that names in plans, in tracebacks and in `sys.path` stay valid.
 """
 
 from __future__ import annotations
@@ -26,53 +26,53 @@ from testbed.isolation.mounts import (
 from testbed.isolation.namespaces import owner_as
 from testbed.limits import TMP_OPTIONS
 
-_STAGE = "/tmp"  # noqa: S108 - a folder that is everywhere; what is mounted there, only this process sees
+_STAGE = "/tmp"  # noqa: S108 - a folder that is everywhere; only this process sees what is mounted there
 _ROOM = "mode=755,size=4m"
 _MOST_LINKS = 40
 
 
-class Kind(StrEnum):
-    """How a place is seen."""
+class PathKind(StrEnum):
+    """How a path appears in a view."""
 
     READ = "read"
     WRITE = "write"
     EMPTY = "empty"
-    """A new folder in memory, to write to."""
+    """A new, writable folder in memory."""
     HIDDEN = "hidden"
-    """A folder with nothing in it but what else is listed."""
+    """A folder that shows only other listed paths."""
     PROCESSES = "processes"
-    """/proc, of the process's own namespace."""
+    """/proc of the process's own PID namespace."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class VisiblePath(msgspec.Struct, frozen=True):
     path: str
-    """Absolute."""
-    kind: Kind = Kind.READ
+    """Absolute path, inside and outside."""
+    kind: PathKind = PathKind.READ
     source: str = ""
-    """What is seen there, if not what is there."""
+    """The path that is shown there instead, if any."""
     is_own: bool = False
-    """Where the process is another user than who starts it: what the place's owner owns is that user's there."""
+    """Where the process runs as another user: what the path's owner owns appears as that user's."""
 
 
-def enter_view(places: Iterable[Seen], user: tuple[int, int] | None = None) -> None:
-    """The root folder has these places in it, and can be written to nowhere else; raises OSError for what is denied.
+def enter_view(places: Iterable[VisiblePath], user: tuple[int, int] | None = None) -> None:
+    """Replaces the root folder by one that shows only these paths, read-only elsewhere; raises OSError where denied.
 
-    `user` and group are who the process will be, where it is root and will not stay that.
+    `user`: user and group that the process will become, where it is root now.
 
-    A place to read from that is not there is left out. The working directory stays, though there may be nothing in it.
+    A path to read that does not exist is left out. The working directory stays, though it may be empty.
     """
     keep_mounts_private()
     working = os.getcwd()
     links: dict[str, str] = {}
-    real: dict[str, Seen] = {}
-    for each in places:  # of two with the same path the later one counts
+    real: dict[str, VisiblePath] = {}
+    for each in places:  # of two with the same path the later one wins
         place = _resolved(each, links)
         real[place.path] = place
-    _resolved(Seen(working), links)
+    _resolved(VisiblePath(working), links)
     with ExitStack() as held:
         trees = list(_cloned(sorted(real.values(), key=lambda each: each.path.split("/")), _Owners(user, held)))
     mount_memory(_STAGE, _ROOM)
-    # Links come first: what they lead to is made at its real path anyway.
+    # Links come first: their targets are made at their real paths anyway.
     for path, target in links.items():
         with suppress(FileExistsError):
             os.makedirs(os.path.dirname(_STAGE + path), exist_ok=True)
@@ -87,12 +87,12 @@ def enter_view(places: Iterable[Seen], user: tuple[int, int] | None = None) -> N
         if tree is not None:
             attach(tree, inside)
             os.close(tree)
-        elif place.kind is Kind.PROCESSES:
+        elif place.kind is PathKind.PROCESSES:
             mount_processes(inside)
         else:
-            mount_memory(inside, TMP_OPTIONS if place.kind is Kind.EMPTY else _ROOM)
-            hidden += [place.path] if place.kind is Kind.HIDDEN else []
-    with suppress(OSError):  # below a place that is read-only and has none of that name
+            mount_memory(inside, TMP_OPTIONS if place.kind is PathKind.EMPTY else _ROOM)
+            hidden += [place.path] if place.kind is PathKind.HIDDEN else []
+    with suppress(OSError):  # below a read-only path that has no such folder
         os.makedirs(_STAGE + os.path.realpath(working), exist_ok=True)
     pivot(_STAGE)
     for path in (*hidden, "/"):
@@ -102,15 +102,15 @@ def enter_view(places: Iterable[Seen], user: tuple[int, int] | None = None) -> N
 
 
 class _Owners:
-    """Namespaces of users in which owners of places are another user: one for each owner."""
+    """User namespaces that map the owners of paths to the view's user: one for each owner."""
 
     def __init__(self, user: tuple[int, int] | None, held: ExitStack) -> None:
         self._user = user
         self._held = held
         self._made: dict[tuple[int, int], int] = {}
 
-    def of(self, place: Seen, path: str) -> int | None:
-        """None where everybody stays who they are."""
+    def of(self, place: VisiblePath, path: str) -> int | None:
+        """A descriptor of the user namespace for a path; None where owners stay as they are."""
         if self._user is None or not place.is_own:
             return None
         found = os.stat(path)
@@ -120,28 +120,28 @@ class _Owners:
         return self._made[owner]
 
 
-def _cloned(places: Iterable[Seen], owners: _Owners) -> Iterator[tuple[Seen, int | None]]:
-    """Before anything is mounted over them; None for what is made anew."""
+def _cloned(places: Iterable[VisiblePath], owners: _Owners) -> Iterator[tuple[VisiblePath, int | None]]:
+    """Clones the paths before anything is mounted over them; None for paths that are newly made."""
     covered, is_own = "", False
     for place in places:
-        if place.kind not in (Kind.READ, Kind.WRITE):
+        if place.kind not in (PathKind.READ, PathKind.WRITE):
             covered = ""
             yield place, None
             continue
-        is_part = place.kind is Kind.READ and not place.source and place.is_own <= is_own
+        is_part = place.kind is PathKind.READ and not place.source and place.is_own <= is_own
         if covered and is_part and place.path.startswith(covered):
-            continue  # it is seen already, as part of another place
+            continue  # it is visible already, as part of another path
         source = place.source or place.path
-        if place.kind is Kind.READ and not os.path.lexists(source):
+        if place.kind is PathKind.READ and not os.path.lexists(source):
             continue
         yield place, _tree(place, source, owners)
         if not place.source:
-            covered, is_own = place.path.rstrip("/") + "/" if place.kind is Kind.READ else "", place.is_own
+            covered, is_own = place.path.rstrip("/") + "/" if place.kind is PathKind.READ else "", place.is_own
 
 
-def _tree(place: Seen, source: str, owners: _Owners) -> int:
-    """What is only read may lie on a file system that lets nobody stand for others: others may read it there, too."""
-    read_only = place.kind is Kind.READ
+def _tree(place: VisiblePath, source: str, owners: _Owners) -> int:
+    """Clones a path; a read-only one is cloned without mapping owners where its file system does not support that."""
+    read_only = place.kind is PathKind.READ
     try:
         return cloned(source, read_only=read_only, owner=owners.of(place, source))
     except OSError as problem:
@@ -150,8 +150,8 @@ def _tree(place: Seen, source: str, owners: _Owners) -> int:
         return cloned(source, read_only=True)
 
 
-def _resolved(place: Seen, links: dict[str, str]) -> Seen:
-    """At its real path; `links` are those on the way to it, which the view must have, too."""
+def _resolved(place: VisiblePath, links: dict[str, str]) -> VisiblePath:
+    """The same at its real path; adds the links on the way to `links`, which the view must have, too."""
     if not os.path.isabs(place.path):
         raise OSError(errno.EINVAL, f"{place.path} is no whole path")
     path = os.path.normpath(place.path)

@@ -1,7 +1,7 @@
-"""Templates in which every value is dumped, never pasted.
+"""Fills templates; every value is dumped by a serializer, never pasted.
 
-Takes the name of a file in `templates/` and values, gives text; reads that file only. The dumper is the last step of
-Jinja itself: a template has no way to write a value without it.
+Takes the name of a file in `templates/` and values, gives text; reads that file only. Jinja itself calls the dumper
+last, so a template cannot write a value without it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _ON_ONE_LINE = 2**31 - 1
 _PACKAGE = Path(testbed.__file__).parent
 _FOLDERS = _PACKAGE / "templates", _PACKAGE.parent / "templates"
-"""Of an installed wheel, and of a checkout."""
+"""Folders of templates in an installed wheel, and in a checkout."""
 
 
 def yaml_value(value: object) -> str:
-    """A text, number, truth value or list of them, on one line, as YAML 1.1 and 1.2 both read it back."""
+    """A text, number, boolean or list of them on one line, which YAML 1.1 and 1.2 read alike."""
     if isinstance(value, Undefined):
-        return str(value)  # which raises, and names what is missing
+        return str(value)  # raises, and names what is missing
     if isinstance(value, str):
         if value.isascii() and value.isprintable():
             return json.dumps(value)
@@ -46,19 +46,19 @@ def _double_quoted(text: str) -> str:
 
 
 def compose_value(value: object) -> str:
-    """The same for a file in which Docker replaces what stands behind a `$`."""
+    """The same for a Compose file, in which Docker substitutes `$NAME`."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(compose_value, value))}]"
     return yaml_value(value.replace("$", "$$") if isinstance(value, str) else value)
 
 
 def shell_word(value: object) -> str:
-    """One word of a command line."""
+    """A word of a command line, quoted for a shell."""
     return shlex.quote(str(value))
 
 
 def fill(template: str, dump: Callable[[object], str], **values: object) -> str:
-    """The template with every value dumped; raises where it needs a value that is not given."""
+    """The template with every value dumped; raises if it needs a value that is not given."""
     return _environment(dump).get_template(template).render(**values)
 
 

@@ -3,7 +3,7 @@
 Takes a `Network`, gives its `Core`; touches nothing.
 
 Most vertices of a real file have one neighbour only: a node behind its access link. Such a *stub* never lies between
-two others, so routes need only be sought among the rest; a stub's own links are added at the ends of its paths.
+two others, so routes are computed among the rest only; a stub's own links are added at the ends of its paths.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from testbed.network.routing import SimpleGraph, simplify
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Access:
-    """One direction of the stubs' links, by vertex."""
+    """Access links of stubs in one direction, by vertex."""
 
     link: Ints
-    """Which of the network's links; -1 where there is none: either no stub, or cut off in this direction."""
+    """Index of the network's link; -1 where there is none: no stub, or cut off in this direction."""
     forks: Flags
-    """A parallel link is as short."""
+    """Whether a parallel link is as short."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -33,25 +33,25 @@ class Core:
 
     graph: SimpleGraph
     position: Ints
-    """By vertex: its number in the core; a stub's is that of its neighbour."""
+    """Number in the core, by vertex; a stub has that of its neighbour."""
     is_stub: Flags
     inbound: Access
     """From the core to the stub."""
     outbound: Access
 
     def starts(self, ranks: Ints) -> Flags:
-        """Which of the nodes can send into the core."""
+        """Whether each node can send into the core."""
         found: Flags = ~self.is_stub[ranks] | (self.outbound.link[ranks] >= 0)
         return found
 
     def ends(self, ranks: Ints) -> Flags:
-        """Which of the nodes can be reached from the core."""
+        """Whether each node can be reached from the core."""
         found: Flags = ~self.is_stub[ranks] | (self.inbound.link[ranks] >= 0)
         return found
 
 
 def find_core(network: Network) -> Core:
-    """The core of a network; two vertices that only have each other both belong to it."""
+    """The core of a network; two vertices that are each other's only neighbours both belong to it."""
     graph = simplify(network)
     count = graph.vertex_count
     neighbours = _neighbour_counts(graph)

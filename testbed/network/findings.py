@@ -1,7 +1,7 @@
-"""What is doubtful about a network: pairs without a path, ambiguous routes, nodes in the way of others, wild jitter.
+"""Warnings about a network: pairs without a path, ambiguous routes, nodes that forward for others, large jitter.
 
-Takes a `Topology` and its `Network`, gives warnings; touches nothing. The work is bounded whatever the size: where
-following every path would take too long, a sample of sources is followed, and the message says so.
+Takes a `Topology` and its `Network`, gives warnings; touches nothing. The work is bounded for any size: where following
+every path would take too long, a sample of sources is followed, and the message says so.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from testbed.topologies.model import Link, NodeEvent, Routing, Service, Topology
 from testbed.units import format_duration, format_latency
 
 _MOST_STEPS = 6_000_000
-"""Links and vertices visited over all followed sources: well below a second."""
+"""Bound of links and vertices visited over all followed sources: well below a second."""
 _MOST_BITS = 2_000_000_000
-"""Of the sets of reachable nodes."""
+"""Bound of the size of all sets of reachable nodes."""
 _MOST_OF_A_KIND = 20
 _LONGEST_ROUTE = 10
 
@@ -43,7 +43,7 @@ _HOW_TO_DECIDE = {
 
 
 def path_findings(topology: Topology, network: Network) -> list[Finding]:
-    """Warnings about the paths of a topology as it is at the start."""
+    """Warnings about the paths of a topology at the start."""
     findings = [*_jitter(topology), *_without_effect(topology)]
     count = network.node_count
     if count < 2:
@@ -59,7 +59,7 @@ def path_findings(topology: Topology, network: Network) -> list[Finding]:
 
 
 def sample_sources(network: Network, most: int) -> list[int]:
-    """All ranks, or as many as asked for (at least one): always the same ones."""
+    """All ranks, or a sample of `most` of them (at least one), always the same."""
     ranks = range(network.node_count)
     if most >= len(ranks):
         return list(ranks)
@@ -131,7 +131,7 @@ def _no_path(pairs: int, every: int, sampled: str, example: Sequence[str]) -> Fi
 
 
 def _reachable_sets(network: Network) -> list[int] | None:
-    """For every node, the set of nodes that it reaches (itself included) as bits; None where that is too much."""
+    """For every node, the set of nodes that it reaches (itself included) as bits; None where it would be too large."""
     vertices, count = len(network.names), network.node_count
     origin, dest = network.origin[network.up], network.dest[network.up]
     matrix = csr_array((np.ones(origin.size), (origin, dest)), shape=(vertices, vertices))
@@ -151,7 +151,7 @@ def _reachable_sets(network: Network) -> list[int] | None:
         reached[node_parts[rank]] = 1 << rank
     for part in np.flatnonzero(sizes > 1).tolist():
         reached[part] = _bits(node_parts == part)
-    # Every part after all those that it leads to.
+    # Every component after all those that it leads to.
     for part in TopologicalSorter(onward).static_order():
         for following in onward[part]:
             reached[part] |= reached[following]
@@ -200,14 +200,14 @@ def _shown(network: Network, route: list[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _OtherRoute:
-    """A route as short as the chosen one, and its first link that the chosen one does not take."""
+    """A route as short as the chosen one, and its first link that differs."""
 
     links: list[int]
     different: int
 
 
 def _other_route(paths: Paths, source: int, dest: int) -> _OtherRoute | None:
-    """The best route without one of the links where routes come together; None if none of those is as short."""
+    """The best route that avoids one of the links where routes join; None if none is as short."""
     network = paths.network
     route = paths.links(source, dest)
     forks = Router(simplify(network)).trees(np.array([source], dtype=np.int32)).forks[0]

@@ -28,7 +28,7 @@ class Network:
     """All directed links between vertices: nodes by rank, then bridges in document order, then meeting points."""
 
     names: tuple[str, ...]
-    """Of every vertex."""
+    """Name of every vertex."""
     node_count: int
     bridge_count: int
     routing: Routing
@@ -38,21 +38,21 @@ class Network:
     jitter_ms: Floats
     loss: Floats
     rate_bps: Floats
-    """Infinite where nothing throttles the link."""
+    """Infinite where the link is unlimited."""
     queue_ms: Floats
-    """How long a packet may have to wait before it is dropped; infinite where `queue_bytes` is the limit."""
+    """Queue limit as a time; infinite where `queue_bytes` is the limit."""
     queue_bytes: Floats
-    """How much may wait before packets are dropped; infinite where `queue_ms` is the limit."""
+    """Queue limit in bytes; infinite where `queue_ms` is the limit."""
     background_bps: Floats
-    """Other people's traffic, which takes this much of the rate."""
+    """Background traffic, which takes this much of the rate."""
     declared: Ints
-    """Which of the topology's links each one comes from."""
+    """Index of the topology's link from which each comes."""
     access_leg: Flags
-    """The legs to and from meeting points: rate and queue are the link's, everything else is on it behind the point."""
+    """Legs to and from meeting points: they have the link's rate and queue; the link has all other properties."""
     up: Flags
-    """False for links that only an event brings up; paths leave them out."""
+    """False for links that are down; paths leave them out."""
     partitions: tuple[Ints, ...] = ()
-    """For each partition in force, the group of every rank (-1: none): nodes of two groups have no path."""
+    """For each active partition, the group of every rank (-1: none): nodes of different groups have no path."""
 
     @property
     def link_count(self) -> int:
@@ -60,7 +60,7 @@ class Network:
 
 
 def expand(topology: Topology) -> Network:
-    """The network of a topology: links in its order, and for each the pairs of its members, origin first."""
+    """The network of a topology: links in document order, and for each the pairs of its members, origin first."""
     endpoints = _Endpoints(topology)
     spans = _spans(topology, endpoints)
     table = np.array(spans, dtype=np.int64).reshape(-1, len(_Span._fields))
@@ -98,12 +98,12 @@ def expand(topology: Topology) -> Network:
 
 
 def unlimited_if_none(limit: float | None) -> float:
-    """A limit as the arrays of a network hold it."""
+    """A limit as a network's arrays store it."""
     return UNLIMITED if limit is None else float(limit)
 
 
 def count_directed_links(topology: Topology) -> int:
-    """How many links `expand` would make, without making them."""
+    """How many links `expand` would make."""
     endpoints = _Endpoints(topology)
     return sum(
         span.origin_count * span.dest_count - endpoints.in_both(span.origin, span.dest)
@@ -112,7 +112,7 @@ def count_directed_links(topology: Topology) -> int:
 
 
 class _Group(NamedTuple):
-    """Some vertices: a slice of `_Endpoints.members`."""
+    """A set of vertices: a slice of `_Endpoints.members`."""
 
     start: int
     size: int
@@ -138,7 +138,7 @@ class _Span(NamedTuple):
 
 
 class _Endpoints:
-    """Which vertices a link's endpoint stands for."""
+    """The vertices that a link's endpoint stands for."""
 
     def __init__(self, topology: Topology) -> None:
         self.names = [node.name for node in topology.nodes] + [bridge.name for bridge in topology.bridges]
@@ -183,11 +183,11 @@ class _Endpoints:
         return self._meeting_points[key]
 
     def members(self) -> NDArray[np.int64]:
-        """What groups are slices of: all nodes and bridges, then the vertices of groups that are not contiguous."""
+        """The array that groups are slices of: all nodes and bridges, then vertices of non-contiguous groups."""
         return np.concatenate([np.arange(self._visible), np.array(self._listed, dtype=np.int64)])
 
     def in_both(self, one: _Group, other: _Group) -> int:
-        """How many vertices two groups have in common."""
+        """Number of vertices that two groups have in common."""
         if max(one.start, other.start) < self._visible:
             return max(0, min(one.start + one.size, other.start + other.size) - max(one.start, other.start))
         return len(self._vertices(one) & self._vertices(other))

@@ -1,6 +1,6 @@
-"""A moment: the network as it is at some time, after everything on the timeline up to then.
+"""The network at a given time, after all changes of the timeline up to then.
 
-Takes a `Topology` with its `Network` and a time, gives a `Network`, or one for every instant of the timeline; touches
+Takes a `Topology`, its `Network` and a time, gives a `Network`, or one for every instant of the timeline; touches
 nothing.
 """
 
@@ -25,11 +25,11 @@ _CUTS = {
     NodeAction.JOIN: False,
     NodeAction.RECONNECT: False,
 }
-"""Whether a node has no links afterwards; a paused node keeps them, it just does not answer."""
+"""Whether a node has no links afterwards; a paused node keeps them but does not answer."""
 
 
 def network_at(topology: Topology, network: Network, at_s: float, seed: int) -> Network:
-    """The network at a time; events with a count draw their nodes from the seed."""
+    """The network at a time; nodes of events with a count are drawn from the seed."""
     moment = _Moment(topology, network)
     for change in timeline(topology, seed, at_s):
         moment.apply(change)
@@ -39,11 +39,11 @@ def network_at(topology: Topology, network: Network, at_s: float, seed: int) -> 
 def moments(
     topology: Topology, network: Network, seed: int, until_s: float = float("inf"), *, leavers_keep_links: bool = False
 ) -> Iterator[tuple[float, tuple[Change, ...], Network]]:
-    """Every instant of the timeline up to and including a time: what changes then, and the network afterwards.
+    """Every instant of the timeline up to and including `until_s`: its changes, and the network afterwards.
 
-    The network before the first of them is `network_before`. Where no change of an instant concerns the network (a
-    node pauses), it is the same object as at the instant before. A node that leaves may keep its links: it has
-    something to send still, and whoever runs it knows when it is gone.
+    The network before the first of them is `network_before`. Where no change of an instant concerns the network (such
+    as a pause), it is the same object as before. With `leavers_keep_links` a node that leaves keeps its links: it may
+    still have something to send, and the runtime knows when it is gone.
     """
     moment = _Moment(topology, network)
     if leavers_keep_links:
@@ -58,12 +58,12 @@ def moments(
 
 
 def network_before(topology: Topology, network: Network) -> Network:
-    """The network before anything happens: nodes that join later have no links yet."""
+    """The network before the first change: nodes that join later have no links yet."""
     return _Moment(topology, network).network()
 
 
 def vertices_of(topology: Topology, network: Network, endpoint: str) -> Flags:
-    """Which vertices of its network a bridge's name or a selector of nodes means; none when it means nothing."""
+    """The vertices that a bridge's name or a selector of nodes stands for; none for an unknown name."""
     named = np.zeros(len(network.names), dtype=np.bool_)
     bridges = [bridge.name for bridge in topology.bridges]
     if endpoint in bridges:
@@ -74,7 +74,7 @@ def vertices_of(topology: Topology, network: Network, endpoint: str) -> Flags:
 
 
 def links_between(topology: Topology, network: Network, origin: str, dest: str) -> Flags:
-    """The links from one endpoint to another. A shared link is one link: it is found as a whole."""
+    """The links from one endpoint to another, all parts of a shared link included."""
     origins, dests = vertices_of(topology, network, origin), vertices_of(topology, network, dest)
     touched = [
         number
@@ -110,7 +110,7 @@ class _Moment:
         self._masks: dict[tuple[str, str], Flags] = {}
 
     def apply(self, change: Change) -> bool:
-        """Makes it so; False when the change concerns nothing in the network."""
+        """Applies a change; False when it does not concern the network."""
         match change:
             case LinksChange():
                 self.change_links(change)
@@ -162,7 +162,7 @@ class _Moment:
         return group
 
     def network(self) -> Network:
-        """As it is now; later changes leave it alone."""
+        """The current network, which later changes do not modify."""
         return replace(
             self.base,
             latency_ms=self.latency_ms.copy(),

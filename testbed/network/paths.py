@@ -1,9 +1,9 @@
-"""The path model: what a packet meets from one node to another, for every ordered pair.
+"""The path model: end-to-end properties of every ordered pair of nodes.
 
 Takes a `Network`, gives `Paths`; touches nothing.
 
-Latencies add up, jitter adds as the square root of the sum of squares, a packet arrives if no link loses it, and the
-slowest link is the bandwidth. Nodes may be transit. `routing` says which route is taken.
+Latencies add up, jitter is the square root of the sum of squares, a packet arrives if no link loses it, and the slowest
+link is the bandwidth. Nodes may forward for others. `routing` chooses the routes.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from testbed.network.graph import Flags, Floats, Ints, Network
 from testbed.network.routing import Router, Trees
 
 _BLOCK_ELEMENTS = 1 << 22
-"""How many pairs of core vertices are worked on at once: bounds the memory beside the result."""
+"""Pairs of core vertices processed at once: bounds the memory beside the result."""
 _ROWS_ELEMENTS = 1 << 19
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Properties:
+class PathProperties:
     """End-to-end properties of pairs, by source, then by destination."""
 
     latency_ms: Floats
     jitter_ms: Floats
     loss: Floats
     bandwidth_bps: Floats
-    """Infinite where nothing throttles the path."""
+    """Infinite where all links of the path are unlimited."""
     hops: Ints
     """Links on the path, the legs of shared access links included."""
     tied: Flags
-    """Another route has as few hops, or as low a latency: whichever the routing rule looks at first."""
+    """Whether another route is as short by the first measure of the routing rule (hops or latency)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Paths(Properties):
+class Paths(PathProperties):
     """Properties by source (in the order asked for), then by the rank of the destination; and the routes.
 
     A pair without a path has hops -1, latency inf, jitter 0, loss 1, bandwidth 0. A node and itself is not a path:
@@ -50,12 +50,12 @@ class Paths(Properties):
     sources: Ints
     """Ranks."""
     carried: NDArray[np.int64]
-    """By rank: how many of these paths go through the node on their way between two others."""
+    """Number of these paths that a node forwards between two others, by rank."""
     core: Core
     core_rows: Ints
     """Row of `via` by source."""
     via: Ints
-    """By core source and core vertex: the last link of the route, one of the core graph's; -1: none."""
+    """The last link of the route, an index into the core graph's, by core source and core vertex; -1: none."""
 
     @property
     def reachable(self) -> Flags:
@@ -90,7 +90,7 @@ class Paths(Properties):
 
 
 def compute_paths(network: Network, sources: Sequence[int] | None = None) -> Paths:
-    """The paths from some nodes (or all) to every node; some 40 bytes a pair, and a bounded amount beside."""
+    """The paths from some nodes (or all) to every node; about 40 bytes per pair, and bounded memory beside."""
     count = network.node_count
     ranks = np.arange(count, dtype=np.int32) if sources is None else np.array(sources, dtype=np.int32)
     core = find_core(network)
@@ -121,16 +121,16 @@ def compute_paths(network: Network, sources: Sequence[int] | None = None) -> Pat
     )
 
 
-def _empty(sources: int, dests: int) -> Properties:
+def _empty(sources: int, dests: int) -> PathProperties:
     def table() -> Floats:
         return np.empty((sources, dests), dtype=np.float64)
 
     hops = np.empty((sources, dests), dtype=np.int32)
-    return Properties(table(), table(), table(), table(), hops, np.empty((sources, dests), dtype=np.bool_))
+    return PathProperties(table(), table(), table(), table(), hops, np.empty((sources, dests), dtype=np.bool_))
 
 
 def _slices(count: int, width: int, elements: int) -> Iterator[slice]:
-    """Rows in slices of at most so many elements, and at least one row."""
+    """Slices of rows with at most `elements` elements, but at least one row each."""
     step = max(1, elements // max(width, 1))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
@@ -143,9 +143,9 @@ def _follow(
     ranks: Ints,
     tree_of: NDArray[np.intp],
     rows: NDArray[np.intp],
-    result: Properties,
+    result: PathProperties,
 ) -> NDArray[np.int64]:
-    """Writes the rows of the sources that start from these trees, and gives how many paths each node carries."""
+    """Writes the rows of the sources that use these trees, and returns how many paths each node forwards."""
     collapsed, order = _along(network, core, trees)
     nodes = np.arange(network.node_count, dtype=np.int32)
     for part in _slices(rows.size, network.node_count, _ROWS_ELEMENTS):
@@ -155,13 +155,13 @@ def _follow(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Levels:
-    """Every pair of a block of trees that has a path, as flat indices, by number of hops."""
+    """Pairs of a block of trees that have a path, as flat indices, by number of hops."""
 
     pair: NDArray[np.intp]
     ends: NDArray[np.intp]
 
     def __iter__(self) -> Iterator[NDArray[np.intp]]:
-        """The pairs one hop apart, then two, and so on."""
+        """Pairs one hop apart, then two, and so on."""
         for start, end in zip(self.ends[:-1], self.ends[1:], strict=True):
             yield self.pair[start:end]
 
@@ -179,7 +179,7 @@ def _levels(hops: Ints) -> _Levels:
     return _Levels(pair=pair, ends=np.cumsum(sizes)[1:])
 
 
-def _along(network: Network, core: Core, trees: Trees) -> tuple[Properties, _Levels]:
+def _along(network: Network, core: Core, trees: Trees) -> tuple[PathProperties, _Levels]:
     """Properties from every start to every core vertex; `jitter_ms` is still squared."""
     shape, width = trees.hops.shape, trees.hops.shape[1]
     reached = (trees.hops.ravel() >= 0).astype(np.float64)
@@ -208,7 +208,7 @@ def _along(network: Network, core: Core, trees: Trees) -> tuple[Properties, _Lev
             jitter[pair] = jitter[before] + link_jitter[last]
         if has_loss:
             loss[pair] = _either(loss[before], link_loss[last])
-    collapsed = Properties(
+    collapsed = PathProperties(
         latency_ms=latency.reshape(shape),
         jitter_ms=jitter.reshape(shape),
         loss=loss.reshape(shape),
@@ -220,18 +220,18 @@ def _along(network: Network, core: Core, trees: Trees) -> tuple[Properties, _Lev
 
 
 def _either(one: Floats, other: Floats) -> Floats:
-    """The loss of two links in a row, exact where one of them loses nothing."""
+    """The loss of two consecutive links, exact where one of them loses nothing."""
     return one + other - one * other
 
 
 def _attach(
     network: Network,
     core: Core,
-    collapsed: Properties,
+    collapsed: PathProperties,
     ranks: Ints,
     tree_of: NDArray[np.intp],
     rows: NDArray[np.intp],
-    result: Properties,
+    result: PathProperties,
 ) -> None:
     """Adds the access links of both ends to the core's properties, and writes the rows of these sources."""
     nodes = np.arange(network.node_count, dtype=np.int32)
@@ -276,8 +276,8 @@ def _attach(
     result.tied[rows] = tied
 
 
-def _access(network: Network, access: Access, ranks: Ints) -> Properties:
-    """What the access links of nodes add to their paths: nothing where a node has none."""
+def _access(network: Network, access: Access, ranks: Ints) -> PathProperties:
+    """What access links add to the paths of their nodes; nothing for a node without one."""
     link = access.link[ranks]
     has = link >= 0
 
@@ -286,7 +286,7 @@ def _access(network: Network, access: Access, ranks: Ints) -> Properties:
         found[has] = table[link[has]]
         return found
 
-    return Properties(
+    return PathProperties(
         latency_ms=added(network.latency_ms, 0.0),
         jitter_ms=added(network.jitter_ms, 0.0),
         loss=added(network.loss, 0.0),
@@ -299,12 +299,12 @@ def _access(network: Network, access: Access, ranks: Ints) -> Properties:
 def _carried(
     core: Core, trees: Trees, levels: _Levels, ranks: Ints, tree_of: NDArray[np.intp], nodes: Ints
 ) -> NDArray[np.int64]:
-    """How many paths from these sources go through each node."""
+    """Number of paths from these sources that each node forwards."""
     shape, width = trees.hops.shape, trees.hops.shape[1]
     is_stub, at = core.is_stub[nodes], core.position[nodes]
     itself = np.bincount(at[~is_stub], minlength=width)
     behind = np.bincount(at[is_stub & core.ends(nodes)], minlength=width)
-    # How many nodes are reached at a vertex or beyond it.
+    # Number of nodes reached at a vertex or beyond it.
     beyond = np.where(trees.hops >= 0, itself + behind, 0).ravel()
     via = trees.via.ravel()
     for pair in levels.deepest_first():
@@ -313,7 +313,7 @@ def _carried(
 
     sending = core.starts(ranks)
     through = np.bincount(tree_of[sending], minlength=shape[0]) @ beyond
-    # A tree's own root carries only what comes from the stubs behind it, and not from a stub back to itself.
+    # A tree's root forwards only for the stubs behind it, and not from a stub back to itself.
     root = core.position[ranks]
     from_root = sending & ~core.is_stub[ranks]
     from_behind = sending & core.is_stub[ranks]

@@ -1,4 +1,4 @@
-"""Routing: which links the shortest route from one vertex to every other takes.
+"""Routing: the shortest routes from a vertex to every other.
 
 Takes a `Network`'s links, gives distances and the last link into every vertex; touches nothing.
 
@@ -8,8 +8,8 @@ parallel links the one with the lower latency is taken, then the higher rate, th
 choice never depends on the order in which a file declares differently named things.
 
 Both measures are one whole number, `major * 2^shift + minor`, held exactly in a float64 (below 2^53), so that
-compiled Dijkstra can sum and compare them without rounding. Latencies are compared in nanoseconds; only where that
-would not fit (paths of hours over thousands of hops) in a coarser power of two of them.
+compiled Dijkstra can sum and compare them without rounding. Latencies are compared in nanoseconds, or in a coarser
+power of two of them where that would not fit (paths of hours over thousands of hops).
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _NO_LINK = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SimpleGraph:
-    """At most one link from a vertex to another, sorted by destination and then by the name of the origin."""
+    """At most one link between two vertices per direction, sorted by destination, then by the origin's name."""
 
     vertex_count: int
     routing: Routing
     origin: Ints
     dest: Ints
     link: Ints
-    """Which of the network's links."""
+    """Indices into the network's links."""
     latency_ns: NDArray[np.float64]
     alternatives: Ints
-    """How many parallel links are as short in the first measure; 0 inside a group (see `groups`)."""
+    """Number of parallel links that are as short by the first measure; 0 inside a group (see `groups`)."""
     groups: Ints
-    """Label of every vertex; vertices that zero-latency links join both ways are one group when latency is first."""
+    """Label of every vertex; with latency first, vertices joined both ways by zero-latency links are one group."""
 
     def restricted(self, vertices: Ints, position: Ints) -> SimpleGraph:
-        """The links among some vertices, renumbered by `position`; the others have position -1."""
+        """The links among some vertices, renumbered by `position`; other vertices have position -1."""
         kept = (position[self.origin] >= 0) & (position[self.dest] >= 0)
         return SimpleGraph(
             vertex_count=vertices.size,
@@ -65,7 +65,7 @@ class SimpleGraph:
 
 
 def simplify(network: Network) -> SimpleGraph:
-    """The network's links that are up, the best of every parallel bunch."""
+    """The network's links that are up, only the best of parallel ones."""
     count = len(network.names)
     by_name = np.empty(count, dtype=np.int64)
     by_name[sorted(range(count), key=network.names.__getitem__)] = np.arange(count)
@@ -103,14 +103,14 @@ def simplify(network: Network) -> SimpleGraph:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Trees:
-    """The shortest routes from some vertices; every array is by source, then by vertex."""
+    """Shortest routes from some vertices; every array is by source, then by vertex."""
 
     hops: Ints
-    """-1: out of reach."""
+    """-1: unreachable."""
     via: Ints
-    """The last link of the route, an index into the graph's links; -1 at the source and out of reach."""
+    """The last link of the route, an index into the graph's links; -1 at the source and where unreachable."""
     forks: Flags
-    """Another route, as short in the first measure, enters the vertex (or its group) by another link."""
+    """Whether another route, as short by the first measure, enters the vertex (or its group) by another link."""
 
 
 class Router:
@@ -133,7 +133,7 @@ class Router:
         self._first_into = np.flatnonzero(np.diff(graph.dest, prepend=-1))
 
     def trees(self, sources: Ints) -> Trees:
-        """The routes from every source to every vertex. Memory: some 50 bytes for each of those pairs."""
+        """The routes from every source to every vertex. Memory: about 50 bytes per pair."""
         graph = self._graph
         found = dijkstra(self._matrix, indices=sources)
         distance = np.where(np.isinf(found), _UNREACHED, found).astype(np.int64)

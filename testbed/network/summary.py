@@ -1,7 +1,7 @@
-"""What people and programs want to see of the paths: one row a pair, and the range of every property.
+"""Summaries of the paths: one row for each pair, and the range of every property.
 
-Takes a `Network`, gives rows and ranges; touches nothing. Works through blocks of sources, so that memory stays
-bounded whatever the number of pairs.
+Takes a `Network`, gives rows and ranges; touches nothing. Works in blocks of sources, so that memory is bounded for any
+number of pairs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from testbed.network.paths import Paths, compute_paths
 
 _BLOCK_PAIRS = 1 << 21
 _MOST_PAIRS = 1 << 24
-"""What a summary looks at: all pairs of 4096 nodes."""
+"""Most pairs of a summary: all pairs of 4096 nodes."""
 _LATENCY_DIGITS = 9
 _LOSS_DIGITS = 12
-"""Sums of decimal fractions are not exact; beyond these digits there is only noise."""
+"""Digits kept: sums of decimal fractions are not exact beyond them."""
 
 
 class PathRow(NamedTuple):
-    """One pair of different nodes. Without a path: no latency, jitter or hops, loss 1, bandwidth 0."""
+    """A pair of different nodes. Without a path: no latency, jitter or hops, loss 1, bandwidth 0."""
 
     source: int
     dest: int
@@ -39,14 +39,14 @@ class PathRow(NamedTuple):
 
 
 def blocks(network: Network, sources: Sequence[int]) -> Iterator[Paths]:
-    """The paths from these sources, some sources at a time."""
+    """The paths from these sources, in blocks of sources."""
     step = max(1, _BLOCK_PAIRS // max(1, network.node_count))
     for start in range(0, len(sources), step):
         yield compute_paths(network, sources[start : start + step])
 
 
 def rows(paths: Paths, dests: Sequence[int]) -> Iterator[PathRow]:
-    """The pairs of all sources with some destinations, in that order."""
+    """Rows of all sources with the given destinations, in that order."""
     for row, source in enumerate(paths.sources.tolist()):
         columns = (
             np.round(paths.latency_ms[row], _LATENCY_DIGITS).tolist(),
@@ -68,7 +68,7 @@ def rows(paths: Paths, dests: Sequence[int]) -> Iterator[PathRow]:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Of the pairs that have a path."""
+    """Range over the pairs that have a path."""
 
     min: float
     median: float

@@ -1,8 +1,8 @@
-"""The timeline: what happens when, as single changes in the order of their times.
+"""The timeline: all events of a topology as single changes in order of time.
 
-Takes a `Topology` and a seed, gives changes; touches nothing. Repetitions are written out, selectors resolved, the
-nodes of an event with a count drawn, and what an event undoes after a while is a change of its own. The same seed
-gives the same timeline on every machine.
+Takes a `Topology` and a seed, gives changes; touches nothing. Repetitions are expanded, selectors resolved, nodes of
+events with a count drawn, and the end of a lasting event is a change of its own. The same seed gives the same timeline
+on every machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from testbed.topologies.model import (
 
 @dataclass(frozen=True, slots=True)
 class NodesChange:
-    """The same happens to some nodes."""
+    """An action on some nodes."""
 
     at_s: float
     action: NodeAction
@@ -40,7 +40,7 @@ class NodesChange:
 
 @dataclass(frozen=True, slots=True)
 class LinksChange:
-    """The links from one endpoint to another change, go down (`up` False) or come up (True)."""
+    """The links from one endpoint to another change, go down (`up` is False) or come up (True)."""
 
     at_s: float
     origin: str
@@ -48,7 +48,7 @@ class LinksChange:
     change: LinkChange
     up: bool | None
     cause: int = 0
-    """Which event: an ending concerns only those of the links that its own event took down last."""
+    """Number of the event: its end concerns only links that this event took down last."""
     is_ending: bool = False
 
 
@@ -61,7 +61,7 @@ class BridgeChange:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """A partition begins, or the one with this number ends."""
+    """The partition with this number begins or ends."""
 
     at_s: float
     number: int
@@ -70,13 +70,13 @@ class PartitionChange:
 
 
 _MOST_FOLLOWED = 200_000
-"""Nodes that are looked at to find events without effect."""
+"""Bound of nodes visited to find events without effect."""
 
 Change = NodesChange | LinksChange | BridgeChange | PartitionChange
 
 
 def timeline(topology: Topology, seed: int, until_s: float = float("inf")) -> Iterator[Change]:
-    """Every change up to and including a time; at the same time in the order of the file, endings first."""
+    """All changes up to and including a time; at the same time in document order, ends first."""
     director = _Director(topology, seed)
     while director.agenda and director.agenda[0].at_s <= until_s:
         yield from heappop(director.agenda).happen()
@@ -110,7 +110,7 @@ class Timeline:
 def events_without_effect(topology: Topology) -> list[Event]:
     """Events that find nothing to do, at least once: a crash of a node that is gone, a link that is down going down.
 
-    Nothing where that depends on what the seed draws, or where finding out would take long.
+    Empty where that depends on the seed, or would take too long to find out.
     """
     nodes = [event for event in topology.events if isinstance(event, NodeEvent)]
     if any(event.count is not None for event in nodes) or nodes_followed(topology, nodes) > _MOST_FOLLOWED:
@@ -126,13 +126,13 @@ def events_without_effect(topology: Topology) -> list[Event]:
 class _Entry:
     at_s: float
     rank: int
-    """Endings are -1; events their place in the file."""
+    """-1 for ends, otherwise the event's position in the file."""
     order: int
     happen: Callable[[], Iterable[Change]] = field(compare=False)
 
 
 class _Director:
-    """Knows which node is in which state, and by which event: an ending undoes only what its own event did."""
+    """Tracks the state of nodes and links and the event that caused it: an end undoes only its own event."""
 
     def __init__(self, topology: Topology, seed: int) -> None:
         self.topology = topology
@@ -167,7 +167,7 @@ class _Director:
         return lambda: self.partition(event, at_s)
 
     def eligible(self, action: NodeAction, ranks: Iterable[int]) -> list[int]:
-        """Those that the action can happen to: no node leaves twice."""
+        """Ranks that the action applies to: for example, an absent node cannot leave."""
         present = self.present
         match action:
             case NodeAction.JOIN:
@@ -251,7 +251,7 @@ class _Director:
     def switch(
         self, event: LinkEvent | BridgeEvent, what: object, raised: LinksChange | BridgeChange, *, is_new: bool
     ) -> None:
-        """Something goes up or down; `raised` is how it comes up again after a while."""
+        """Takes a link or bridge up or down; `raised` is the change that ends a temporary failure."""
         if event.up is None:
             return
         if self.is_up.get(what, True) is event.up and not is_new:
@@ -268,7 +268,7 @@ class _Director:
 
     @cached_property
     def ambiguous(self) -> frozenset[tuple[str, str]]:
-        """Ends of link events that may share links with others under other names: all, once any names single nodes."""
+        """Ends of link events that may overlap under different names: all of them, once any names single nodes."""
         topology = self.topology
         events = {(event.origin, event.dest) for event in topology.events if isinstance(event, LinkEvent)}
         whole = {service.name for service in topology.services} | topology.bridge_names

@@ -9,21 +9,12 @@ import inspect
 from collections.abc import Mapping
 from random import Random
 
+from testbed.catalogue.algorithms import ALGORITHMS
+from testbed.catalogue.sharings import SHARINGS
+from testbed.catalogue.tables import Entry
 from testbed.code import CodeProblem, call, file_of, is_code, load_object
-from testbed.node.algorithm import Algorithm
+from testbed.node.algorithm import ALL_NEIGHBOURS, Algorithm
 from testbed.node.sharing.base import Sharing
-
-ALGORITHMS = {
-    "dpsgd": "testbed.node.algorithms.dpsgd:DPSGD",
-    "epidemic": "testbed.node.algorithms.epidemic:Epidemic",
-    "fedavg": "testbed.node.algorithms.fedavg:FedAvg",
-    "parameter-server": "testbed.node.algorithms.parameter_server:ParameterServer",
-}
-SHARING = {
-    "full": "testbed.node.sharing.base:Sharing",
-    "random": "testbed.node.sharing.random_sampling:RandomSampling",
-    "topk": "testbed.node.sharing.topk:TopK",
-}
 
 
 def choose_algorithm(name: str, options: Mapping[str, object]) -> Algorithm:
@@ -38,19 +29,42 @@ def choose_algorithm(name: str, options: Mapping[str, object]) -> Algorithm:
             raise _at(source, found, f"`{method}` of {found.__name__} must be `async def {method}(self, node)`")
         if len(inspect.signature(getattr(algorithm, method)).parameters) != 1:
             raise _at(source, found, f"`{method}` of {found.__name__} must take one argument: the node")
+    _check_declared(source, algorithm)
     return algorithm
 
 
 def choose_sharing(name: str, options: Mapping[str, object], random: Random) -> Sharing:
     """The way of sharing of that name; its random stream is the node's own."""
-    source, found = _class(name, SHARING, Sharing)
+    source, found = _class(name, SHARINGS, Sharing)
     sharing = _make(source, found, {"random": random, **options})
     assert isinstance(sharing, Sharing)  # noqa: S101 - `_class` has looked
     return sharing
 
 
-def _class(name: str, built_in: Mapping[str, str], base: type) -> tuple[str, type]:
-    source = name if is_code(name) else built_in[name]
+def source_of(algorithm: str) -> str:
+    """Where an algorithm's class is, as `module:Class` or `file.py:Class`."""
+    return algorithm if is_code(algorithm) else ALGORITHMS[algorithm].code
+
+
+def message_bytes_of(name: str, sharing: Sharing, parameters: int) -> int | None:
+    """What a researcher's own sharing says that a message takes; None: nothing."""
+    size = call(name, sharing.message_bytes, parameters)
+    if size is None or (isinstance(size, int) and not isinstance(size, bool) and size >= 0):
+        return size
+    raise _at(name, type(sharing), f"`message_bytes` must give a number of bytes or None, not {size!r}")
+
+
+def _check_declared(source: str, algorithm: Algorithm) -> None:
+    """What code that is not ours says of itself has the right type."""
+    waits, to = algorithm.waits, algorithm.sends_to
+    if waits is not None and type(waits) is not bool:
+        raise _at(source, type(algorithm), f"`waits` must be True, False or None, not {waits!r}")
+    if to is not None and to != ALL_NEIGHBOURS and (type(to) is not int or to < 0):
+        raise _at(source, type(algorithm), f"`sends_to` must be a number, {ALL_NEIGHBOURS!r} or None, not {to!r}")
+
+
+def _class(name: str, built_in: Mapping[str, Entry], base: type) -> tuple[str, type]:
+    source = name if is_code(name) else built_in[name].code
     found = load_object(source)
     if not isinstance(found, type) or not issubclass(found, base):
         message = f"`{name}` is not a class derived from {base.__name__}"

@@ -6,7 +6,7 @@ Takes a `NodePlan`, gives ranks and bytes; touches nothing.
 from __future__ import annotations
 
 from testbed.experiment.language import Experiment
-from testbed.node.choose import ALGORITHMS, SHARING
+from testbed.node.declared import is_own
 from testbed.node.messages import MAX_BUFFER, MAX_HEADER
 from testbed.plan.model import NodePlan
 
@@ -31,6 +31,6 @@ def first_peers(plan: NodePlan) -> tuple[int, ...]:
 def largest_message_bytes(experiment: Experiment, parameters: int) -> int:
     """What no message of this experiment exceeds, its header included: at most a value and a place a parameter."""
     model_bytes = 4 * parameters
-    if experiment.algorithm.name in ALGORITHMS and experiment.sharing.name in SHARING:
-        return min(_LARGEST, 2 * model_bytes + MAX_HEADER)
-    return min(_LARGEST, max(_OWN_CODE_MODELS * model_bytes, _OWN_CODE_BYTES))
+    if is_own(experiment):
+        return min(_LARGEST, max(_OWN_CODE_MODELS * model_bytes, _OWN_CODE_BYTES))
+    return min(_LARGEST, 2 * model_bytes + MAX_HEADER)

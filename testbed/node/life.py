@@ -7,7 +7,7 @@ algorithm or a model ends in the journal, with the place in that code.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -17,10 +17,13 @@ from testbed.code import CodeProblem, problem_in
 from testbed.errors import TestbedError
 from testbed.limits import with_limit
 from testbed.node.algorithm import Algorithm
-from testbed.node.choose import ALGORITHMS, choose_algorithm, choose_sharing
+from testbed.node.choose import choose_algorithm, choose_sharing, source_of
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
-from testbed.node.node import Node, PeerMissing, ServerDone
+from testbed.node.node import STREAMS, Node, PeerMissing, ServerDone
+from testbed.node.sharing.base import Sharing
+from testbed.node.snapshots import NO_PARTS, Snapshot
+from testbed.node.state import NOTHING, State, UnusableState
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.unawaited import tell_of_unawaited
 from testbed.plan.overlay_graph import NoGraph
@@ -31,6 +34,8 @@ Told = CodeProblem | TrainingFailed | PeerMissing | ComputingLost | NoGraph | Un
 TOLD = (CodeProblem, TrainingFailed, PeerMissing, ComputingLost, NoGraph, UnusableModel)
 
 _LOOK_AGAIN_S = 0.02
+_ALGORITHM, _SHARING = "algorithm", "sharing"
+"""Parts of what is kept in snapshots."""
 
 
 class Reason(StrEnum):
@@ -121,8 +126,7 @@ class Life:
 
     @property
     def _source(self) -> str:
-        name = self.node.plan.experiment.algorithm.name
-        return ALGORITHMS.get(name, name)
+        return source_of(self.node.plan.experiment.algorithm.name)
 
     async def _roles(self, others_done: Callable[[], Awaitable[None]]) -> None:
         roles = self.node.plan.node.roles
@@ -163,13 +167,47 @@ class Life:
             raise problem_in(self._source, problem) from problem
 
     def _algorithm(self) -> Algorithm:
-        experiment = self.node.plan.experiment
-        algorithm = choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)
-        algorithm.sharing = choose_sharing(
-            experiment.sharing.name, experiment.sharing.options, self.node.random("compression")
-        )
-        algorithm.sharing.begin(self.node.model)
+        """Connected with the node, and with what it remembered in an earlier life."""
+        node, snapshot = self.node, self.node.snapshot
+        try:
+            algorithm = self._made(NO_PARTS if snapshot is None else snapshot.state)
+            lost = "" if snapshot is None else snapshot.problem or self._left_out(snapshot, algorithm)
+        except UnusableState as problem:
+            algorithm, lost = self._made(NO_PARTS), str(problem)
+        if lost:
+            node.note("state-lost", f"{lost}; the node goes on with its model alone")
+        sharing = algorithm.sharing
+        node.on_trained = None if type(sharing).trained is Sharing.trained else sharing.trained
+        node.remembered = lambda: {_ALGORITHM: algorithm.state(), _SHARING: sharing.state()}
         return algorithm
+
+    def _made(self, parts: Mapping[str, State]) -> Algorithm:
+        """With what is in the parts; raises UnusableState where they are of something else."""
+        chosen, node = self.node.plan.experiment, self.node
+        node.restore_streams(parts.get(STREAMS, NOTHING))
+        algorithm = choose_algorithm(chosen.algorithm.name, chosen.algorithm.options)
+        sharing = choose_sharing(chosen.sharing.name, chosen.sharing.options, node.random("compression"))
+        sharing.begin(node.model)
+        algorithm.sharing = sharing
+        for part, source, restore in (
+            (_ALGORITHM, chosen.algorithm.name, algorithm.restore),
+            (_SHARING, chosen.sharing.name, sharing.restore),
+        ):
+            try:
+                if parts.get(part):
+                    restore(parts[part])
+            except UnusableState:
+                raise
+            except Exception as problem:
+                raise problem_in(source, problem) from problem
+        return algorithm
+
+    @staticmethod
+    def _left_out(snapshot: Snapshot, algorithm: Algorithm) -> str:
+        """Why there is no state where there should be one; empty where all is well."""
+        if snapshot.state or not (algorithm.state() or algorithm.sharing.state()):
+            return ""
+        return f"the snapshot of round {snapshot.rounds} holds a model without a state"
 
     def _begin(self) -> None:
         plan = self.node.plan

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from random import Random
 
 from testbed.code import CodeProblem, file_of, is_code, load_object
-from testbed.experiment.language import Experiment
-from testbed.node.choose import choose_algorithm, choose_sharing
+from testbed.experiment.language import Experiment, Sharing
+from testbed.node.choose import choose_algorithm, choose_sharing, message_bytes_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def wrong_code(experiment: Experiment) -> WrongCode | None:
     algorithm, sharing = experiment.algorithm, experiment.sharing
     checks: dict[tuple[str, str], tuple[str, Callable[[], object]]] = {
         ("algorithm", "name"): (algorithm.name, lambda: choose_algorithm(algorithm.name, algorithm.options)),
-        ("sharing", "name"): (sharing.name, lambda: choose_sharing(sharing.name, sharing.options, Random(0))),  # noqa: S311
+        ("sharing", "name"): (sharing.name, lambda: _sharing(sharing)),
         ("model", "name"): (experiment.model.name, lambda: _callable(experiment.model.name)),
         ("data", "name"): (experiment.data.name, lambda: _callable(experiment.data.name)),
         ("overlay", "kind"): (experiment.overlay.kind, lambda: _callable(experiment.overlay.kind)),
@@ -44,6 +44,11 @@ def wrong_code(experiment: Experiment) -> WrongCode | None:
         except CodeProblem as problem:
             return WrongCode(key, problem)
     return None
+
+
+def _sharing(chosen: Sharing) -> None:
+    made = choose_sharing(chosen.name, chosen.options, Random(0))  # noqa: S311 - draws nothing
+    message_bytes_of(chosen.name, made, 1)
 
 
 def _callable(name: str) -> None:

@@ -6,7 +6,7 @@ sockets, processes or real clocks, so that one source runs in virtual time and i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from random import Random
@@ -19,11 +19,15 @@ from testbed.node.messages import Message, Received
 from testbed.node.neighbourhood import Neighbourhood
 from testbed.node.outbox import Outbox, Policy, Ticket
 from testbed.node.sharing.base import MODEL
-from testbed.node.snapshots import save_snapshot
+from testbed.node.snapshots import Snapshot, save_snapshot
+from testbed.node.state import State
+from testbed.node.streams import Streams
 from testbed.node.world import Clock, Compute, Observer, Pending, Transport, Vector
 from testbed.plan.model import NodePlan
 from testbed.records import AnyRecord, Count, Evaluation, Event, Phases, Round, Start
-from testbed.seeds import stream
+
+STREAMS = "streams"
+"""The part of what is kept in snapshots that is the node's own."""
 
 
 class PeerMissing(Exception):
@@ -69,7 +73,7 @@ class Node:
         compute: Compute,
         journal: Journal,
         observer: Observer,
-        model: Vector | None = None,
+        snapshot: Snapshot | None = None,
         first_round: int = 0,
         snapshots: Path | None = None,
     ) -> None:
@@ -79,7 +83,14 @@ class Node:
         self.learners = plan.learners
         """Ranks of all nodes that learn."""
         self.server = plan.server
-        self.model: Vector = compute.initial() if model is None else model
+        self.snapshot = snapshot
+        """What it begins with, of an earlier life."""
+        self.model: Vector = compute.initial() if snapshot is None else snapshot.vector
+        self.on_trained: Callable[[Vector], None] | None = None
+        """Called with what training has changed in the model."""
+        self.remembered: Callable[[], Mapping[str, State]] = dict
+        """What is kept in snapshots besides the model and the random streams."""
+        self._streams = Streams(plan.seed, plan.node.name)
         self.first_round = first_round
         self.round = first_round
         self.rounds_done = first_round
@@ -136,7 +147,11 @@ class Node:
 
     def random(self, purpose: str) -> Random:
         """A stream of this node's own: the same in every run with the seed, shared with no other node or purpose."""
-        return stream(self.plan.seed, purpose, self.name)
+        return self._streams.of(purpose)
+
+    def restore_streams(self, state: State) -> None:
+        """Streams that are asked for from now on go on where they were; raises UnusableState."""
+        self._streams.restore(state)
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +211,9 @@ class Node:
         experiment = self.plan.experiment
         every = experiment.snapshots.every or (1 if experiment.rejoin == "last" else 0)
         if self._snapshots is not None and every and (number + 1) % every == 0:
-            save_snapshot(self._snapshots, number + 1, self.model)
+            save_snapshot(
+                self._snapshots, number + 1, self.model, {STREAMS: self._streams.state(), **self.remembered()}
+            )
 
     def evaluate_after(self) -> None:
         """Try the model as it is now, outside emulated time; at most once a round."""
@@ -216,9 +233,11 @@ class Node:
         """The round's local steps (or that many): mean loss. The model changes in one go, at their end."""
         count = self._compute.steps_per_round() if steps is None else steps
         with self._phase("train"):
-            loss = await self._compute.train(self.model, self.steps, count)
-        self._trained(loss, count)
-        return loss
+            trained = await self._compute.train(self.model, self.steps, count)
+        if self.on_trained is not None:
+            self.on_trained(trained.after - trained.before)
+        self._trained(trained.loss, count)
+        return trained.loss
 
     async def gradient(self) -> Vector:
         """The gradient of one minibatch at the model."""

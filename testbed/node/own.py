@@ -13,7 +13,7 @@ from testbed.code import CodeProblem
 from testbed.experiment.language import Experiment
 from testbed.node.choose import choose_algorithm, choose_sharing
 from testbed.node.data.dataset import Kind
-from testbed.node.data.of_experiment import SharedOut, share_out
+from testbed.node.data.experiment_data import PartitionedData, partition_data
 from testbed.node.data.partition import test_parts
 from testbed.node.evaluation import Turn
 from testbed.node.evaluation_samples import evaluation_parts
@@ -29,7 +29,7 @@ class Material:
     """Of all nodes of a run: the same in every process that makes it."""
 
     experiment: Experiment
-    data: SharedOut
+    data: PartitionedData
     trainer: Trainer
     tried: list[Indices]
     """Test samples that models are tried on, by learner; last, those that averages are."""
@@ -55,7 +55,7 @@ class Material:
 
 def material(experiment: Experiment, learners: int, seed: int, ms_per_step: float) -> Material:
     """Everything loaded, and one step trained; raises what is wrong with the data, or with a researcher's model."""
-    data = share_out(experiment, learners, seed)
+    data = partition_data(experiment, learners, seed)
     trainer = make_trainer(experiment, data.dataset, seed)
     trainer.warm()
     with suppress(CodeProblem):  # every node will meet it, and tell

@@ -23,7 +23,7 @@ from testbed.node.real_clock import RealClock
 from testbed.node.real_evaluation import PieceWork
 from testbed.node.real_thread import PAUSE_S, ComputeThread
 from testbed.node.training_settings import TrainingFailed
-from testbed.node.world import Score, Vector
+from testbed.node.world import Score, Trained, Vector
 from testbed.plan.model import NodePlan
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class RealCompute:
 
         await self._thread.do(lambda: self._in_a_slot(work))
 
-    async def train(self, model: Vector, first_step: int, steps: int) -> float:
+    async def train(self, model: Vector, first_step: int, steps: int) -> Trained:
         before, out, learner = model.copy(), self._trained, self._own_data()
 
         def work() -> float:
@@ -178,7 +178,7 @@ class RealCompute:
             model[:] = out
         else:  # others were mixed in meanwhile: they stay, and the training is added
             model += out - before
-        return loss
+        return Trained(loss, before, out)
 
     async def gradient(self, model: Vector, step: int) -> tuple[float, Vector]:
         before, out, learner = model.copy(), np.empty_like(model), self._own_data()

@@ -6,7 +6,7 @@ Protocols only. In virtual time `runtimes/sim` implements them; with real socket
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,16 @@ class Pending(Protocol):
     def result(self) -> Score: ...
 
 
+class Trained(NamedTuple):
+    """What came of some local steps; the arrays hold until the node trains again."""
+
+    loss: float
+    """Their mean."""
+    before: Vector
+    after: Vector
+    """What the steps alone made of `before`."""
+
+
 class Compute(Protocol):
     """Trains and tries one node's model. Training takes emulated time, and acts on a copy until it is done."""
 
@@ -87,8 +97,8 @@ class Compute(Protocol):
 
     def steps_per_round(self) -> int: ...
 
-    async def train(self, model: Vector, first_step: int, steps: int) -> float:
-        """Mean loss of the steps; what they changed is added to the model in one go at the end."""
+    async def train(self, model: Vector, first_step: int, steps: int) -> Trained:
+        """Do local steps; what they changed is added to the model in one go at the end."""
 
     async def gradient(self, model: Vector, step: int) -> tuple[float, Vector]:
         """Loss and gradient of one minibatch."""

@@ -1,7 +1,7 @@
-"""One connection of ZeroMQ to one peer: first it is tried, then it is up, then it is over.
+"""One ZeroMQ connection to one peer: it is attempted, then up, then over.
 
-Takes two addresses, gives a socket to send on and the kernel's counts of it; touches sockets. A connection that is over
-is never used again: whoever needs another one makes it, so that ZeroMQ never sends anything by itself.
+Takes two addresses, gives a socket to send on and the kernel's counters of it; touches sockets. A connection that is
+over is never used again: a new one is made instead, so that ZeroMQ never resends anything by itself.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from testbed.node.zmq_kernel import Progress, cut_off, handle_of, is_over, keep_little_unsent, progress
 from testbed.node.zmq_monitor import Monitor
+from testbed.node.zmq_tcp_info import TcpProgress, cut_off, handle_of, is_over, keep_little_unsent, progress
 
 _RETRY_MS, _RETRY_MS_MAX = 100, 400
-"""Between attempts that are refused; nobody answers at all where there is no node."""
+"""Delay between refused attempts; where there is no node, attempts are not answered at all."""
 _ATTEMPT_MS = 2000
-"""The kernel asks once more after one second, and then ever more rarely: begin anew."""
+"""The kernel repeats SYN after one second, and then ever more rarely: after this time a new attempt begins."""
 _HASTY_ATTEMPTS = 2
 _PATIENT_MS = 60_000
-"""A path may be longer than that: beside later attempts there is one that waits for any answer that may come."""
+"""Round trips may be longer than that: beside later attempts, one attempt waits this long for an answer."""
 HANDSHAKE_MS = 30_000
-"""How long ZeroMQ's own opening of a connection may take, at both ends; it needs about two round trips."""
+"""How long ZeroMQ's handshake may take, at both ends; it needs about two round trips."""
 
 
 class _Attempt:
-    """A socket of ZeroMQ's that tries again and again until `on_up` takes it; each time it waits so long."""
+    """A ZeroMQ socket that repeats attempts, each of the given duration, until `on_up` takes it."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class _Attempt:
     ) -> None:
         self._on_up = on_up
         self.descriptor = -1
-        """ZeroMQ's own, of the connection that it has or had last."""
+        """ZeroMQ's descriptor of its current or last connection."""
         self._is_wanted = True
         self.socket = context.socket(zmq.PUSH)
         self.socket.setsockopt(zmq.LINGER, 0)
-        # There is one message at a time; a limit of few would count those that ZeroMQ has not told of yet.
+        # There is one message at a time; a low limit would count those that ZeroMQ has not reported yet.
         self.socket.setsockopt(zmq.SNDHWM, 0)
         self.socket.setsockopt(zmq.RECONNECT_IVL, _RETRY_MS)
         self.socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RETRY_MS_MAX)
@@ -53,7 +53,7 @@ class _Attempt:
         self.socket.connect(endpoint)
 
     def be_quiet(self) -> None:
-        """Nothing is called any more."""
+        """Stops all callbacks."""
         self._monitor.close()
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class _Attempt:
         self.socket.close(linger=0)
 
     def close_in_good_order(self) -> None:
-        """As soon as its opening is over: to its peer, who breaks off in the middle of that is a stranger."""
+        """Closes once the handshake is over: to the peer, breaking it off would look like a foreign protocol."""
         self._is_wanted = False
         self._monitor.read()  # it may have connected by now, or even be up
         if self.descriptor < 0:
@@ -76,8 +76,8 @@ class _Attempt:
             self.close()
 
 
-class Connection:
-    """Calls `on_up` once when the peer has answered, and `on_over` once when the connection is lost after that."""
+class ZmqConnection:
+    """Calls `on_up` once when the peer has answered, and `on_over` once when the connection is lost afterwards."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class Connection:
         source: str,
         peer: tuple[str, int],
         time_scale: float,
-        on_up: Callable[[Connection], None],
-        on_over: Callable[[Connection], None],
+        on_up: Callable[[ZmqConnection], None],
+        on_over: Callable[[ZmqConnection], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_up = on_up
@@ -97,7 +97,7 @@ class Connection:
         self._endpoint = f"tcp://{source}:0;{peer[0]}:{peer[1]}"
         self._time_scale = time_scale
         self._attempts = [self._attempt(_ATTEMPT_MS)]
-        """The first of them is the one that it has become, when it is up; the others end."""
+        """Once the connection is up, the first is the successful attempt; the others are closed."""
         self._timer = self._loop.call_later(_HASTY_ATTEMPTS * _ATTEMPT_MS / 1000 * time_scale, self._try_patiently)
 
     def _attempt(self, wait_ms: float) -> _Attempt:
@@ -105,20 +105,20 @@ class Connection:
         return _Attempt(self._context, self._endpoint, wait_ms * scale, HANDSHAKE_MS * scale, self._take)
 
     def _try_patiently(self) -> None:
-        if self._attempts[0].descriptor < 0:  # else the peer answers in time
+        if self._attempts[0].descriptor < 0:  # otherwise the peer answers in time
             self._attempts.append(self._attempt(_PATIENT_MS))
 
     @property
     def is_up(self) -> bool:
         return self._tcp is not None
 
-    def progress(self) -> Progress:
-        """Only of one that is up."""
+    def progress(self) -> TcpProgress:
+        """The kernel's counters; the connection must be up."""
         assert self._tcp is not None, "it must be up"  # noqa: S101
         return progress(self._tcp)
 
     def send(self, frames: Sequence[zmq.Frame | bytes]) -> bool:
-        """Hand over a message; whether ZeroMQ took it, which it does when it has nothing else."""
+        """Hands over a message; whether ZeroMQ took it, which it does when it holds no other."""
         try:
             to = self._attempts[0].socket
             for frame in frames[:-1]:
@@ -129,7 +129,7 @@ class Connection:
         return True
 
     def close(self, *, forget: bool) -> None:
-        """Nothing is called any more. What the kernel has not sent yet is forgotten, or sent in the background."""
+        """Stops all callbacks. Unsent bytes in the kernel are dropped if `forget`, otherwise sent in the background."""
         self._timer.cancel()
         for attempt in self._attempts:
             attempt.be_quiet()
@@ -143,7 +143,7 @@ class Connection:
             attempt.close()
 
     def _take(self, attempt: _Attempt) -> None:
-        """It is the one."""
+        """Makes an attempt the connection."""
         if not self._take_hold(attempt.descriptor):
             return
         self._timer.cancel()
@@ -155,12 +155,12 @@ class Connection:
         self._on_up(self)
 
     def _take_hold(self, descriptor: int) -> bool:
-        """Get a descriptor of the connection of our own; False when it is over already, and ZeroMQ tries again."""
+        """Duplicates the connection's descriptor; False when it is over already and ZeroMQ tries again."""
         found = handle_of(descriptor)
         if found is None:
             return False
         tcp, peer = found
-        if peer != self._peer:  # another connection has the number by now
+        if peer != self._peer:  # another connection has this descriptor by now
             tcp.close()
             return False
         keep_little_unsent(tcp)

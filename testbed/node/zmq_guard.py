@@ -1,9 +1,9 @@
-"""Keeps connections from filling the memory with messages that never end, and the process with connections.
+"""Limits what hostile connections can use: memory by endless messages, and the number of connections.
 
-Takes connections as they come and go, and what they brought; resets those that have sent much more than messages, and
-those of an address that has more connections than anybody needs. ZeroMQ limits the size of a message's frames, but not
-their number, nor that of connections, and shows a message when it is whole. What still waits in the kernel is not
-counted: it has its own limits, and much of it waits when this process stood still for a while.
+Takes connections as they open and close, and the messages received on them; resets those that sent much more than
+whole messages, and those of an address with too many connections. ZeroMQ limits the size of a message's frames, but
+neither their number nor that of connections, and shows only whole messages. Bytes that wait in the kernel are not
+counted: the kernel limits them, and many may wait after this process was stopped.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from testbed.node.zmq_kernel import cut_off, handle_of, taken
+from testbed.node.zmq_tcp_info import cut_off, handle_of, taken
 
 _EVERY_S = 1.0
 _MARGIN_BYTES = 1 << 20
 _MOST_CONNECTIONS = 16
-"""From one address: one is in use, another may be tried, and those of lives that ended without a word stay a while."""
+"""Per address: one is in use, another may be attempted, and those of crashed lives stay for a while."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """One connection."""
+    """A watched connection."""
 
     address: str
-    """Where it comes from."""
+    """The peer's address."""
     handle: socket.socket
-    """One of our own."""
+    """A duplicate of ZeroMQ's descriptor."""
     brought: int = 0
-    """Bytes of messages that are here."""
+    """Bytes of messages received from it."""
 
 
-class Guard:
-    """Looks at all connections once a second."""
+class ConnectionGuard:
+    """Checks all connections once a second."""
 
     def __init__(self, largest: int, waiting: int, known: Container[str], on_cut: Callable[[str], None]) -> None:
-        """ZeroMQ keeps up to `waiting` messages of a connection, of at most `largest` bytes each, until they are taken.
+        """ZeroMQ holds up to `waiting` messages of a connection, each of at most `largest` bytes.
 
-        Only from known addresses anybody may connect; `on_cut` is told the address of every connection it ends.
+        Only known addresses may connect; `on_cut` is called with the address of every connection that is reset.
         """
         self._known = known
         self._on_cut = on_cut
         self._order: dict[str, deque[int]] = {}
         """ZeroMQ's descriptors by address, oldest first."""
-        # Besides those that wait there is one that comes, and one that ZeroMQ has no room for yet.
+        # Besides the waiting ones there is one in transit, and one that ZeroMQ has no room for yet.
         self._most = (waiting + 2) * largest + _MARGIN_BYTES
         self._connections: dict[int, _Watched] = {}
-        """By ZeroMQ's descriptor."""
+        """Keyed by ZeroMQ's descriptor."""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
 
@@ -64,7 +64,7 @@ class Guard:
             self._timer = self._loop.call_later(_EVERY_S, self._look)
 
     def _make_room(self, address: str, newest: int) -> None:
-        """The oldest goes: of a peer that comes back again and again, the newest connection is the one that lives."""
+        """Resets the oldest connection of an address: the newest is the live one of a peer that reconnected."""
         order = self._order.setdefault(address, deque())
         order.append(newest)
         if len(order) > (_MOST_CONNECTIONS if address in self._known else 0):
@@ -83,7 +83,7 @@ class Guard:
                 del self._order[connection.address]
 
     def brought(self, descriptor: int, size: int) -> None:
-        """A message has come, be it a good one or not; perhaps after its connection has gone."""
+        """Counts a received message, valid or not; its connection may be closed already."""
         connection = self._connections.get(descriptor)
         if connection is not None:
             connection.brought += size

@@ -1,8 +1,8 @@
-"""All that arrives at one node: judged, and handed over as messages.
+"""Receives everything that arrives at a node, checks it, and hands over valid messages.
 
-Takes an address to listen at, gives messages with their senders; touches sockets. Nobody is believed: the sender is
-whom the connection's source address belongs to, sizes are limited before anything is read, and what is not a message
-is counted and dropped.
+Takes an address to listen at, gives messages with their senders; touches sockets. No peer is trusted: the sender is
+identified by the connection's source address, sizes are limited before anything is read, and what is not a message is
+counted and dropped.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import zmq
 
 from testbed.node.messages import MalformedMessage, Message, from_frames
 from testbed.node.zmq_connection import HANDSHAKE_MS
-from testbed.node.zmq_envelope import frame_bytes, opened
-from testbed.node.zmq_guard import Guard
+from testbed.node.zmq_frames import frame_bytes, opened
+from testbed.node.zmq_guard import ConnectionGuard
 from testbed.node.zmq_monitor import Monitor, descriptor
 
 Receive = Callable[[int, Message], None]
 
 _MOST_FRAMES = 16
 _AT_ONCE = 64
-"""Messages, before others in this process have their turn."""
+"""Messages read before other tasks of this process run."""
 _LIVES = 4
-"""Of one sender that are remembered: what an earlier one sent may arrive after the next one's first."""
+"""Lives remembered of one sender: messages of an earlier one may arrive after the first of the next."""
 _WAITING_MESSAGES = 8
-"""Per connection; then the sender has to wait."""
+"""Per connection; beyond them the sender has to wait."""
 _KEEPALIVE_S, _KEEPALIVE_AGAIN_S, _KEEPALIVE_TIMES = 30, 10, 3
 _HANDSHAKE_FAILED = (
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -39,28 +39,28 @@ class Refusal(StrEnum):
     """Why something that arrived was dropped."""
 
     STRANGER = "stranger"
-    """No node has the address that it came from."""
+    """It came from an address that no node has."""
     IMPOSTOR = "impostor"
-    """It claims the rank of another node than the one that has the address."""
+    """It claims a rank that does not belong to its source address."""
     MALFORMED = "malformed"
-    """No message."""
+    """It is no message."""
     OVERSIZED = "oversized"
-    """More than the largest message of the experiment. What is even larger than a frame may be is cut off unread."""
+    """It exceeds the largest message of the experiment; beyond the largest frame, the connection is reset unread."""
     DUPLICATE = "duplicate"
-    """Here already: the sender could not know."""
+    """It was received already, which the sender could not know."""
     GREEDY = "greedy"
-    """Not a message but a connection: one of too many, or one that brought far more than messages have."""
+    """Not a message but a connection: one too many, or one that sent far more than its messages."""
     FOREIGN = "foreign-protocol"
-    """A connection that does not speak ZeroMQ, or broke off before that was clear."""
+    """A connection that does not speak ZeroMQ, or broke off during the handshake."""
 
 
 OnRefusal = Callable[[Refusal, int | None, int], None]
-"""Told the kind, whose it was (None when nobody knows), and how many there were of both together."""
+"""Called with the kind, the sender (None when unknown), and the count of this kind from this sender."""
 _EXPECTED = {Refusal.DUPLICATE}
-"""Not worth telling: connections that were lost bring them."""
+"""Not reported: lost connections cause them."""
 
 
-class Inbox:
+class ZmqInbox:
     """Listens, and calls `receive` with every message and its sender's rank."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Inbox:
         on_refusal: OnRefusal | None = None,
         time_scale: float = 1.0,
     ) -> None:
-        """`on_refusal` is called when the number of one kind and sender is a power of two: a flood makes few words."""
+        """`on_refusal` is called when the count of a kind and sender is a power of two, so that floods log little."""
         self.refused: Counter[Refusal] = Counter()
         self._refused_of: Counter[tuple[Refusal, int | None]] = Counter()
         self._on_refusal = on_refusal
@@ -82,9 +82,9 @@ class Inbox:
         self._largest = largest
         self._receive = receive
         self._numbers: dict[int, OrderedDict[int, int]] = {}
-        """By sender and its life: the number of the last message."""
+        """The number of the last message, by sender and life."""
         self._loop = asyncio.get_running_loop()
-        self._guard = Guard(largest, _WAITING_MESSAGES, self._ranks, self._cut)
+        self._guard = ConnectionGuard(largest, _WAITING_MESSAGES, self._ranks, self._cut)
         self._socket = context.socket(zmq.PULL)
         self._again: asyncio.Handle | None = None
         try:
@@ -102,7 +102,7 @@ class Inbox:
         options = {
             zmq.LINGER: 0,
             zmq.RCVHWM: _WAITING_MESSAGES,
-            # What is somewhat too large is read and counted; the rest never gets any memory.
+            # Slightly oversized messages are read and counted; larger ones never get any memory.
             zmq.MAXMSGSIZE: 2 * self._largest,
             zmq.HANDSHAKE_IVL: round(HANDSHAKE_MS * time_scale),
             zmq.TCP_KEEPALIVE: 1,
@@ -115,7 +115,7 @@ class Inbox:
         self._socket.bind(endpoint)
 
     def close(self) -> None:
-        """Nothing is received any more."""
+        """Stops receiving."""
         if self._socket.closed:
             return
         if self._again is not None:
@@ -126,14 +126,14 @@ class Inbox:
         self._socket.close(linger=0)
 
     def _read(self) -> None:
-        """Take what is there; ZeroMQ's descriptor tells of changes only, so nothing may be left without coming back."""
+        """Reads what is there. ZeroMQ's descriptor signals only changes: leftovers must be read again later."""
         self._again = None
         for _ in range(_AT_ONCE):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            # Which connection a number stands for is told by what happened before its message came.
+            # Monitor events that precede a message tell which connection its descriptor belongs to.
             self._monitor.read()
             refusal = self._judge(frames)
             if refusal is not None:

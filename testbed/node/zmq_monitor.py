@@ -1,4 +1,4 @@
-"""What ZeroMQ tells of a socket's connections.
+"""Reads ZeroMQ's monitor events about a socket's connections.
 
 Takes a socket, calls a function with each event; touches sockets.
 """
@@ -13,12 +13,12 @@ from zmq.utils.monitor import parse_monitor_message
 
 
 def descriptor(socket: zmq.Socket[bytes]) -> int:
-    """Readable when something has changed at the socket, for once: look at its events until there are none."""
+    """Becomes readable once when the socket changes (edge-triggered): read its events until there are none."""
     return int(socket.getsockopt(zmq.FD))
 
 
 def is_readable(socket: zmq.Socket[bytes]) -> bool:
-    """Whether something can be received at once."""
+    """Whether something can be received without waiting."""
     return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
 
@@ -36,7 +36,7 @@ class Monitor:
         self._closed = False
 
     def close(self) -> None:
-        """May be called from `hear`, and again."""
+        """May be called from `hear`, and repeatedly."""
         if not self._closed:
             self._closed = True
             self._loop.remove_reader(self._descriptor)
@@ -44,7 +44,7 @@ class Monitor:
             self._socket.close(linger=0)
 
     def read(self) -> None:
-        """Hear of all that has happened so far; it comes by itself, but perhaps later."""
+        """Reads all pending events now instead of later."""
         while not self._closed and is_readable(self._socket):
             event = parse_monitor_message(self._socket.recv_multipart(zmq.NOBLOCK))
             self._hear(int(event["event"]), int(event["value"]))

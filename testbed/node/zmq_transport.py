@@ -1,8 +1,8 @@
-"""One node's end of a real network: messages over ZeroMQ, which speaks TCP.
+"""A node's transport in real runs: messages over ZeroMQ, on TCP.
 
-Takes messages from the outbox, gives those that arrive to whoever made it; touches sockets, and ZeroMQ's own thread
-until it is closed. Every node listens with one PULL socket and has a PUSH socket to each peer that it sends to: nothing
-is ever answered on a connection, the kernel's acknowledgements tell what has arrived.
+Takes messages from the outbox, passes those that arrive to a callback; touches sockets, and ZeroMQ's own thread until
+it is closed. Every node listens with one PULL socket and has a PUSH socket to each peer that it sends to. Nothing is
+answered on a connection: the kernel's acknowledgements tell what has arrived.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import zmq
 
 from testbed.node.messages import MAX_BUFFER, Message
-from testbed.node.zmq_connection import Connection
-from testbed.node.zmq_inbox import Inbox, OnRefusal, Receive, Refusal
-from testbed.node.zmq_link import Link
-from testbed.node.zmq_parcel import Parcel, Wrappings
+from testbed.node.zmq_connection import ZmqConnection
+from testbed.node.zmq_frames import FramedMessageCache, OutgoingMessage
+from testbed.node.zmq_inbox import OnRefusal, Receive, Refusal, ZmqInbox
+from testbed.node.zmq_peer_link import PeerLink
 
 PORT = 5555
 
 
 class ZmqShipment:
-    """One message on its way to one peer."""
+    """A message being sent to one peer."""
 
     __slots__ = ("_link", "_parcel")
 
-    def __init__(self, link: Link, parcel: Parcel) -> None:
+    def __init__(self, link: PeerLink, outgoing: OutgoingMessage) -> None:
         self._link = link
-        self._parcel = parcel
+        self._parcel = outgoing
 
     def abort(self) -> int:
-        """Send no more of it; how many of its bytes have left. What the kernel has not sent yet never leaves."""
+        """Stops sending; returns how many of its bytes have left. Bytes unsent by the kernel never leave."""
         return self._link.abort(self._parcel)
 
 
 class ZmqTransport:
-    """Carries one node's messages; made and used inside a running event loop.
+    """Carries a node's messages; made and used inside a running event loop.
 
-    A peer that comes back gets what it had not acknowledged, and all that follows.
+    A peer that comes back gets the messages that it had not acknowledged, and all that follow.
     """
 
     def __init__(
@@ -53,41 +53,41 @@ class ZmqTransport:
         on_refusal: OnRefusal | None = None,
         time_scale: float = 1.0,
     ) -> None:
-        """Addresses by rank, all different. No message may have more bytes than `largest`."""
+        """`addresses`: by rank, all different. `largest`: maximum bytes of a message."""
         if len(set(addresses)) != len(addresses):
-            raise ValueError("every node needs an address of its own: it is how others know it")
+            raise ValueError("every node needs its own address, by which its peers identify it")
         self._rank = rank
         self._addresses = addresses
         self._port = port
         self._largest = largest
         self._time_scale = time_scale
         self._life = int.from_bytes(os.urandom(8), "little")
-        self._links: dict[int, Link] = {}
-        self._wrappings = Wrappings()
+        self._links: dict[int, PeerLink] = {}
+        self._framed_messages = FramedMessageCache()
         self._numbers = 0
         self._idle: asyncio.Future[None] | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, max(1023, 16 * len(addresses)))
         try:
-            self._inbox = Inbox(self._context, addresses, rank, port, largest, receive, on_refusal, time_scale)
+            self._inbox = ZmqInbox(self._context, addresses, rank, port, largest, receive, on_refusal, time_scale)
         except BaseException:
             self._context.destroy(linger=0)
             raise
 
     @property
     def refused(self) -> Mapping[Refusal, int]:
-        """What arrived and was dropped, by kind."""
+        """Number of arrivals dropped, by kind."""
         return self._inbox.refused
 
     @property
     def connections(self) -> int:
-        """To peers that have been up: one a peer, unless some were lost."""
+        """Number of connections to peers that have been up: one for each peer, unless some were lost."""
         return sum(link.connections for link in self._links.values())
 
     async def connect(self, ranks: Iterable[int], within_s: float) -> tuple[int, ...]:
-        """Have connections to these peers before anything is sent, and wait for them, but not longer than that.
+        """Opens connections to these peers before anything is sent, and waits for them for at most `within_s`.
 
-        Gives those that have not answered by then, in ascending order; they are tried on.
+        Returns those that have not answered by then, in ascending order; attempts go on.
         """
         links = {rank: self._link_to(rank) for rank in sorted(ranks)}
         for link in links.values():
@@ -101,17 +101,17 @@ class ZmqTransport:
         return tuple(rank for rank, link in links.items() if not link.is_up.is_set())
 
     def ship(self, to: int, message: Message, on_left: Callable[[], None]) -> ZmqShipment:
-        """Start to send; `on_left` is called once, when the last byte has left this node."""
+        """Starts to send; `on_left` is called once, when the last byte has left this node."""
         if message.nbytes > self._largest:
             raise ValueError(f"a message of {message.nbytes} bytes: at most {self._largest} are expected")
         link = self._link_to(to)
         self._numbers += 1
-        parcel = Parcel(self._numbers, message, self._wrappings.of(message), on_left)
-        link.send(parcel)
-        return ZmqShipment(link, parcel)
+        outgoing = OutgoingMessage(self._numbers, message, self._framed_messages.of(message), on_left)
+        link.send(outgoing)
+        return ZmqShipment(link, outgoing)
 
     async def all_arrived(self, within_s: float) -> bool:
-        """Wait until peers' kernels have all that was sent, but not longer than that; whether they have."""
+        """Waits at most `within_s` until the peers' kernels have all that was sent; whether they have."""
         try:
             async with asyncio.timeout(within_s):
                 while not self._is_idle:
@@ -123,7 +123,7 @@ class ZmqTransport:
         return True
 
     def close(self) -> None:
-        """End all connections and ZeroMQ's thread. What the kernel has not sent yet it still sends; may be repeated."""
+        """Ends all connections and ZeroMQ's thread; the kernel still sends its unsent bytes. May be repeated."""
         if self._context.closed:
             return
         for link in self._links.values():
@@ -135,19 +135,19 @@ class ZmqTransport:
     def _is_idle(self) -> bool:
         return all(link.is_idle for link in self._links.values())
 
-    def _link_to(self, to: int) -> Link:
+    def _link_to(self, to: int) -> PeerLink:
         link = self._links.get(to)
         if link is None:
             link = self._links[to] = self._make_link(to)
         return link
 
-    def _make_link(self, to: int) -> Link:
+    def _make_link(self, to: int) -> PeerLink:
         own, peer = self._addresses[self._rank], self._addresses[to]
 
-        def connect(on_up: Callable[[Connection], None], on_over: Callable[[Connection], None]) -> Connection:
-            return Connection(self._context, own, (peer, self._port), self._time_scale, on_up, on_over)
+        def connect(on_up: Callable[[ZmqConnection], None], on_over: Callable[[ZmqConnection], None]) -> ZmqConnection:
+            return ZmqConnection(self._context, own, (peer, self._port), self._time_scale, on_up, on_over)
 
-        return Link(self._rank, self._life, connect, self._time_scale, self._on_idle)
+        return PeerLink(self._rank, self._life, connect, self._time_scale, self._on_idle)
 
     def _on_idle(self) -> None:
         if self._idle is not None and self._is_idle:

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from testbed import limits
+from testbed.catalogue.models import MODELS
 from testbed.code import is_code
 from testbed.plan.model import RunPlan
 from testbed.protocol.nodes import SLOTS
@@ -72,7 +73,7 @@ def models_bytes(plan: RunPlan, rank: int) -> int:
 def has_usual_size(plan: RunPlan) -> bool:
     """Whether the model is one whose size is known to be small: built in, without options."""
     model = plan.experiment.model
-    return not is_code(model.name) and model.options == type(model)(name=model.name).options
+    return not is_code(model.name) and MODELS[model.name].is_usual(model.options)
 
 
 def _peers(plan: RunPlan, rank: int) -> int:

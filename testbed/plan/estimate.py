@@ -9,25 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import isfinite
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.catalogue.algorithms import WithPeers
 from testbed.network.flows import Tcp
-from testbed.network.flows.sharing import TWO_WAYS
+from testbed.network.flows.bandwidth_sharing import TWO_WAYS
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
-from testbed.plan.overlay_graph import dynamic_graph
-from testbed.plan.rehearse import Messages, Peers, Rehearsal, Served, rehearse, window_of
-from testbed.plan.shares import part_of
-from testbed.seeds import stream
+from testbed.plan.rehearse import Rehearsal, rehearse, window_of
+from testbed.plan.traffic import (
+    Traffic,
+    assumed_message_bytes,
+    assumptions,
+    exchange_in,
+    message_bytes,
+    parts_of,
+    steps_per_round,
+    traffic_of,
+)
 
-HEADER_BYTES = 60
-"""Metadata of a message, about."""
-CONTROL_BYTES = 40
 _MESSAGES = 8_000
 """A rehearsal of no more takes about a second; it has no more rounds than are good for something."""
 _MOST_MESSAGES = 16_000
@@ -43,7 +47,7 @@ class Estimate:
     """None where the number of parameters, or when the run ends, is not known."""
 
     message_bytes: int | None
-    """One model as it is sent, metadata included."""
+    """One model as it is sent, metadata included; None where a sharing of the researcher's own does not say."""
     round_bytes: int | None
     """Sent by all nodes in one round."""
     round_bytes_node: int | None
@@ -64,46 +68,13 @@ class Estimate:
     """It was not rehearsed: they cannot send more than that."""
     unreachable: int = 0
     """Pairs that should exchange and have no path at the start."""
-
-
-@dataclass(frozen=True)
-class _Traffic:
-    """Messages of one round: from, to, and how many bytes; those of a phase go at the same time."""
-
-    phases: tuple[tuple[tuple[int, int], ...], ...]
-    size: int
-    control: int = 0
-    """Bytes of small messages in all."""
-
-
-def message_bytes(plan: RunPlan) -> int | None:
-    """One model as this plan's way of sharing sends it."""
-    if plan.parameters is None:
-        return None
-    sharing, dense = plan.experiment.sharing, 4 * plan.parameters
-    fraction, above = sharing.options.get("fraction"), sharing.options.get("dense_above")
-    if sharing.name not in ("random", "topk") or not isinstance(fraction, float) or not isinstance(above, float):
-        return dense + HEADER_BYTES
-    if fraction >= above:
-        return dense + HEADER_BYTES
-    kept = round(fraction * plan.parameters)
-    return (4 if sharing.name == "random" else 8) * kept + HEADER_BYTES
-
-
-def steps_per_round(plan: RunPlan) -> int:
-    """Local steps of a node between two exchanges; with epochs, of the node whose part of the data is in the middle."""
-    training = plan.experiment.training
-    if plan.experiment.algorithm.name == "parameter-server":
-        return 1  # a gradient is sent as soon as there is one
-    if training.steps is not None:
-        return training.steps
-    samples = median(plan.samples) if plan.samples else training.batch
-    return (training.epochs or 1) * max(1, int(samples // training.batch))
+    assumed: tuple[str, ...] = ()
+    """What the figures rest on that the experiment's own code does not say, as clauses."""
 
 
 def estimate(plan: RunPlan) -> Estimate:
     """What one round and the whole run will cost."""
-    size = message_bytes(plan)
+    size = assumed_message_bytes(plan)
     learners = [node for node in plan.nodes if node.learner is not None]
     step_s = steps_per_round(plan) * plan.ms_per_step / 1e3
     compute = {node.rank: step_s * node.pace[0][1] for node in learners}
@@ -111,7 +82,7 @@ def estimate(plan: RunPlan) -> Estimate:
     rounds = plan.experiment.stop.rounds
     if size is None:
         return Estimate(None, None, None, middle, slowest, None, None, None, rounds, None, None)
-    traffic = _traffic(plan, size)
+    traffic = traffic_of(plan, size)
     pairs = [pair for phase in traffic.phases for pair in phase]
     sent = dict.fromkeys((node.rank for node in plan.nodes), 0)
     for origin, _ in pairs:
@@ -140,7 +111,7 @@ def estimate(plan: RunPlan) -> Estimate:
         total_s = limit
         done = limit / round_s if round_s else None
     return Estimate(
-        message_bytes=size,
+        message_bytes=message_bytes(plan),
         round_bytes=in_all,
         round_bytes_node=int(median(sent[node.rank] for node in learners)),
         compute_s=middle,
@@ -154,6 +125,7 @@ def estimate(plan: RunPlan) -> Estimate:
         peak_bytes_s=peak_bytes_s,
         peak_is_bound=rehearsal is None,
         unreachable=int(np.isinf(times).sum()),
+        assumed=assumptions(plan),
     )
 
 
@@ -172,101 +144,18 @@ def _rehearsal(
         steps = evaluation.samples / plan.experiment.training.batch / 3 / evaluation.every
         pace = {node.rank: node.pace[0][1] for node in plan.nodes}
         compute = {rank: took + steps * plan.ms_per_step / 1e3 * pace[rank] for rank, took in compute.items()}
-    return rehearse(plan, _parts(plan, size), compute, rounds, window_s)
-
-
-def _parts(plan: RunPlan, size: int) -> Peers | Served:
-    learners, overlay, options = plan.learners, plan.overlay, plan.experiment.algorithm.options
-    if plan.server is not None and overlay.kind == "star":
-        wanted, asked = _clients(plan)
-
-        def draw(round_: int) -> tuple[int, ...]:
-            return tuple(sorted(stream(plan.seed, "estimate", str(round_)).sample(learners, asked)))
-
-        deadline = options.get("deadline")
-        return Served(
-            plan.server,
-            draw,
-            wanted,
-            size,
-            deadline_s=float(deadline) if isinstance(deadline, int | float) else None,
-            at_once=options.get("mode") == "async",
-        )
-    if overlay.neighbours is not None:
-        always = dict(zip(learners, overlay.neighbours, strict=True))
-        return Peers(lambda _: always, size)
-    if plan.experiment.algorithm.name == "epidemic" and options.get("mode") == "local":
-        timeout = options.get("timeout")
-        ends = options.get("round_end")
-        return Peers(
-            lru_cache(maxsize=None)(lambda round_: _drawn(plan, round_)),
-            size,
-            notes=ends == "notify",
-            wait_s=float(timeout) if ends == "timeout" and isinstance(timeout, int | float) else None,
-            control_size=CONTROL_BYTES,
-        )
-
-    def graph(round_: int) -> Messages:
-        drawn = dynamic_graph(overlay, len(learners), plan.seed, round_)
-        return {rank: tuple(learners[other] for other in others) for rank, others in zip(learners, drawn, strict=True)}
-
-    return Peers(lru_cache(maxsize=None)(graph), size, sampler=overlay.sampler, control_size=CONTROL_BYTES)
-
-
-def _clients(plan: RunPlan) -> tuple[int, int]:
-    """How many answers the server waits for in a round, and how many clients it asks."""
-    options, count = plan.experiment.algorithm.options, len(plan.learners)
-
-    def part(whole: int, factor: object) -> int:
-        return part_of(whole, factor) if isinstance(factor, int | float) else whole
-
-    wanted = part(count, options.get("participation"))
-    return wanted, min(count, part(wanted, options.get("over_selection")))
-
-
-def _drawn(plan: RunPlan, round_: int) -> dict[int, tuple[int, ...]]:
-    """Every learner's own recipients, such as epidemic learning's."""
-    fanout = plan.overlay.degree or 0
-    found = {}
-    for rank in plan.learners:
-        others = [other for other in plan.learners if other != rank]
-        found[rank] = tuple(sorted(stream(plan.seed, "estimate", str(round_), str(rank)).sample(others, fanout)))
-    return found
-
-
-def _traffic(plan: RunPlan, size: int) -> _Traffic:
-    learners, overlay = plan.learners, plan.overlay
-    algorithm = plan.experiment.algorithm
-    if plan.server is not None and overlay.kind == "star":
-        _, count = _clients(plan)
-        asked = sorted(stream(plan.seed, "estimate", "0").sample(learners, count))
-        down = tuple((plan.server, rank) for rank in asked)
-        return _Traffic((down, tuple((rank, plan.server) for rank in asked)), size)
-    if overlay.neighbours is not None:
-        return _Traffic((_pairs(learners, overlay.neighbours),), size)
-    count = len(learners)
-    if algorithm.name == "epidemic" and algorithm.options.get("mode") == "local":
-        drawn = _drawn(plan, 0)
-        pairs = _pairs(learners, tuple(drawn[rank] for rank in learners))
-        notes = count * (count - 1) - len(pairs) if algorithm.options.get("round_end") == "notify" else 0
-        return _Traffic((pairs,), size, notes * CONTROL_BYTES)
-    graph = dynamic_graph(overlay, count, plan.seed, 0)
-    ranks = tuple(tuple(learners[other] for other in others) for others in graph)
-    questions = 2 * count if overlay.sampler is not None else 0
-    return _Traffic((_pairs(learners, ranks),), size, questions * CONTROL_BYTES)
-
-
-def _pairs(learners: tuple[int, ...], neighbours: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:
-    return tuple((rank, other) for rank, others in zip(learners, neighbours, strict=True) for other in others)
+    return rehearse(plan, parts_of(plan, size), compute, rounds, window_s)
 
 
 def _round_s(
     plan: RunPlan,
     compute: dict[int, float],
-    traffic: _Traffic,
+    traffic: Traffic,
     phases: list[NDArray[np.float64]],
 ) -> float:
-    """How long a round takes once all are waiting for each other."""
+    """How long a round takes once all are waiting for each other, or where none waits."""
+    if isinstance(exchange := exchange_in(plan), WithPeers) and exchange.pause_s is not None:
+        return max(compute.values()) + exchange.pause_s
     if len(traffic.phases) == 2:  # there, compute, and back
         ranks = [rank for _, rank in traffic.phases[0]]
         ways: list[float] = (phases[0] + phases[1]).tolist()
@@ -292,7 +181,7 @@ class _Transfers:
         self._network = plan.expanded_network()
         self._paths: Paths = compute_paths(self._network)
 
-    def times(self, traffic: _Traffic) -> list[NDArray[np.float64]]:
+    def times(self, traffic: Traffic) -> list[NDArray[np.float64]]:
         """By phase and message; infinite without a path."""
         return [self._of_phase(phase, traffic.size) for phase in traffic.phases]
 

@@ -5,7 +5,7 @@ Takes a `RunPlan` and its network, gives `Flows`; touches nothing.
 
 from __future__ import annotations
 
-from testbed.network.flows import Flows, Sharing, Tcp
+from testbed.network.flows import BandwidthSharing, Flows, Tcp
 from testbed.network.graph import Network
 from testbed.plan.model import RunPlan
 from testbed.seeds import derive
@@ -18,5 +18,5 @@ def flows_of(plan: RunPlan, network: Network) -> Flows:
         network,
         seed=derive(plan.seed, "network"),
         tcp=Tcp(congestion=settings.congestion, idle_restart=settings.idle_restart),
-        sharing=Sharing(settings.share),
+        sharing=BandwidthSharing(settings.share),
     )

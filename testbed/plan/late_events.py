@@ -11,8 +11,9 @@ from math import ceil, log10
 from statistics import median
 
 from testbed.errors import Finding, warning
-from testbed.plan.estimate import Estimate, steps_per_round
+from testbed.plan.estimate import Estimate
 from testbed.plan.model import RunPlan
+from testbed.plan.traffic import steps_per_round
 from testbed.topologies.model import Topology
 from testbed.units import format_duration
 

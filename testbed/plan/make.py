@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from testbed.catalogue.algorithms import WithPeers, exchange_of
 from testbed.experiment.language import Compute, Experiment
 from testbed.experiment.origin import Origin
 from testbed.plan.addresses import address
 from testbed.plan.cautions import with_patience
-from testbed.plan.model import Asked, PlannedNode, PlannedOverlay, RunPlan, RuntimeFacts, as_json
+from testbed.plan.model import Asked, Declared, PlannedNode, PlannedOverlay, RunPlan, RuntimeFacts, as_json
 from testbed.plan.overlay import plan_overlay
 from testbed.plan.pace import plan_pace
 from testbed.plan.roles import cast_roles
@@ -33,6 +34,7 @@ def make_plan(
     source: Origin | None = None,
     parameters: int | None = None,
     samples: tuple[int, ...] | None = None,
+    declared: Declared | None = None,
     nominal_ms_per_step: float = NOMINAL_MS_PER_STEP,
     sustained_ms_per_step: float = 0.0,
     time_scale: float = 1.0,
@@ -82,6 +84,7 @@ def make_plan(
         experiment=with_patience(_with_fanout(experiment, overlay), topology),
         parameters=parameters,
         samples=samples,
+        declared=declared,
         ms_per_step=nominal_ms_per_step,
         server=cast.server,
     ).with_parsed(topology)
@@ -110,9 +113,10 @@ def paced(plan: RunPlan, nominal_ms: float, sustained_ms: float = 0.0, time_scal
 
 
 def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
-    """Epidemic learning knows its fanout as a number."""
+    """An algorithm that draws its peers knows as a number how many."""
     algorithm = experiment.algorithm
-    if algorithm.name != "epidemic":
+    exchange = exchange_of(algorithm.name, algorithm.options)
+    if not isinstance(exchange, WithPeers) or not exchange.draws:
         return experiment
     options = {**algorithm.options, "fanout": overlay.degree or None}
     return experiment.model_copy(update={"algorithm": algorithm.model_copy(update={"options": options})})

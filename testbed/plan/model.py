@@ -87,6 +87,14 @@ class RuntimeFacts(Part):
     is_judged: bool = Field(description="Control writes the run's health to summary.json as the last of all.")
 
 
+class Declared(Part):
+    """What an experiment's own algorithm and sharing say of themselves, for estimates; None: nothing."""
+
+    waits: bool | None = Field(description="Every node waits for models of others in every round.")
+    sends_to: int | Literal["neighbours"] | None = Field(description="To how many of its neighbours a node sends.")
+    message_bytes: int | None = Field(ge=0, description="What one model takes as it is sent, without a header.")
+
+
 class Versioned(Part):
     """Base of what is a file of its own. The version's key is `schema`, which pydantic has another use for."""
 
@@ -135,6 +143,7 @@ class RunPlan(Versioned):
     server: int | None = Field(description="Rank of the node that serves.")
     asked: Asked | None = Field(None, description="None in plans of older versions.")
     runtime_facts: RuntimeFacts | None = Field(None, description="None in plans of older versions.")
+    declared: Declared | None = Field(None, description="None where all comes with the package, or was not asked.")
     runtime_choice: RuntimeChoice | None = Field(None, description="How its runtime was chosen; None where not told.")
 
     def load_topology(self) -> Topology:

@@ -5,6 +5,8 @@ Takes an experiment, a topology and the learners, gives a `PlannedOverlay`; comp
 
 from __future__ import annotations
 
+from testbed.catalogue.algorithms import Partners, WithPeers, WithServer, exchange_of
+from testbed.catalogue.sharings import SHARINGS
 from testbed.code import CodeProblem, is_code
 from testbed.experiment.language import Experiment
 from testbed.experiment.origin import Origin, OriginReport
@@ -23,30 +25,46 @@ from testbed.plan.overlay_graph import (
     graph_of,
     static_graph,
 )
-from testbed.plan.roles import SERVED, Cast
+from testbed.plan.roles import Cast
 from testbed.seeds import stream
 from testbed.topologies.model import Topology
 
 WITH_DEGREE = ("regular", "small-world")
-_EPIDEMIC = ("regular", "full")
+_DRAWN = ("regular", "full")
 
 
 def plan_overlay(
     experiment: Experiment, topology: Topology, cast: Cast, origin: Origin, report: OriginReport
 ) -> PlannedOverlay | None:
     """Who exchanges models with whom; None, and findings, when that cannot be."""
-    name = experiment.algorithm.name
     try:
-        if name in SERVED and cast.server is not None:
-            return _around(cast.server, experiment, len(cast.learners), report)
-        if name == "epidemic":
-            return _epidemic(experiment, cast)
-        return _graph(experiment, topology, cast, origin)
+        planned = _planned_for(experiment, topology, cast, origin, report)
+        _check_sharing(experiment, planned)
+        return planned
     except NoGraph as problem:
         report.complain("overlay", problem.message, problem.hint, "overlay", problem.key)
     except CodeProblem as problem:
         report.complain("code", str(problem), "", "overlay", "kind")
     return None
+
+
+def _planned_for(
+    experiment: Experiment, topology: Topology, cast: Cast, origin: Origin, report: OriginReport
+) -> PlannedOverlay:
+    """What the algorithm asks for: the server's, one that it draws itself, or the experiment's own."""
+    exchange = exchange_of(experiment.algorithm.name, experiment.algorithm.options)
+    if isinstance(exchange, WithServer) and cast.server is not None:
+        return _around(cast.server, experiment, len(cast.learners), report)
+    if isinstance(exchange, WithPeers) and exchange.draws:
+        return _drawn(experiment, cast, exchange)
+    return _graph(experiment, topology, cast, origin)
+
+
+def _check_sharing(experiment: Experiment, planned: PlannedOverlay) -> None:
+    facts = SHARINGS.get(experiment.sharing.name)
+    if facts is not None and facts.same_neighbours and planned.dynamic:
+        message = f"{facts.name} remembers what its neighbours have, and here they are others in every round"
+        raise NoGraph(message, "choose an overlay that stays the same, or another sharing", "dynamic")
 
 
 def _planned(
@@ -94,23 +112,22 @@ def _around(server: int, experiment: Experiment, learners: int, report: OriginRe
     )
 
 
-def _epidemic(experiment: Experiment, cast: Cast) -> PlannedOverlay:
-    """The oracle's graphs are a dynamic regular overlay; with `local` everybody may be sent to."""
-    overlay, options, count = experiment.overlay, experiment.algorithm.options, len(cast.learners)
-    if overlay.kind not in _EPIDEMIC:
-        raise NoGraph(f"epidemic draws its peers anew each round, not from {overlay.kind}", "remove `overlay`")
-    fanout = options["fanout"]
+def _drawn(experiment: Experiment, cast: Cast, exchange: WithPeers) -> PlannedOverlay:
+    """A dynamic regular overlay, or one in which every node may be sent to."""
+    overlay, name, count = experiment.overlay, experiment.algorithm.name, len(cast.learners)
+    if overlay.kind not in _DRAWN:
+        raise NoGraph(f"{name} draws its peers anew each round, not from {overlay.kind}", "remove `overlay`")
+    fanout = exchange.fanout
     if fanout is not None and overlay.degree not in (None, fanout):
         raise NoGraph(f"`fanout` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
     if overlay.peers == "sampler":
-        raise NoGraph("with epidemic every node draws the peers itself, from the seed", "remove `peers`", "peers")
-    oracle = options["mode"] == "oracle"
+        raise NoGraph(f"with {name} every node draws the peers itself, from the seed", "remove `peers`", "peers")
+    regular = exchange.partners is Partners.REGULAR
     chosen = fanout if fanout is not None else overlay.degree
-    degree = chosen if isinstance(chosen, int) else default_fanout(count, regular=oracle)
-    check_degree("regular" if oracle else "full", count, degree, dynamic=True)
-    if oracle:
-        return _planned(experiment, cast, "regular", degree, None, dynamic=True)
-    return _planned(experiment, cast, "full", degree, None, dynamic=True)
+    degree = default_fanout(count, regular=regular) if chosen is None else chosen
+    kind = "regular" if regular else "full"
+    check_degree(kind, count, degree, dynamic=True)
+    return _planned(experiment, cast, kind, degree, None, dynamic=True)
 
 
 def _graph(experiment: Experiment, topology: Topology, cast: Cast, origin: Origin) -> PlannedOverlay:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from testbed.catalogue.algorithms import ALGORITHMS
 from testbed.code import is_code
 from testbed.errors import did_you_mean
 from testbed.experiment.language import Experiment
@@ -14,9 +15,6 @@ from testbed.experiment.origin import OriginReport
 from testbed.plan.model import Role
 from testbed.topologies.model import Topology
 from testbed.units import shown
-
-SERVED = ("fedavg", "parameter-server")
-"""Built-in algorithms with a node that serves instead of learning."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,8 @@ class Cast:
 def cast_roles(experiment: Experiment, topology: Topology, report: OriginReport) -> Cast:
     """The roles of all nodes; findings for names of nodes that are not there."""
     algorithm, overlay = experiment.algorithm, experiment.overlay
-    served = algorithm.name in SERVED
+    facts = ALGORITHMS.get(algorithm.name)
+    served = facts is not None and facts.needs_server
     server = None
     if algorithm.server is not None and not served and not is_code(algorithm.name):
         report.complain("server", f"{algorithm.name} has no server", "remove it", "algorithm", "server")

@@ -1,5 +1,5 @@
-"""What processes of a run say to each other: a module for each conversation, and `message` for all.
+"""Messages between the processes of a run: one module for each pair of speakers, and `message` for what they share.
 
-Seconds called `..._s` without more are emulated seconds since the start barrier; those called `monotonic_s` are the
-host's CLOCK_MONOTONIC, which everybody on a host shares.
+Times called `..._s` are emulated seconds since the start barrier; those called `monotonic_s` are the host's
+CLOCK_MONOTONIC, which all processes on a host share.
 """

@@ -1,4 +1,4 @@
-"""What nodes and control say to the fabric, and what it says to them. Takes messages, gives bytes and back; pure."""
+"""Messages of nodes and control to the fabric, and its messages to them. Takes messages, gives bytes and back; pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import msgspec
 
 from testbed.protocol.message import Message, Reader
 
-# -- a node to the fabric, over the socket that only this node has -----------------------------------------------------
+# -- a node to the fabric, over the node's own socket ------------------------------------------------------------------
 
 
 class Attach(Message, frozen=True):
-    """Comes with the descriptor of the node's TUN device. Who the node is, the socket says."""
+    """Comes with the descriptor of the node's TUN device. The socket identifies the node."""
 
 
 class Attached(Message, frozen=True):
-    """The fabric carries the node's packets now."""
+    """The fabric now carries the node's packets."""
 
 
 class Refused(Message, frozen=True):
-    """It does not, and why."""
+    """The fabric does not carry the node's packets, for this reason."""
 
     reason: str
 
@@ -34,25 +34,25 @@ FROM_FABRIC_TO_NODE: Reader[AttachAnswer] = Reader(AttachAnswer)
 
 
 class Request(Message, frozen=True):
-    """Base of what is asked of the fabric; its answer has the same number."""
+    """Base of requests to the fabric; the answer has the same number."""
 
     number: int
 
 
 class Begin(Request, frozen=True):
-    """The start barrier is, or will be, passed then: the timeline runs from there."""
+    """The timeline starts at this time, past or future, when the start barrier is passed."""
 
     monotonic_s: float
 
 
 class SetLink(Request, frozen=True):
-    """From now on links have these properties, until reset; None leaves one as it is. Infinity is no limit."""
+    """Sets properties of links until they are reset; None leaves a property as it is, infinity is no limit."""
 
     origin: str
     """A bridge, or a selector of nodes."""
     dest: str
     both: bool = True
-    """Both directions."""
+    """Applies to both directions."""
     latency_ms: float | None = None
     jitter_ms: float | None = None
     loss: float | None = None
@@ -64,7 +64,7 @@ class SetLink(Request, frozen=True):
 
 
 class ResetLink(Request, frozen=True):
-    """Links are again what the topology and its timeline make them; all links when no ends are given."""
+    """Resets links to the topology and its timeline; all links when no ends are given."""
 
     origin: str | None = None
     dest: str | None = None
@@ -72,7 +72,7 @@ class ResetLink(Request, frozen=True):
 
 
 class HoldDown(Request, frozen=True):
-    """Links are down until they are let go; `SetLink` of whether they are up, and `ResetLink`, end it before."""
+    """Holds links down until `LetGo`; `SetLink` with `up`, and `ResetLink`, end it earlier."""
 
     origin: str
     dest: str
@@ -80,7 +80,7 @@ class HoldDown(Request, frozen=True):
 
 
 class LetGo(Request, frozen=True):
-    """Links are again what they would be had nobody held them down."""
+    """Ends `HoldDown`: links are as they would be without it."""
 
     origin: str
     dest: str
@@ -88,7 +88,7 @@ class LetGo(Request, frozen=True):
 
 
 class ShowLink(Request, frozen=True):
-    """What links are like now."""
+    """Asks for the current state of links."""
 
     origin: str
     dest: str
@@ -96,25 +96,25 @@ class ShowLink(Request, frozen=True):
 
 
 class Cut(Request, frozen=True):
-    """Nothing leaves or reaches these nodes any more."""
+    """Drops all packets to and from these nodes."""
 
     ranks: tuple[int, ...]
 
 
 class Uncut(Request, frozen=True):
-    """Their packets are carried again."""
+    """Ends `Cut` for these nodes."""
 
     ranks: tuple[int, ...]
 
 
 class Detach(Request, frozen=True):
-    """The descriptors of these nodes are closed: with a dead node, that ends its namespace."""
+    """Closes the descriptors of these nodes, which ends the namespace of a dead node."""
 
     ranks: tuple[int, ...]
 
 
 class Partition(Request, frozen=True):
-    """Nodes of different groups cannot reach each other, until healed."""
+    """Drops packets between nodes of different groups, until `Heal`."""
 
     name: str
     groups: tuple[tuple[int, ...], ...]
@@ -127,25 +127,25 @@ class Heal(Request, frozen=True):
 
 
 class Capture(Request, frozen=True):
-    """Packets as a node sees them go to a file, in pcap form; None ends that."""
+    """Writes the packets that a node sees to a pcap file; None ends that."""
 
     rank: int
     path: str | None = None
 
 
 class Watch(Request, frozen=True):
-    """From now on this connection is told what happens: `Applied`, `NodeAttached`, `NodeDetached`."""
+    """Subscribes this connection to `Applied`, `NodeAttached`, `NodeDetached` and `NodeRefused`."""
 
     lead: bool = False
-    """The fabric ends when this connection does: whoever leads the run has died."""
+    """Ends the fabric when this connection closes, because the process that leads the run has died."""
 
 
 class GetStatus(Request, frozen=True):
-    """How the fabric is."""
+    """Asks for the fabric's state."""
 
 
 class Quit(Request, frozen=True):
-    """The fabric ends, its files written."""
+    """Ends the fabric after it has written its files."""
 
 
 ToFabric = Union[  # noqa: UP007 - msgspec reads it at run time
@@ -172,22 +172,22 @@ TO_FABRIC: Reader[ToFabric] = Reader(ToFabric)
 
 
 class Done(Message, frozen=True):
-    """It is so."""
+    """Success reply."""
 
     number: int
     monotonic_s: float
-    """Since when."""
+    """When the change took effect."""
 
 
 class Denied(Message, frozen=True):
-    """It cannot be, and why; nothing has changed."""
+    """Failure reply with its reason; nothing has changed."""
 
     number: int
     reason: str
 
 
 class LinkState(msgspec.Struct, frozen=True):
-    """One directed link, now."""
+    """Current state of a directed link."""
 
     origin: str
     dest: str
@@ -200,7 +200,7 @@ class LinkState(msgspec.Struct, frozen=True):
     background_bps: float
     up: bool
     changed: bool
-    """Set by hand."""
+    """Whether it differs from the topology by a live change."""
 
 
 class Links(Message, frozen=True):
@@ -209,11 +209,11 @@ class Links(Message, frozen=True):
     number: int
     links: tuple[LinkState, ...]
     left_out: int = 0
-    """How many more there are than fit."""
+    """Number of further links that did not fit."""
 
 
 class Lateness(msgspec.Struct, frozen=True):
-    """How long after they were due packets were written, in real time."""
+    """Delay of packets beyond their due time, in real time."""
 
     count: int
     p50_ms: float
@@ -222,7 +222,7 @@ class Lateness(msgspec.Struct, frozen=True):
 
 
 class FabricStatus(Message, frozen=True):
-    """Answer to `GetStatus`; what is known by link and node is in the engine's files."""
+    """Answer to `GetStatus`; counters by link and node are in the engine's files."""
 
     number: int
     t: float | None
@@ -230,16 +230,16 @@ class FabricStatus(Message, frozen=True):
     attached: int
     cut: tuple[int, ...]
     packets: int
-    """Written to nodes so far."""
+    """Packets written to nodes so far."""
     bytes: int
     dropped: dict[str, int]
-    """By cause."""
+    """Packets by cause of the drop."""
     held_packets: int
     held_bytes: int
     lateness: Lateness
     cpu_s: float
     overloaded: tuple[str, ...]
-    """Why, in words; nothing when all is well."""
+    """Reasons of an overload; empty when there is none."""
 
 
 class Applied(Message, frozen=True):
@@ -254,20 +254,20 @@ class Applied(Message, frozen=True):
 class NodeAttached(Message, frozen=True):
     rank: int
     again: bool
-    """It replaces an older descriptor of the same node."""
+    """Whether it replaces an older descriptor of the same node."""
 
 
 class NodeDetached(Message, frozen=True):
-    """Its device is closed here."""
+    """The fabric has closed the node's device."""
 
     rank: int
     why: str
     was_lost: bool = False
-    """Nobody has asked for it, nor given another one."""
+    """Whether it was lost rather than detached on request or replaced."""
 
 
 class NodeRefused(Message, frozen=True):
-    """What a node handed over was no device, or what it said no message; told the first time."""
+    """A node sent something that is no device or no message; reported the first time only."""
 
     rank: int
     why: str

@@ -1,4 +1,4 @@
-"""What nodes say to control, and what it says to them. Takes messages, gives bytes and back; pure."""
+"""Messages between nodes and control. Takes messages, gives bytes and back; pure."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import msgspec
 from testbed.protocol.message import Message, Reader
 
 SLOTS = 5
-"""Models that a node may have left to be averaged, before the first of them is; one is for its last round only."""
+"""Models that a node may have waiting to be averaged; one slot is for its last round only."""
 
 
 class Hello(Message, frozen=True):
-    """A node's process is there. Who it is, control checks against what it started."""
+    """A node's process has started. Control checks its identity against the processes that it started."""
 
     rank: int
     pid: int
 
 
 class Ready(Message, frozen=True):
-    """Everything is set up; the node waits for the start."""
+    """The node is set up and waits for the start."""
 
 
 class Recorded(Message, frozen=True):
-    """A line that the node has just written into its journal."""
+    """The node has written this line to its journal."""
 
     line: bytes
 
 
 class Idle(Message, frozen=True):
-    """The node's own work is done; it lives on to serve others."""
+    """The node's own work is done; it goes on to serve others."""
 
 
 class Left(Message, frozen=True):
@@ -45,20 +45,20 @@ class Left(Message, frozen=True):
 
 
 class Overrun(Message, frozen=True):
-    """How late computing was in this life so far, in emulated time, and what the node's device threw away."""
+    """Lateness of computing in this life so far, in emulated time, and packets dropped by the node's device."""
 
     steps: int
     late: int
     worst_late_s: float
     tx_dropped: int
     added_s: float = 0.0
-    """By how much all that computed longer than planned has lengthened the node's time."""
+    """Time added to the node's run by computing longer than planned."""
 
 
 class Unable(Message, frozen=True):
-    """A node cannot begin, or go on, and why.
+    """A node cannot begin or go on, for this reason.
 
-    `refused` when it is this machine that denies something, `unwritten` when results cannot be written.
+    `refused`: this machine denies something. `unwritten`: results cannot be written.
     """
 
     reason: str
@@ -74,30 +74,30 @@ FROM_NODE: Reader[FromNode] = Reader(FromNode)
 
 
 class Go(Message, frozen=True):
-    """Emulated time begins then."""
+    """Emulated time begins at this instant."""
 
     monotonic_s: float
 
 
 class Halt(Message, frozen=True):
-    """The node ends, for this reason."""
+    """The node must end, for this reason."""
 
     reason: str
 
 
 class Quiet(Message, frozen=True):
-    """Nobody needs to be served any more."""
+    """No node needs to be served any more."""
 
 
 class Stood(Message, frozen=True):
-    """The node was stopped on purpose, from then until then by CLOCK_MONOTONIC: nothing is late because of that."""
+    """The node was paused on purpose between these times of CLOCK_MONOTONIC, which does not count as lateness."""
 
     since_s: float
     until_s: float
 
 
 class Finished(Message, frozen=True):
-    """All nodes that have done their work, and whose processes are over: nothing reaches them any more."""
+    """All nodes that are done and whose processes have ended: messages no longer reach them."""
 
     ranks: tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""What control says to the zygote that nodes are forked from, and back. Takes messages, gives bytes and back; pure."""
+"""Messages between control and the zygote that nodes are forked from. Takes messages, gives bytes and back; pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from testbed.protocol.nodes import Unable
 
 
 class Fork(Message, frozen=True):
-    """Start this node; what else it must know is in the folder of the run."""
+    """Start this node; everything else that it needs is in the folder of the run."""
 
     rank: int
     rejoin: str | None = None
     first_round: int = 0
     absent: tuple[int, ...] = ()
-    """Ranks of those that join later: nobody waits for them."""
+    """Ranks that join later: the node does not wait for them."""
 
 
 class EvaluateAverage(Message, frozen=True):
@@ -49,7 +49,7 @@ class Forked(Message, frozen=True):
 
 
 class Died(Message, frozen=True):
-    """A node's process is over: `status` as the operating system gives it."""
+    """A node's process has ended; `status` is the operating system's."""
 
     rank: int
     pid: int

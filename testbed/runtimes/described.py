@@ -13,10 +13,12 @@ from testbed import __version__
 from testbed.code import CodeProblem
 from testbed.experiment.language import Experiment
 from testbed.node.choose import choose_algorithm, choose_sharing
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.fetch import Tell, silently
-from testbed.node.data.of_experiment import share_out
+from testbed.node.declared import declared
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training_cost import nominal_ms_per_step
+from testbed.plan.model import Declared
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Described:
     """The data set is not here, and its partition depends on more than the catalogue says."""
     parameters: int | None = None
     nominal_ms_per_step: float | None = None
+    declared: Declared | None = None
+    """What the experiment's own code says of itself."""
     problem: CodeProblem | None = None
     """Of code that is wrong: the run will tell, with the name of the node that met it."""
 
@@ -38,13 +42,19 @@ def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell =
     Code that is wrong is no reason to raise here.
     """
     problem = _problem_of_choices(experiment)
-    data = share_out(experiment, learners, experiment.seed, tell=tell, fetch=fetch)
+    data = partition_data(experiment, learners, experiment.seed, tell=tell, fetch=fetch)
     try:
         trainer = make_trainer(experiment, data.dataset, experiment.seed)
         cost = nominal_ms_per_step(trainer, experiment.training.batch)
     except CodeProblem as of_model:
         return Described(data.sizes, data.is_estimated, problem=problem or of_model)
-    return Described(data.sizes, data.is_estimated, trainer.parameters, cost, problem)
+    said = None
+    if problem is None:
+        try:
+            said = declared(experiment, trainer.parameters)
+        except CodeProblem as of_code:
+            problem = of_code
+    return Described(data.sizes, data.is_estimated, trainer.parameters, cost, said, problem)
 
 
 def _problem_of_choices(experiment: Experiment) -> CodeProblem | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from testbed.collect.health import OVERLOADED, read_health
+from testbed.collect.health import OVERLOADED, health_word
 from testbed.collect.plan_head import FAULTS, RuntimeFacts, read_plan_bytes, was_virtual
 from testbed.errors import UsageProblem
 from testbed.rundir import RunDirectory, find_runs
@@ -60,7 +60,7 @@ def earlier_alike(results: Path, plan: RunPlan) -> list[Earlier]:
             and not was_virtual(found.runtime, found.runtime_facts)
             and _trained(found.experiment, sum(node.learner is not None for node in found.nodes)) == sought
         ):
-            too_much = read_health(run.path) == OVERLOADED
+            too_much = health_word(run.path) == OVERLOADED
             alike.append(Earlier(run.path.name, found.time_scale, found.ms_per_step, too_much))
     return alike
 

@@ -125,8 +125,8 @@ def _carried(at: Callable[[float], RunPlan], say: Callable[[str], None]) -> RunP
         return made
     would = "could" if cost.peak_is_bound else "would"
     sending = f"the nodes {would} send up to {in_mb_s(peak_bytes_s)}"
-    if ":" in made.experiment.algorithm.name:
-        sending = f"if all send to all neighbours every round, {sending}"
+    if cost.assumed:
+        sending = f"if {', and '.join(cost.assumed)}, {sending}"
     say(f"time scale {made.time_scale:g}: {sending}, this machine carries {in_mb_s(carried)}")
     if scale > made.time_scale:
         say(

@@ -13,7 +13,8 @@ import numpy as np
 
 from testbed.cores import usable_cores
 from testbed.experiment.language import Experiment
-from testbed.node.data.of_experiment import share_out
+from testbed.node.data.experiment_data import partition_data
+from testbed.node.declared import waits
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training import Trainer
 from testbed.node.training_batch import Indices
@@ -31,9 +32,6 @@ _MOST_PARTS = 64
 """More learners are not more to measure."""
 _ROUND_S = 0.004
 """Processor time of a learner's round besides training, on one core, whatever is sent."""
-_IN_STEP = frozenset({"dpsgd", "epidemic", "fedavg", "parameter-server"})
-_FREE_RUNNING = frozenset({"async", "local"})
-"""Modes of those in which nobody waits for all others."""
 _LEAST_MS = 50.0
 """Of a round: shorter ones are disturbed by whatever else a machine does."""
 
@@ -58,10 +56,11 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms
     Of a step that was chosen, of so many milliseconds of real time, only what tells whether it is long enough.
     """
     free = free_cores()  # before this process uses any
-    data = share_out(experiment, learners, experiment.seed, fetch=False)
+    data = partition_data(experiment, learners, experiment.seed, fetch=False)
     trainer = make_trainer(experiment, data.dataset, experiment.seed)
     steps = max(1, trainer.steps_per_round(data.sizes[0]))
-    sent_s = sent_bytes * BYTE_S if _is_sent_meanwhile(experiment) else 0.0
+    # Where all wait for each other they train at the same time, and none while others send.
+    sent_s = 0.0 if waits(experiment) else sent_bytes * BYTE_S
     messages = learners * (_ROUND_S + sent_s) / usable_cores() / steps * 1000
 
     def within(seconds: float) -> StepTimes:
@@ -74,12 +73,6 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms
     if times is None or times.sustained * _AMPLE > chosen_ms:
         times = within(_AT_MOST_S)
     return times
-
-
-def _is_sent_meanwhile(experiment: Experiment) -> bool:
-    """Whether nodes train while others send: not where all wait for each other, who then train at the same time."""
-    algorithm = experiment.algorithm
-    return algorithm.name not in _IN_STEP or algorithm.options.get("mode") in _FREE_RUNNING
 
 
 def sent_bytes_of(parameters: int | None, degree: int | None) -> int:

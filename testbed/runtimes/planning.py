@@ -118,7 +118,7 @@ def ready_again(plan: RunPlan, runtime: Runtime, file: Path, say: Callable[[str]
     _refuse_wrong_code(experiment, runtime, Origin(Source(str(file), "")), say)
     say(f"preparing {experiment.data.name} and {experiment.model.name} for {len(plan.learners)} learners")
 
-    from testbed.node.data.of_experiment import fetch_data
+    from testbed.node.data.experiment_data import fetch_data
 
     fetch_data(experiment, tell=say)
 
@@ -162,6 +162,7 @@ def planned(
         "parameters": described.parameters,
         "samples": described.samples,
         "samples_estimated": described.samples_estimated,
+        "declared": described.declared,
         "versions": dict(sorted(versions().items())),
     }
     asked = given.get(TIME_SCALE.name)

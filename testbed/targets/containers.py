@@ -1,7 +1,7 @@
-"""What Docker, Swarm and Kubernetes need of names and sizes, and what shaping at the sender alone cannot do.
+"""Requirements of Docker, Swarm and Kubernetes on names and sizes, and limits of shaping at the sender.
 
 Takes a `Topology` and its `Network`, gives findings; touches nothing. On Swarm and Kubernetes every node shapes what
-it sends with the kernel's own queues, one path at a time; on Docker the packets walk the links themselves.
+it sends with the kernel's own queues, one for each path; on Docker the fabric carries packets link by link.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from testbed.errors import Finding, error, warning
 from testbed.network.graph import Network
-from testbed.targets.names import learners, not_a_label, too_long_a_label
-from testbed.targets.sharing import crowded_downlink
+from testbed.targets.host_names import learners, not_a_label, too_long_a_label
+from testbed.targets.shared_links import crowded_downlink
 from testbed.topologies.model import BUILT_IMAGE, DEFAULT_IMAGE, DEFAULT_QUEUE, Link, LinkEvent, Topology
 from testbed.units import format_rate, shown
 
@@ -25,7 +25,7 @@ _OUTSIDE_CONTAINER_NAME = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
 def foreign_programs(topology: Topology, image: str = BUILT_IMAGE) -> Iterator[Finding]:
-    """What a topology wants nodes to run, where every container of a run has one image and runs a learner."""
+    """Warns of images and commands in a topology: every container of a run has one image and runs a learner."""
     for service in learners(topology):
         if service.image not in (DEFAULT_IMAGE, image):
             yield error(

@@ -1,7 +1,7 @@
-"""What real Kollaps makes of events.
+"""How Kollaps executes events.
 
-Takes a `Topology`, gives findings; touches nothing. Events that XML has no words for (repeated, lasting, for single
-replicas) are errors already, and left out here.
+Takes a `Topology`, gives findings; touches nothing. Events that XML cannot express (repeated, lasting, for single
+replicas) are errors already and are left out here.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from testbed.errors import Finding, Where, error, warning
-from testbed.targets.names import learners
-from testbed.targets.told import Told
+from testbed.targets.host_names import learners
+from testbed.targets.reported import ReportedFindings
 from testbed.topologies.model import BridgeEvent, LinkEvent, NodeAction, NodeEvent, Topology
 from testbed.units import format_duration, shown
 
 _NetworkEvent = LinkEvent | BridgeEvent
 _SLOT_S = 0.5
-"""Kollaps' scheduler looks for the next event so often, and executes one at a time."""
+"""Interval at which Kollaps' scheduler looks for the next event; it executes one at a time."""
 _TOLERANCE_S = 1e-6
 _NEW_LINK_EXTRA = 1
-"""A new link with both directions takes one slot more than its directions."""
+"""A new link takes one slot more than it has directions."""
 
 
-def event_findings(topology: Topology, told: Told) -> Iterator[Finding]:
-    """Everything about events that the reader of an XML file has not told."""
+def event_findings(topology: Topology, reported: ReportedFindings) -> Iterator[Finding]:
+    """All findings about events that reading the file has not reported."""
     if not topology.events:
         return
     of_nodes = sorted(_plain_node_events(topology), key=lambda event: event.when.at_s)
@@ -35,7 +35,7 @@ def event_findings(topology: Topology, told: Told) -> Iterator[Finding]:
     yield from _joins(topology)
     yield from _reconnects(of_nodes, topology)
     yield from _leaves(of_nodes)
-    yield from (each for each in _order(written) if not told.of(each.code, each.where))
+    yield from (each for each in _order(written) if not reported.of(each.code, each.where))
     yield from _one_way(written)
     yield from _restored_links(topology, of_network)
     yield from _restored_bridges(of_network)
@@ -47,7 +47,7 @@ def _is_plain(event: NodeEvent | _NetworkEvent) -> bool:
 
 
 def _plain_node_events(topology: Topology) -> Iterator[NodeEvent]:
-    """Those that concern one service."""
+    """Events that concern exactly one service."""
     services = {service.name for service in learners(topology)}
     for event in topology.events:
         if (
@@ -60,7 +60,7 @@ def _plain_node_events(topology: Topology) -> Iterator[NodeEvent]:
 
 
 def _joins(topology: Topology) -> Iterator[Finding]:
-    """With any event in the file, Kollaps starts only what joins."""
+    """With any event in the file, Kollaps starts only services that join."""
     targets = {
         target
         for event in topology.events
@@ -81,7 +81,7 @@ def _joins(topology: Topology) -> Iterator[Finding]:
 
 
 def _reconnects(events: Sequence[NodeEvent], topology: Topology) -> Iterator[Finding]:
-    """Kollaps subtracts the amount before it compares, so that at most half of the disconnected can reconnect."""
+    """Kollaps subtracts the amount before it compares: at most half of the disconnected replicas can reconnect."""
     replicas = {service.name: service.replicas for service in learners(topology)}
     disconnected: dict[str, int] = defaultdict(int)
     for event in events:
@@ -142,12 +142,12 @@ def _one_way(written: Sequence[_NetworkEvent]) -> Iterator[Finding]:
 
 
 def _restored_links(topology: Topology, events: Sequence[_NetworkEvent]) -> Iterator[Finding]:
-    """What comes up again, link by link; what is wrong with both directions of an event is told once."""
+    """Links that come up again; a problem with both directions of an event is reported once."""
     absent = {(link.origin, link.dest) for link in topology.links if link.starts_down}
     known = {(link.origin, link.dest) for link in topology.links}
     gone: set[tuple[str, str]] = set()
     replicated = {end: len(topology.select(end)) > 1 for ends in known for end in ends}
-    told: set[tuple[Where, bool]] = set()
+    reported: set[tuple[Where, bool]] = set()
     for event in events:
         if not isinstance(event, LinkEvent) or event.up is None or (event.origin, event.dest) not in known:
             continue
@@ -161,9 +161,9 @@ def _restored_links(topology: Topology, events: Sequence[_NetworkEvent]) -> Iter
         was_gone = ends in gone
         gone.discard(ends)
         group = next((end for end in ends if replicated[end]), None)
-        if (was_gone and group is None) or (event.where is not None and (event.where, was_gone) in told):
+        if (was_gone and group is None) or (event.where is not None and (event.where, was_gone) in reported):
             continue
-        told.update([(event.where, was_gone)] if event.where else [])
+        reported.update([(event.where, was_gone)] if event.where else [])
         if was_gone:
             yield error(
                 "kollaps-replica-link",
@@ -199,7 +199,7 @@ def _restored_bridges(events: Sequence[_NetworkEvent]) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class _Slot:
-    """An entry of the file, as Kollaps executes it: one event every half second."""
+    """The time slot in which Kollaps executes an entry of the file."""
 
     at_s: float
     where: Where | None
@@ -210,7 +210,7 @@ class _Slot:
 
 
 def _slots(topology: Topology, events: Sequence[_NetworkEvent]) -> list[_Slot]:
-    """When every entry about links and bridges would really happen."""
+    """When Kollaps would execute every entry about links and bridges."""
     absent = {(link.origin, link.dest) for link in topology.links if link.starts_down}
     slots: list[_Slot] = []
     for event in events:
@@ -232,9 +232,9 @@ def _slots(topology: Topology, events: Sequence[_NetworkEvent]) -> list[_Slot]:
 
 
 def _late(topology: Topology, of_nodes: Sequence[NodeEvent], slots: Sequence[_Slot]) -> Iterator[Finding]:
-    """Entries that find Kollaps' scheduler busy.
+    """Entries that Kollaps' scheduler executes late.
 
-    Every container has one of its own, for the events of all links and bridges and for those of its own replica.
+    Every container has its own scheduler, for the events of all links and bridges and for those of its own replica.
     """
     times = [event.when.at_s for event in of_nodes]
     for slot in slots:
@@ -250,7 +250,7 @@ def _late(topology: Topology, of_nodes: Sequence[NodeEvent], slots: Sequence[_Sl
         slot_before = bisect_left(starts, at_s + _TOLERANCE_S) - 1
         free_s = slots[slot_before].end_s if slot_before >= 0 else 0.0
         previous_s, previous_amount = own.get(name, (0.0, 0))
-        # Which replicas an event takes is not known, but these two have some in common.
+        # Which replicas an event takes is unknown, but these two overlap.
         if previous_amount + amount > replicas[name] and previous_amount:
             free_s = max(free_s, previous_s + _SLOT_S)
         own[name] = at_s, amount

@@ -1,8 +1,8 @@
-"""Paths of latency 0, at which real Kollaps gives up: those at the start, and those that events can make.
+"""Finds paths of latency 0, on which Kollaps exits: those at the start, and those that events can make.
 
-Takes a `Topology` and its `Network`, gives findings; touches nothing. Where following every path would take too
-long, some sources are followed. What events can make is judged without following paths: links that have latency 0
-at any time are taken as if they had it all the time.
+Takes a `Topology` and its `Network`, gives findings; touches nothing. Where following every path would take too long,
+a sample of sources is followed. For events no paths are followed: a link that has latency 0 at any time counts as if
+it had it all the time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HINT = "give one of its links a latency, if only 0.001ms"
 
 
 def zero_latency(topology: Topology, network: Network, most_sources: int) -> Iterator[Finding]:
-    """The legs of shared links are left out: they are an error of their own."""
+    """All findings about latency 0, except the legs of shared links, which are an error of their own."""
     findings = [*_at_the_start(topology, network, most_sources), *_made_by_events(topology, network)]
     yield from findings or _by_detours(topology, network)
 
@@ -40,12 +40,12 @@ def _between_nodes(network: Network) -> Flags:
 
 
 class _Parts(NamedTuple):
-    """What hangs together by some links."""
+    """Connected components."""
 
     of: Ints
-    """By vertex."""
+    """Number of the component, by vertex."""
     nodes: Ints
-    """How many nodes there are in the part, by vertex."""
+    """How many nodes the component has, by vertex."""
 
 
 def _parts(network: Network, links: Flags) -> _Parts:
@@ -61,7 +61,7 @@ def _at_the_start(topology: Topology, network: Network, most_sources: int) -> It
     near = np.flatnonzero(_parts(network, free).nodes[: network.node_count] > 1)
     if not near.size:
         return
-    # Behind a link of nodes there is such a path for certain.
+    # A link between nodes is certainly such a path.
     certain = np.isin(near, network.origin[free & _between_nodes(network)])
     paths = compute_paths(network, near[np.argsort(~certain, kind="stable")][:most_sources].tolist())
     zero = paths.reachable & (paths.latency_ms == 0)
@@ -80,7 +80,7 @@ def _at_the_start(topology: Topology, network: Network, most_sources: int) -> It
 
 
 def _made_by_events(topology: Topology, network: Network) -> Iterator[Finding]:
-    """Links of nodes are such a path by themselves; what else gets latency 0 needs others beside it."""
+    """A link between nodes is such a path by itself; other links only form one together."""
     makers = list(_makers(topology).items())
     if not makers:
         return
@@ -114,7 +114,7 @@ def _made_by_events(topology: Topology, network: Network) -> Iterator[Finding]:
 
 
 def _makers(topology: Topology) -> dict[tuple[str, str], list[Where | None]]:
-    """By the two ends of a link, which events give it latency 0: by a change, or by creating it so."""
+    """Events that give a link latency 0, by changing or creating it; by the two ends of the link."""
     makers: dict[tuple[str, str], list[Where | None]] = defaultdict(list)
     for link in topology.links:
         if link.starts_down and link.properties.latency_ms == 0:
@@ -126,13 +126,13 @@ def _makers(topology: Topology) -> dict[tuple[str, str], list[Where | None]]:
 
 
 def _two_nodes(network: Network, parts: _Parts, vertex: int) -> tuple[str, str]:
-    """Two nodes that hang together with a vertex."""
+    """Two nodes in the component of a vertex."""
     first, second = np.flatnonzero(parts.of[: network.node_count] == parts.of[vertex])[:2].tolist()
     return network.names[first], network.names[second]
 
 
 def _by_detours(topology: Topology, network: Network) -> Iterator[Finding]:
-    """Longer routes of latency 0, which are taken once something else is down."""
+    """Longer routes of latency 0, which are used once something else is down."""
     parts = _parts(network, _without_latency(network))
     near = np.flatnonzero(parts.nodes[: network.node_count] > 1)
     switches = (event for event in topology.events if isinstance(event, LinkEvent | BridgeEvent))

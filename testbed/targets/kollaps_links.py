@@ -1,4 +1,4 @@
-"""What real Kollaps makes of links and paths.
+"""How Kollaps treats links and paths.
 
 Takes a `Topology` and its `Network`, gives findings; touches nothing. Where following every path would take too
 long, a sample of sources is followed.
@@ -15,23 +15,23 @@ from testbed.network.findings import sample_sources
 from testbed.network.graph import Network
 from testbed.network.paths import Paths, compute_paths
 from testbed.targets.kollaps_latency import zero_latency
-from testbed.targets.sharing import crowded_uplink
-from testbed.targets.told import Told
+from testbed.targets.reported import ReportedFindings
+from testbed.targets.shared_links import crowded_uplink
 from testbed.topologies.model import Link, LinkEvent, Topology
-from testbed.topologies.pairs import in_pairs, same_link
+from testbed.topologies.two_way import in_pairs, same_link
 from testbed.units import UNLIMITED, format_latency, format_rate, shown
 
 _MOST_LINKS = 65_535
 """Kollaps numbers its directed links with 16 bits."""
 _RATE_STEP_BPS = 1000
 _MOST_STEPS = 2_000_000
-"""Links and vertices visited over all followed sources."""
+"""Bound of links and vertices visited over all followed sources."""
 _NETEM_PACKETS = 1000
 _PACKET_BITS = 1500 * 8
 
 
-def link_findings(topology: Topology, network: Network, told: Told) -> Iterator[Finding]:
-    """Everything about links that the reader of an XML file has not told."""
+def link_findings(topology: Topology, network: Network, reported: ReportedFindings) -> Iterator[Finding]:
+    """All findings about links that reading the file has not reported."""
     declared = [link for link in topology.links if not link.starts_down]
     if not declared:
         first = next((service.where for service in topology.services), None)
@@ -39,8 +39,8 @@ def link_findings(topology: Topology, network: Network, told: Told) -> Iterator[
         yield error("kollaps-no-links", message, "add at least one link between two nodes", first)
     if not topology.links:
         return
-    yield from (each for each in _rates(topology) if not told.of(each.code, each.where))
-    yield from (each for each in _one_way(declared) if not told.of(each.code, each.where))
+    yield from (each for each in _rates(topology) if not reported.of(each.code, each.where))
+    yield from (each for each in _one_way(declared) if not reported.of(each.code, each.where))
     yield from _asymmetric(declared)
     yield from _shared(declared)
     yield from _networks(topology.links)
@@ -69,12 +69,12 @@ def _rates(topology: Topology) -> Iterator[Finding]:
 
 
 def _one_link(there: Link, back: Link) -> bool:
-    """Whether the two are one entry of the file, or can be one in XML."""
+    """Whether two links are one entry of the file, or can be one in XML."""
     return same_link(there, back) and (there.where == back.where or not _differing(there, back))
 
 
 def _differing(there: Link, back: Link) -> list[str]:
-    """What differs between two directions and must not."""
+    """Properties that differ between two directions and must not."""
     a, b = there.properties, back.properties
     return [
         word
@@ -88,7 +88,7 @@ def _differing(there: Link, back: Link) -> list[str]:
 
 
 def _one_way(declared: Sequence[Link]) -> Iterator[Finding]:
-    """Kollaps' parsers agree only on links whose two directions are one element."""
+    """Links whose two directions are not one element: Kollaps' parsers disagree on them."""
     for there, back in in_pairs(declared, _one_link):
         if back is None:
             yield error(
@@ -128,7 +128,7 @@ def _shared(declared: Sequence[Link]) -> Iterator[Finding]:
 
 
 def _networks(links: Sequence[Link]) -> Iterator[Finding]:
-    """Links that events create must be in the one network, too."""
+    """Links in a second container network, created ones included."""
     first = links[0].network
     seen = {first}
     for link in links:

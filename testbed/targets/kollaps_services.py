@@ -1,4 +1,4 @@
-"""What real Kollaps needs of services: names, the dashboard, images and commands.
+"""Kollaps' requirements on services: names, the dashboard, images and commands.
 
 Takes a `Topology`, gives findings; touches nothing.
 """
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import yaml
 
 from testbed.errors import Finding, error, warning
-from testbed.targets.names import learners, not_a_label
+from testbed.targets.host_names import learners, not_a_label
 from testbed.topologies.model import LinkEvent, Service, Topology
 from testbed.units import shown
 
 DASHBOARD_PORT = 8088
 _MOST_BESIDE_STACK = 25
-"""Of the 63 characters of a Swarm service's name, `<stack>_<name>-<uuid>`, without the marks and the UUID."""
+"""What `<stack>_<name>-<uuid>`, at most 63 characters for Swarm, leaves to stack and name together."""
 _USUAL_STACK = 7
 _RESERVED = ("dashboard", "logger")
 _FEW = 5
@@ -37,7 +37,7 @@ def _dashboards(topology: Topology) -> Iterator[Finding]:
     if not supervisors:
         yield error(
             "kollaps-no-supervisor",
-            "there is no supervisor: without its dashboard nobody can start the experiment",
+            "there is no supervisor: without its dashboard the experiment cannot be started",
             'add <service name="dashboard" image="kollaps/dashboard:1.0" supervisor="true" port="8088"/>; in YAML, '
             "`dashboard: {image: kollaps/dashboard:1.0, supervisor: true, port: 8088}`",
             next((service.where for service in topology.services), None),
@@ -61,7 +61,7 @@ def _dashboard(service: Service) -> Iterator[Finding]:
         port = "has no port" if service.port is None else f"has the port {service.port}"
         yield error(
             "kollaps-supervisor-port",
-            f"the supervisor {port}, and its dashboard always listens on {DASHBOARD_PORT}: nobody could reach it",
+            f"the supervisor {port}, and its dashboard always listens on {DASHBOARD_PORT}: it could not be reached",
             f"give it the port {DASHBOARD_PORT}",
             service.where,
         )
@@ -106,7 +106,7 @@ def _names(topology: Topology) -> Iterator[Finding]:
 
 
 def _not_a_text(name: str) -> bool:
-    """Whether YAML takes the name for a number, a date or a truth value when it stands there without quotes."""
+    """Whether YAML reads the unquoted name as a number, a date or a truth value."""
     return any(pattern.match(name) for _tag, pattern in yaml.SafeLoader.yaml_implicit_resolvers.get(name[:1], ()))
 
 

@@ -1,4 +1,4 @@
-"""The way in: the findings about a topology for one target.
+"""The entry point: all findings about a topology for one target.
 
 Takes a `Topology`, its `Network` and the findings so far, gives the final list; touches nothing.
 """
@@ -11,18 +11,18 @@ from itertools import chain
 
 from testbed.errors import Finding, Severity
 from testbed.network.graph import Network
+from testbed.targets import Target
 from testbed.targets.containers import docker_findings, kubernetes_findings, swarm_findings
 from testbed.targets.kollaps import kollaps_findings
-from testbed.targets.target import Target
 from testbed.topologies.model import Topology
 
 MOST_OF_A_KIND = 20
 
 
 def judge(target: Target, topology: Topology, findings: Sequence[Finding], network: Network) -> list[Finding]:
-    """The findings of loading and of the paths as they matter for a target, and the target's own; by place.
+    """The findings of loading and of the paths as they apply to a target, and the target's own; sorted by place.
 
-    Of each kind of the target's own findings at most 20 are given, and how many more there are.
+    Of each kind of the target's own findings at most `MOST_OF_A_KIND` are given, then the number of the others.
     """
     match target:
         case Target.KOLLAPS:
@@ -38,7 +38,7 @@ def judge(target: Target, topology: Topology, findings: Sequence[Finding], netwo
 
 
 def _bounded(findings: Iterable[Finding], prefix: str) -> Iterator[Finding]:
-    """All findings but those of the target beyond the first of their kind; how many these are stands at the end."""
+    """Drops findings of the target beyond the first of their kind; one finding at the end counts them."""
     counts: Counter[tuple[Severity, str]] = Counter()
     first_left_out: dict[tuple[Severity, str], Finding] = {}
     for finding in findings:

@@ -1,7 +1,7 @@
 """Marked values → `Topology` and findings: names, services, bridges, links. Pure.
 
-All problems are reported at once: every entry is checked on its own, and an entry that is wrong still declares its
-name, so that one mistake does not drag others behind it.
+All problems are reported at once: every entry is checked on its own, and a wrong entry still declares its name, so that
+one mistake does not cause others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from testbed.units import shown
 
 
 def build(document: MarkedMap, source: Source, default_name: str, findings: Findings) -> Topology | None:
-    """The topology, to be used only if there are no errors among the findings that are added."""
+    """The topology, which is valid only if no errors were added to the findings."""
     return _Builder(document, Report(source, findings)).build(default_name)
 
 
@@ -92,7 +92,7 @@ class _Builder:
         return self.document.get(key), self.document.place(key)[1]
 
     def section(self, key: str) -> MarkedList:
-        """A list that may be left out or be empty."""
+        """An optional list of the document; may be empty."""
         value, at = self.at(key)
         if isinstance(value, MarkedList):
             return value
@@ -176,7 +176,7 @@ class _Builder:
         )
 
     def counted(self, services: tuple[Service, ...]) -> list[bool]:
-        """Whether each service says itself how many replicas it has."""
+        """Whether each service declares its number of replicas."""
         section = self.document.get("services")
         entries = section if isinstance(section, MarkedMap) else MarkedMap(0)
         return [
@@ -199,7 +199,7 @@ class _Builder:
         return tuple(bridges.values())
 
     def links(self, endpoints: Endpoints) -> list[Link]:
-        """Every declared link, each direction on its own."""
+        """All declared links, one for each direction."""
         section = self.section("links")
         links: list[Link] = []
         for value, at in zip(section, section.item_at, strict=True):
@@ -242,7 +242,7 @@ class _Builder:
     def properties(
         self, marked: MarkedMap, entry: LinkEntry, own: Properties, rates: tuple[float | None, ...]
     ) -> LinkProperties | None:
-        """One direction: what it says itself, else what the link says, else the defaults."""
+        """Properties of one direction: its own, otherwise the link's, otherwise the defaults."""
         rate = next((rate for rate in rates if rate is not None), None)
         layers = (own, entry, self.defaults)
         latency = next((layer.latency for layer in layers if layer.latency is not None), None)

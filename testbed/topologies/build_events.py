@@ -32,7 +32,7 @@ from testbed.topologies.model import (
     PartitionEvent,
     When,
 )
-from testbed.topologies.pairs import whole_change
+from testbed.topologies.two_way import whole_change
 from testbed.units import format_duration, shown
 
 
@@ -42,16 +42,16 @@ class _Parsed:
     entry: TimedEntry
     when: When
     place: int
-    """In the file."""
+    """Position in the file."""
 
     @property
     def moment(self) -> tuple[float, int]:
-        """At the same time, events happen in the order of the file."""
+        """Sort key: events at the same time happen in the order of the file."""
         return self.when.at_s, self.place
 
 
 class EventBuilder:
-    """First reads the entries (replica counts depend on them), then resolves what they name."""
+    """Reads the entries first, since replica counts depend on them, then resolves the names in them."""
 
     def __init__(self, report: Report, section: MarkedList) -> None:
         self.report = report
@@ -60,7 +60,7 @@ class EventBuilder:
         self._network = DEFAULT_NETWORK
         self._occurrences = 0
         self._creation: dict[tuple[str, str], tuple[float, int]] = {}
-        """When, and by which event, the links come up that nothing declares."""
+        """Time and event at which undeclared links come up."""
         self._parsed = [
             parsed
             for place, (value, at) in enumerate(zip(section, section.item_at, strict=True))
@@ -125,7 +125,7 @@ class EventBuilder:
         return when
 
     def resolve(self, endpoints: Endpoints, links: list[Link], network: str) -> None:
-        """Fill `events` and `created`; `network` is what a created link has unless its event says otherwise."""
+        """Fills `events` and `created`; `network` is the default of created links."""
         self._network = network
         declared = LinkIndex(endpoints, links)
         index = LinkIndex(endpoints, links)
@@ -149,7 +149,7 @@ class EventBuilder:
                 self._partition(parsed, entry, endpoints)
 
     def _fits(self, marked: MarkedMap, key: str, allowed: bool, after: str) -> bool:
-        """Whether a key that undoes an event goes with this event; a finding if not."""
+        """Whether a key that ends an event is allowed for this event; a finding if not."""
         if not allowed:
             self.report.error("bad-event", f"`{key}` goes with {after} only", f"remove `{key}`", marked.place(key)[0])
         return allowed
@@ -246,7 +246,7 @@ class EventBuilder:
         )
 
     def _created_at(self, endpoints: Endpoints, origin: str, dest: str) -> tuple[float, int] | None:
-        """When the first of the links that events create between the two ends comes up."""
+        """When the first link that events create between the two ends comes up."""
         if (origin, dest) in self._creation:
             return self._creation[origin, dest]
         origins, dests = endpoints.members(origin), endpoints.members(dest)
@@ -270,7 +270,7 @@ class EventBuilder:
         self.report.error("unknown-link", message, hint, at)
 
     def _create_links(self, endpoints: Endpoints, index: LinkIndex) -> dict[int, list[Link]]:
-        """The links that events bring up though nothing declares them; the earliest such event says what they are."""
+        """Creates undeclared links that events bring up, with the properties given by the earliest such event."""
         creating: dict[int, list[Link]] = {}
         for parsed in sorted(self._parsed, key=lambda parsed: parsed.moment):
             entry = parsed.entry
@@ -345,7 +345,7 @@ class EventBuilder:
 
 
 def _directions(entry: LinkEventEntry) -> list[tuple[str, str, LinkChange]]:
-    """What the event says of each direction that it speaks of."""
+    """The change of each direction that the event concerns."""
     first, second = entry.link
     there = (first, second, _change(entry, entry.up))
     return [there] if entry.one_way else [there, (second, first, _change(entry, entry.down))]

@@ -1,4 +1,4 @@
-"""What the ends of links and the targets of events name. Pure."""
+"""Resolves the ends of links and the targets of events. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from testbed.topologies.source import Rejected
 from testbed.units import shown
 
 MAX_SELECTED = 20_000_000
-"""Nodes that are looked at for all different selectors of a file together: bounds time and memory."""
+"""Bound of nodes visited for all distinct selectors of a file together: limits time and memory."""
 
 Member = int | str
 """A node by rank, or a bridge by name."""
 
 
 class Endpoints:
-    """Resolves names against a topology's services, nodes and bridges, and reports those that are nothing."""
+    """Resolves names to a topology's services, nodes and bridges, and reports unknown ones."""
 
     def __init__(self, topology: Topology, report: Report) -> None:
         self.topology = topology
@@ -39,7 +39,7 @@ class Endpoints:
         return {service.name for service in self.topology.services if service.supervisor}
 
     def members(self, name: str) -> frozenset[Member]:
-        """The nodes and bridges behind a name."""
+        """The nodes and bridges that a name stands for."""
         if name not in self._members:
             bridge = name in self.topology.bridge_names
             self._members[name] = frozenset([name]) if bridge else frozenset(self.topology.select(name))
@@ -62,7 +62,7 @@ class Endpoints:
         return self._matched[targets]
 
     def known(self, name: str, what: str, at: int, *, bridges: bool) -> bool:
-        """Whether the name stands for something; a finding if not."""
+        """Whether the name is known; a finding if not."""
         if name in self._supervisors:
             hint = "leave it out: a supervisor is not part of the emulated network"
             self.report.error("supervisor", f"{what}: {shown(name)} is a supervisor, not a node", hint, at)
@@ -83,13 +83,13 @@ class Endpoints:
         return True
 
     def check_raw(self, entry: MarkedMap) -> None:
-        """The ends of a link that is wrong in other ways."""
+        """Checks the ends of a link that has other errors."""
         for key in ("from", "to"):
             if isinstance(value := entry.get(key), str):
                 self.known(value, entry.spelled(key), entry.place(key)[1], bridges=True)
 
     def check(self, entry: MarkedMap, origin: str, dest: str) -> bool:
-        """Whether a link can join the two."""
+        """Whether a link can join the two; a finding if not."""
         known = [
             bool(self.members(name)) or self.known(name, entry.spelled(key), entry.place(key)[1], bridges=True)
             for key, name in (("from", origin), ("to", dest))
@@ -106,7 +106,7 @@ class Endpoints:
 
 
 class LinkIndex:
-    """Finds the links that an event's two ends name, exactly or in part."""
+    """Finds the links between the two ends of an event, by exact names or by members."""
 
     def __init__(self, endpoints: Endpoints, links: Iterable[Link]) -> None:
         self._endpoints = endpoints
@@ -137,7 +137,7 @@ class LinkIndex:
         return False
 
     def _sort_in(self) -> None:
-        """By member, and only once somebody asks for a part of a link."""
+        """Indexes links by member, on the first query for a part of a link."""
         for origin, dest in self._waiting:
             dests = self._endpoints.members(dest)
             for member in self._endpoints.members(origin):

@@ -1,4 +1,4 @@
-"""Marked values → typed entries of the language, and a finding for everything that does not fit. Pure."""
+"""Marked values → typed entries of the language, and findings for invalid ones. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 
 class Report:
-    """The findings of one file, by the offsets of its source."""
+    """Collects the findings of one file by offset."""
 
     def __init__(self, source: Source, findings: Findings) -> None:
         self.source = source
@@ -33,7 +33,7 @@ class Report:
         self.findings.add(error(code, message, hint, self.where(at)))
 
     def name(self, name: str, at: int) -> bool:
-        """Whether the name may be given to a service or bridge; a finding if not."""
+        """Whether a service or bridge may have this name; a finding if not."""
         try:
             check_name(name)
         except Problem as problem:
@@ -42,7 +42,7 @@ class Report:
         return True
 
     def too_busy(self, entry: MarkedMap, background_bps: float | None, rate_bps: float | None) -> bool:
-        """Whether other people's traffic leaves nothing of the rate that is said with it; a finding if so."""
+        """Whether background traffic fills the rate given with it; a finding if so."""
         if background_bps is None or rate_bps is None or background_bps < rate_bps:
             return False
         message = f"background traffic of {format_rate(background_bps)} fills a link of {format_rate(rate_bps)}"
@@ -50,7 +50,7 @@ class Report:
         return True
 
     def entry(self, kind: type[_Entry], value: Value, at: int, label: str) -> _Entry | None:
-        """The value as an entry of the language, or None and findings at the exact places."""
+        """The value as an entry of the language, or None with findings at the exact places."""
         if not isinstance(value, MarkedMap):
             self.error("bad-shape", f"{label} is a mapping of keys to values", "write {key: value, …}", at)
             return None
@@ -64,7 +64,7 @@ class Report:
         return entry if len(complete) == len(value) else None
 
     def _without_blanks(self, entry: MarkedMap) -> dict[str, Value | dict[str, Any]]:
-        """A key with nothing behind it is a mistake, not a way of leaving the key out."""
+        """Reports keys without a value, which are mistakes rather than omissions."""
         kept: dict[str, Value | dict[str, Any]] = {}
         for key, value in entry.items():
             if value is None:
@@ -79,7 +79,7 @@ class Report:
         return kept
 
     def suggest_key(self, key: str, known: list[str], at: int) -> str:  # noqa: ARG002 - for those that know more
-        """A hint for an unknown key that is written at a place where others are known."""
+        """A hint for an unknown key, given the known ones."""
         return self.findings.suggest(key, known)
 
     def _explain(self, kind: type[Entry], entry: MarkedMap, label: str, problem: Any) -> None:

@@ -1,8 +1,8 @@
-"""Whether a topology's node events can happen at all: nobody leaves who is not there. Pure.
+"""Checks that a topology's node events are possible: for example, only present nodes can leave. Pure.
 
-Counts nodes per service over time: an event moves as many as it says between absent, present and disconnected. One
-that says a number must find that many; one that names nodes must find any of them. What an event undoes by itself
-later is nobody's mistake. Events with a count over several services say nothing about either of them: the seed does.
+Counts nodes per service over time: an event moves nodes between absent, present and disconnected. An event with a count
+must find that many nodes; one that names nodes must find any of them. The automatic end of an event is never reported.
+Events with a count over several services are not followed, since the seed chooses the services.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GOES = (NodeAction.LEAVE, NodeAction.CRASH)
 
 
 def replicas_needed(services: Iterable[Service], events: Iterable[NodeEvent]) -> dict[str, int]:
-    """For every service that joins as a whole: how many replicas its joins need at once (without `reuse`, in all)."""
+    """Replicas that the joins of each service need at once (without `reuse`: in total), for services that only join."""
     by_service: dict[str, list[NodeEvent]] = defaultdict(list)
     for event in events:
         if len(event.targets) == 1:
@@ -46,20 +46,20 @@ def replicas_needed(services: Iterable[Service], events: Iterable[NodeEvent]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One occurrence of an event, for the nodes of one service."""
+    """One occurrence of an event, restricted to the nodes of one service."""
 
     at_s: float
     action: NodeAction
     service: str
     amount: int
     needed: int
-    """How many there must be: all of a count, one of those named, none when an event undoes itself."""
+    """How many nodes it must find: all of a count, one of those named, none for the end of an event."""
     where: Where | None
 
 
 @dataclass(slots=True)
 class _Tally:
-    """How many nodes of a service are in which state."""
+    """Counts a service's nodes by state."""
 
     replicas: int
     reuse: bool
@@ -68,7 +68,7 @@ class _Tally:
     disconnected: int = 0
 
     def available(self, action: NodeAction) -> int:
-        """How many nodes the action can happen to."""
+        """Number of nodes that the action applies to."""
         match action:
             case NodeAction.JOIN:
                 return self.replicas - (self.present if self.reuse else self.joined)
@@ -79,10 +79,10 @@ class _Tally:
             case NodeAction.RECONNECT:
                 return self.disconnected
             case _:
-                return self.replicas  # pausing does not move anybody; `no-effect` looks after it
+                return self.replicas  # pausing changes no count; `no-effect` is checked elsewhere
 
     def apply(self, step: _Step) -> tuple[str, str] | None:
-        """Take a step; the code and the sentence of what is wrong with it."""
+        """Applies a step; returns the code and message of its problem, if any."""
         available = self.available(step.action)
         problem: tuple[str, str] | None = None
         if available < step.needed:
@@ -111,7 +111,7 @@ class _Tally:
 
 
 def check_events(topology: Topology, report: Report) -> None:
-    """Add a finding for the first event of each service that finds too few nodes."""
+    """Adds a finding for the first event of each service that finds too few nodes."""
     events = [event for event in topology.events if isinstance(event, NodeEvent)]
     if not events:
         return
@@ -126,7 +126,7 @@ def check_events(topology: Topology, report: Report) -> None:
         present = service.replicas - sum(1 for rank in topology.select(service.name) if rank in absent)
         tallies[service.name] = _Tally(service.replicas, service.reuse, present, present)
     told: set[str] = set()
-    for step in sorted(_steps(topology, events), key=lambda step: (step.at_s, step.needed > 0)):  # endings first
+    for step in sorted(_steps(topology, events), key=lambda step: (step.at_s, step.needed > 0)):  # ends first
         problem = tallies[step.service].apply(step)
         if problem is not None and step.service not in told:
             told.add(step.service)
@@ -137,12 +137,12 @@ def check_events(topology: Topology, report: Report) -> None:
 
 
 def nodes_followed(topology: Topology, events: Iterable[NodeEvent], at_most: int = MAX_NODES) -> int:
-    """How many nodes all occurrences of the events name, counting at most so many for each."""
+    """Number of nodes that all occurrences of the events name, counting at most `at_most` for each."""
     return sum(event.when.count() * min(at_most, len(topology.select_all(event.targets))) for event in events)
 
 
 def starting_absent(topology: Topology) -> frozenset[int]:
-    """The ranks that are not there at the start: those whose first join, leave or crash is a join."""
+    """Ranks that are absent at the start: those whose first join, leave or crash is a join."""
     absent: set[int] = set()
     decided: set[int] = set()
     seen: set[tuple[str, ...]] = set()
@@ -165,7 +165,7 @@ def _several_services(topology: Topology, event: NodeEvent) -> bool:
 
 
 def _steps(topology: Topology, events: Sequence[NodeEvent]) -> Iterator[_Step]:
-    """Every occurrence of every event whose effect on each service's count is known."""
+    """All occurrences of events whose effect on each service's counts is known."""
     per_targets: dict[tuple[str, ...], Counter[str]] = {}
     for event in events:
         if event.targets not in per_targets:

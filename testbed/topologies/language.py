@@ -1,7 +1,7 @@
-"""The language: every key a topology may have, and what its text means.
+"""The topology language: all keys of a file, and how their text is parsed.
 
-Pure. The classes below are the one description of the language: readers fill them, the JSON Schema is made from
-them. XML is mapped onto the same keys (`read_xml`), so that there is one meaning and one set of messages.
+Pure. The classes below are the only description of the language: readers fill them, and the JSON Schema is generated
+from them. XML is mapped onto the same keys (`read_xml`), so that there is one meaning and one set of messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from testbed.units import (
 
 
 class Problem(ValueError):
-    """A text that the language refuses, with the code of the finding it becomes."""
+    """A value that the language refuses, with the code of its finding."""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class Problem(ValueError):
 
 
 def from_text(parse: Callable[[str], object], native: Callable[[int | float], object] | None = None) -> BeforeValidator:
-    """Reads the text of a file; `native` checks a number or truth value of JSON, where the language has such a form."""
+    """Parses the text of a file; `native` checks a number or boolean of JSON, where the language allows one."""
 
     def convert(value: object) -> object:
         try:
@@ -66,13 +66,13 @@ def from_text(parse: Callable[[str], object], native: Callable[[int | float], ob
 
 
 SHORTEST_S = 1e-6
-"""The shortest time that a repetition or an effect may take."""
+"""The shortest period or duration."""
 _WHOLE = re.compile(r"[0-9]{1,12}")
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,4})?")
 
 
 def parse_count(text: str) -> int:
-    """A whole number; a leading zero is refused, since YAML 1.1 reads it as octal and YAML 1.2 does not."""
+    """Parses a whole number; refuses a leading zero, which YAML 1.1 reads as octal and YAML 1.2 does not."""
     if not _WHOLE.fullmatch(text):
         wrong = "is too large" if text.isdecimal() else "is not a whole number"
         raise Problem("bad-value", f"{shown(text)} {wrong}", "write a number such as 4")
@@ -122,7 +122,7 @@ def _decimal(text: str) -> float:
 
 
 def parse_boolean(text: str) -> bool:
-    """`true` or `false`; what only some readers of YAML take for them is refused."""
+    """Parses `true` or `false`; refuses words that only some YAML readers take for booleans."""
     if text not in ("true", "false"):
         better = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text.lower(), text.lower())
         hint = f"write `{better}`" if better in ("true", "false") else "write true or false"
@@ -152,7 +152,7 @@ MAX_NAME = 100
 
 
 def check_name(name: str) -> str:
-    """A name that is also safe as a file name and cannot be mistaken for a node or a pattern."""
+    """Checks a name, which must be safe as a file name and distinct from nodes and patterns."""
     hint = "use letters, digits, spaces and marks such as - _ . : in a name"
     if not name or len(name) > MAX_NAME or len(name.encode()) > 200:
         raise Problem("bad-name", f"a name has between 1 and {MAX_NAME} characters: {shown(name)}", hint)
@@ -201,7 +201,7 @@ Duration = Annotated[
     text_schema("string", pattern=NUMBER_PATTERN + "(ms|s|m|min|h)$", examples=["30s"]),
 ]
 Lasting = Annotated[float, from_text(_lasting), text_schema("string", pattern=NUMBER_PATTERN + "(ms|s|m|min|h)$")]
-"""A duration above 0: what takes no time would be undone before it happens."""
+"""A duration above 0: an effect of no duration would end before it begins."""
 Rate = Annotated[
     float,
     from_text(parse_rate_bps),
@@ -234,7 +234,7 @@ Factor = Annotated[float, from_text(_decimal), WithJsonSchema({"type": "number",
 Flag = Annotated[bool, from_text(parse_boolean), WithJsonSchema({"type": "boolean"})]
 Word = Annotated[str, from_text(str), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Text = Annotated[str, from_text(_printable), Field(min_length=1)]
-"""A text that may stand in any file and on any terminal: not blank, no control characters."""
+"""A text that is safe in any file and on any terminal: not blank, no control characters."""
 Words = Annotated[
     tuple[Word, ...], BeforeValidator(one_or_several), text_schema("string", "array", examples=["site-a.*"])
 ]
@@ -254,16 +254,16 @@ class Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_hyphenated)
 
     called: ClassVar[str] = ""
-    """What messages call it, where that is not what its holder is called."""
+    """Its name in messages, where it differs from that of its parent."""
 
     @classmethod
     def known_keys(cls, given: Mapping[str, object]) -> list[str]:  # noqa: ARG003 - for those whose keys depend on it
-        """The keys that it may have, as files spell them."""
+        """The allowed keys, as files spell them."""
         return [field.alias or name for name, field in cls.model_fields.items()]
 
 
 class Properties(Entry):
-    """What a link, or one direction of it, is like."""
+    """Properties of a link, or of one direction of it."""
 
     latency: Latency | None = Field(None, description="One-way delay.")
     jitter: Latency | None = Field(None, description="Standard deviation of the delay; packets stay in order.")
@@ -279,7 +279,7 @@ class TwoWayProperties(Properties):
 
 
 class Defaults(TwoWayProperties):
-    """What links and services have unless they say otherwise."""
+    """Defaults of links and services."""
 
     network: Text | None = Field(None, description="Kollaps: the container network of links.")
     image: Text | None = Field(None, description="Container image of services.")
@@ -367,7 +367,7 @@ EVENT_ENTRIES: dict[str, type[TimedEntry]] = {
 
 
 class KollapsEntry(Entry):
-    """What only real Kollaps reads."""
+    """Settings that only Kollaps reads."""
 
     boot: Text = Field(DEFAULT_BOOT, description="The bootstrapper's image.")
     pool_period: Duration = Field(DEFAULT_POOL_PERIOD_S, description="How often bandwidth is shared out anew.")

@@ -1,4 +1,4 @@
-"""File → `Topology` and findings: the one way in. Touches the given file only."""
+"""File → `Topology` and findings: the entry point. Touches the given file only."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _READERS = {Form.XML: read_xml, Form.YAML: read_yaml}
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a file says. `topology` is None when there are errors among the findings."""
+    """A loaded file. `topology` is None when there are errors among the findings."""
 
     file: str
     topology: Topology | None
     findings: tuple[Finding, ...]
 
     def require(self) -> Topology:
-        """The topology, or all that is wrong with it."""
+        """The topology; raises InvalidInput with all findings if there are errors."""
         if self.topology is None:
             raise InvalidInput(self.file, self.findings)
         return self.topology
 
 
 def load(path: str | Path) -> Loaded:
-    """Read a file in either form. Whatever it holds, the answer is a topology or findings, never another exception."""
+    """Reads a file in either form. Any content gives a topology or findings, never another exception."""
     form = form_of(path)
     if form is None:
         other = "; a run's plan.json is run again by `deploy --plan`" if str(path).endswith(".json") else ""
@@ -44,7 +44,7 @@ def load(path: str | Path) -> Loaded:
 
 
 def load_bytes(data: bytes, form: Form, file: str) -> Loaded:
-    """The same for text in memory; `file` is the name that findings are printed with."""
+    """The same for text in memory; `file` is the name in findings."""
     findings = Findings()
     try:
         source = Source(file, decode(data))
@@ -58,7 +58,7 @@ def load_bytes(data: bytes, form: Form, file: str) -> Loaded:
 
 
 def _other_form(finding: Finding, data: bytes, form: Form) -> Finding:
-    """Say so when a file that cannot be read is in the other form."""
+    """Adds a hint when a file that cannot be read is in the other form."""
     is_xml = data.lstrip().startswith(b"<")
     if finding.code in ("syntax", "bad-shape") and is_xml != (form is Form.XML):
         other = Form.XML if is_xml else Form.YAML

@@ -1,8 +1,8 @@
-"""The model: what a topology says, whichever form it was written in.
+"""The topology model, independent of the file format.
 
-Pure data, frozen. Everything is directed and in one unit: a two-way link of a file is two `Link`s here, a change
-in both directions two `LinkEvent`s, so that XML, YAML and the network models cannot disagree about directions.
-`where` is the place in the file (for findings); it takes no part in equality.
+Pure data, frozen. Everything is directed and in one unit: a two-way link of a file is two `Link`s here, a change in
+both directions two `LinkEvent`s, so that XML, YAML and the network models cannot disagree about directions. `where` is
+the place in the file, for findings; it is ignored by equality.
 
 Names: replica i of service s is the node `s.i`; a node's rank is its 0-based position in document order.
 A supervisor (Kollaps' dashboard) is kept but is not a node.
@@ -22,7 +22,7 @@ from testbed.errors import Where
 
 DEFAULT_IMAGE = "testbed-node:latest"
 BUILT_IMAGE = "testbed:latest"
-"""What `testbed build` makes unless it is told otherwise."""
+"""The default image of `testbed build`."""
 DEFAULT_BOOT = "kollaps:2.0"
 DEFAULT_NETWORK = "kollaps_network"
 DEFAULT_POOL_PERIOD_S = 0.05
@@ -31,11 +31,11 @@ DEFAULT_MAX_AGE = 2
 MAX_NODES = 100_000
 MAX_DIRECTED_LINKS = 2_000_000
 MAX_OCCURRENCES = 100_000
-"""How often the repeated events of a file may happen in all."""
+"""Bound of all occurrences of a file's repeated events together."""
 
 
 class Routing(StrEnum):
-    """What makes a path short."""
+    """The measure by which paths are shortest."""
 
     HOPS = "hops"
     LATENCY = "latency"
@@ -43,7 +43,7 @@ class Routing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """How much may wait at a link before packets are dropped: a time at the link's rate, or bytes."""
+    """Size of a link's queue: a time at the link's rate, or bytes."""
 
     ms: float | None = None
     size_bytes: int | None = None
@@ -66,7 +66,7 @@ class LinkProperties:
 
 @dataclass(frozen=True, slots=True)
 class LinkChange:
-    """What an event changes of one direction of a link; None leaves a property as it is."""
+    """A change of one direction of a link; None leaves a property as it is."""
 
     latency_ms: float | None = None
     rate_bps: float | None = None
@@ -130,23 +130,23 @@ class When:
     until_s: float | None = None
 
     def _nanoseconds(self) -> range:
-        """Repetitions in whole nanoseconds: sums of decimal fractions would miss `until` by a hair."""
+        """Occurrences in whole nanoseconds: sums of decimal fractions would miss `until` by rounding."""
         start, every, until = (round(time * 1e9) for time in (self.at_s, self.every_s or 0.0, self.until_s or 0.0))
         return range(start, until, max(every, 1))
 
     def count(self) -> int:
-        """How often it happens."""
+        """Number of occurrences."""
         return 1 if self.every_s is None else len(self._nanoseconds())
 
     def times(self) -> Iterator[float]:
-        """Every occurrence, the last one before `until_s`."""
+        """Times of all occurrences, the last one before `until_s`."""
         if self.every_s is None:
             return iter((self.at_s,))
         return (nanoseconds / 1e9 for nanoseconds in self._nanoseconds())
 
 
 def later(at_s: float, for_s: float) -> float:
-    """The end of what begins at a time and lasts for another, equal to the same time written out."""
+    """`at_s` + `for_s`, rounded so that it equals the same time written in a file."""
     return round(at_s + for_s, 9)
 
 
@@ -166,12 +166,12 @@ UNDONE_BY = {
     NodeAction.PAUSE: NodeAction.RESUME,
     NodeAction.DISCONNECT: NodeAction.RECONNECT,
 }
-"""What ends the effect of an action that has a duration."""
+"""The action that ends a lasting action."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """Something happens to nodes: to all that `targets` select, or to `count` of them. After `for_s` it is undone."""
+    """An action on nodes: on all that `targets` select, or on `count` of them. After `for_s` it is undone."""
 
     when: When
     action: NodeAction
@@ -183,7 +183,7 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class LinkEvent:
-    """One direction of a link changes, goes down or comes up. After `for_s` a link that went down comes up again."""
+    """One direction of a link changes, goes down or comes up. After `for_s` a downed link comes up again."""
 
     when: When
     origin: str
@@ -196,7 +196,7 @@ class LinkEvent:
 
 @dataclass(frozen=True, slots=True)
 class BridgeEvent:
-    """A bridge, with all its links, goes down or comes up."""
+    """A bridge goes down or comes up with all its links."""
 
     when: When
     bridge: str
@@ -207,7 +207,7 @@ class BridgeEvent:
 
 @dataclass(frozen=True, slots=True)
 class PartitionEvent:
-    """Nodes of different groups cannot reach each other, until `for_s` has passed (None: to the end)."""
+    """Nodes of different groups cannot reach each other for `for_s` (None: to the end)."""
 
     when: When
     groups: tuple[tuple[str, ...], ...]
@@ -220,7 +220,7 @@ Event = NodeEvent | LinkEvent | BridgeEvent | PartitionEvent
 
 @dataclass(frozen=True, slots=True)
 class KollapsSettings:
-    """What only real Kollaps reads."""
+    """Settings that only Kollaps reads."""
 
     boot: str = DEFAULT_BOOT
     pool_period_s: float = DEFAULT_POOL_PERIOD_S
@@ -229,7 +229,7 @@ class KollapsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One learner's place in the network."""
+    """A node of the network, where a learner runs."""
 
     rank: int
     name: str
@@ -238,13 +238,13 @@ class Node:
 
 
 def is_pattern(selector: str) -> bool:
-    """Whether a selector has to be held against every node; names have no such characters."""
+    """Whether a selector is a pattern to match against all nodes; names contain no pattern characters."""
     return any(char in selector for char in "*?[")
 
 
 @dataclass(frozen=True)
 class Topology:
-    """A whole file. Links that start down come last; everything else is in document order."""
+    """A complete topology. Links that start down come last; everything else is in document order."""
 
     name: str
     services: tuple[Service, ...]
@@ -282,7 +282,7 @@ class Topology:
         return {}
 
     def select(self, selector: str) -> range | tuple[int, ...]:
-        """The ranks that a selector names, ascending; none when it matches nothing."""
+        """Ranks that a selector matches, ascending."""
         if selector in self._ranks_by_service:
             return self._ranks_by_service[selector]
         if selector in self.ranks:
@@ -296,7 +296,7 @@ class Topology:
         return ()
 
     def select_all(self, selectors: Iterable[str]) -> Sequence[int]:
-        """The ranks that any of the selectors names, ascending."""
+        """Ranks that any of the selectors matches, ascending."""
         several = tuple(selectors)
         if len(several) == 1:
             return self.select(several[0])

@@ -1,4 +1,4 @@
-"""XML text in Kollaps 2.0's language → the same marked values that YAML gives. Pure.
+"""XML text in Kollaps 2.0's language → the same marked values as from YAML. Pure.
 
 Document types, and with them entities of any kind, are refused; nesting is bounded. The element and attribute
 tables below are the whole of the XML vocabulary. Where Kollaps' two parsers disagree with each other or with
@@ -71,7 +71,7 @@ class _Reader(ElementReader):
                 found[child.tag] = child
                 for attribute in child.attributes:
                     self.unknown_attribute(child, attribute, [])
-        if "links" not in found:  # that there are no services is for the builder to say
+        if "links" not in found:  # missing services are reported by the builder
             self.findings.add(error("missing", "<experiment> needs <links>", "add <links>", self.where(root)))
         return found
 
@@ -119,14 +119,14 @@ class _Reader(ElementReader):
         return services
 
     def joins_count(self, section: Element, services: MarkedMap) -> None:
-        """Like Kollaps: a service that joins has as many replicas as its joins need, whatever its attribute says."""
+        """As in Kollaps, a service that joins has as many replicas as its joins need, regardless of its attribute."""
         joining = {
             event.attributes.get("name") for event in section.children if event.attributes.get("action") == "join"
         }
         for name, entry in services.items():
             replicas = entry.get("replicas") if name in joining and isinstance(entry, MarkedMap) else None
             if not isinstance(entry, MarkedMap) or not isinstance(replicas, str) or replicas.lstrip("0") == "":
-                continue  # a bad value stays, for the builder to report
+                continue  # a bad value is reported by the builder
             if replicas.isdecimal():
                 where = self.source.where(entry.place("replicas")[1])
                 del entry["replicas"]
@@ -168,7 +168,7 @@ class _Reader(ElementReader):
             entry.pop("active-paths") if paths is None else entry.update({"active-paths": paths})
 
     def word_list(self, element: Element, attribute: str, *, split: bool) -> Value:
-        """`['a','b']` as Kollaps writes lists; a plain text is split as a shell would."""
+        """Parses `['a','b']`, Kollaps' form of lists; a plain text is split like a shell command."""
         text = element.attributes[attribute].strip()
         words = MarkedList(element.at)
         if not text:
@@ -237,5 +237,5 @@ class _Reader(ElementReader):
 
 
 def read_xml(source: Source, findings: Findings) -> MarkedMap:
-    """The document's root; raises Rejected where nothing sensible can follow."""
+    """The document's root; raises Rejected for text that cannot be read further."""
     return _Reader(source, findings).read(parse_tree(source, findings))

@@ -75,7 +75,7 @@ class EventReader(ElementReader):
             message = f"action: {shown(str(action))} is nothing that links and bridges do"
             hint = "write join or leave (to change a link, leave `action` out)"
             self.findings.add(error("bad-value", message, hint, self.where(element, "action")))
-            entry["state"] = "down"  # keeps the builder from reporting the same event once more
+            entry["state"] = "down"  # keeps the builder from reporting the same event again
         return entry
 
     def link_event(self, element: Element) -> MarkedMap:

@@ -1,7 +1,7 @@
 """YAML text → marked values. Pure.
 
-Built on the parser's events, not on its constructors: no tag is ever followed, every scalar stays text, duplicate
-keys are found, aliases cannot recurse or explode, and nesting is bounded before anything is built.
+Built on the parser's events, not on its constructors: tags are never followed, scalars stay text, duplicate keys are
+found, aliases cannot recurse or explode, and nesting is bounded before anything is built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from testbed.units import shown
 
 MAX_DEPTH = 24
 MAX_VALUES = 8_000_000
-"""More than the largest network needs, less than would fill the memory."""
+"""More than the largest network needs, and less than would fill the memory."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _resolve = yaml.SafeLoader.yaml_implicit_resolvers
@@ -26,7 +26,7 @@ _NULLS = {"", "~", "null", "Null", "NULL"}
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What messages say of the document as a whole."""
+    """How messages refer to the document."""
 
     noun: str
     begin: str
@@ -70,7 +70,7 @@ class _Builder:
             raise self.stop("too-large", f"more than {MAX_VALUES} values", "write less, or use fewer aliases", event)
 
     def add(self, value: Value, event: yaml.Event) -> None:
-        """Put a finished scalar, or a map or list that is about to be filled, where it belongs."""
+        """Adds a finished scalar, or a map or list that is about to be filled, to its parent."""
         at = self.at(event)
         if not self.stack:
             self.root = value
@@ -124,7 +124,7 @@ class _Builder:
         return any(pattern.match(text) for _tag, pattern in _resolve.get(text[:1], ()))
 
     def note_trap(self, event: yaml.ScalarEvent) -> None:
-        """Warn of an unquoted key of `services` or item of `bridges` that other readers would not see as text."""
+        """Warns of an unquoted key of `services` or item of `bridges` that other readers would not read as text."""
         is_name = self.section == "bridges" or (self.section == "services" and self.stack[-1].key is None)
         if len(self.stack) == 2 and is_name:
             self.findings.add(
@@ -156,7 +156,7 @@ class _Builder:
         self.add(value, event)
         self.stack.append(_Open(value, event.anchor))
         if event.anchor is not None:
-            self.anchors.pop(event.anchor, None)  # known only once it is complete: an alias cannot contain itself
+            self.anchors.pop(event.anchor, None)  # known only when complete, so that an alias cannot contain itself
 
     def end(self) -> None:
         done = self.stack.pop()
@@ -172,7 +172,7 @@ class _Builder:
 
 
 def _size(value: Value) -> int:
-    """How many values an alias to this stands for, repeats included."""
+    """Number of values that an alias to this stands for, repetitions included."""
     if isinstance(value, MarkedMap):
         return 1 + sum(_size(item) for item in value.values())
     if isinstance(value, MarkedList):
@@ -181,7 +181,7 @@ def _size(value: Value) -> int:
 
 
 def read_yaml(source: Source, findings: Findings, wording: Wording = TOPOLOGY) -> MarkedMap:
-    """The document's root; raises Rejected where nothing sensible can follow."""
+    """The document's root; raises Rejected for text that cannot be read further."""
     builder = _Builder(source, findings, wording)
     documents = 0
     try:

@@ -1,4 +1,4 @@
-"""Read a topology file: bounded, decoded, and able to say which line and column an offset is.
+"""Reads and decodes a topology file of bounded size, and converts offsets to lines and columns.
 
 Takes a path, gives text; touches the given file only.
 """
@@ -37,7 +37,7 @@ def form_of(path: str | Path) -> Form | None:
 
 
 class Rejected(Exception):
-    """The text cannot be read any further; says why."""
+    """The text cannot be read further; the finding says why."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -61,7 +61,7 @@ class Source:
 
     @cached_property
     def _strides(self) -> list[int]:
-        """The byte offset of every 4096th character: keeps lookups cheap in a file that is one long line."""
+        """The byte offset of every 4096th character, which makes lookups fast even in a single long line."""
         pieces = (self.text[start : start + _STRIDE] for start in range(0, len(self.text), _STRIDE))
         return [0, *accumulate(len(piece.encode()) for piece in pieces)]
 
@@ -86,14 +86,14 @@ class Source:
 
 
 def read_at_most(path: Path, size_bytes: int) -> bytes | None:
-    """The whole file, or None when it has more; never reads further, even from what has no size of its own."""
+    """The whole file, or None when it is larger; never reads more, even from devices without a size."""
     with path.open("rb") as file:
         data = file.read(size_bytes + 1)
     return data if len(data) <= size_bytes else None
 
 
 def read_bytes(path: Path) -> bytes:
-    """The whole file, or a sentence why not; never more than the limit."""
+    """The whole file, up to the limit; raises a problem that says why it cannot be read."""
     try:
         if not path.is_file():
             what = "is a directory" if path.is_dir() else "is not a file" if path.exists() else "does not exist"

@@ -1,6 +1,6 @@
-"""What to say of a name that no node has: which one it may be, and which there are.
+"""The problem for an unknown node name, with a suggestion and the existing names.
 
-Takes a name and those that there are, gives a problem to raise; touches nothing.
+Takes a name and the existing ones, gives a problem to raise; touches nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_TOLD = 8
 def unknown_node(
     name: str, nodes: Iterable[tuple[str, str]], bridges: Collection[str] | None = None, before: str = ""
 ) -> UsageProblem:
-    """`nodes` with their services, in order; `bridges` where one would do as well."""
+    """`nodes`: names with their services, in order; `bridges`: where a bridge would be allowed as well."""
     services: dict[str, list[str]] = {}
     for node, service in nodes:
         services.setdefault(service, []).append(node)
@@ -31,7 +31,7 @@ def unknown_node(
 
 
 def _span(nodes: Sequence[str]) -> str:
-    """A service's, which are numbered."""
+    """The numbered nodes of a service."""
     return ", ".join(nodes) if len(nodes) <= 2 else f"{nodes[0]} to {nodes[-1]}"
 
 

@@ -11,7 +11,7 @@ from testbed.units import format_size
 
 
 def write_text(topology: Topology, form: Form | str, file: str = "") -> str:
-    """Text that loads as the same model; raises InvalidInput, about `file`, where the form cannot say it."""
+    """Text that loads as the same model; raises InvalidInput, about `file`, where the form cannot express it."""
     text = to_xml(topology, file) if Form(form) is Form.XML else to_yaml(topology)
     if len(text.encode()) > MAX_FILE_BYTES:
         message = (

@@ -1,4 +1,4 @@
-"""`Topology` → XML in Kollaps 2.0's language, or every reason why that language cannot say it. Pure."""
+"""`Topology` → XML in Kollaps 2.0's language, or all reasons why that language cannot express it. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from testbed.topologies.model import (
     Service,
     Topology,
 )
-from testbed.topologies.pairs import WrittenEvent, in_pairs, same_event, same_link, written_events
+from testbed.topologies.two_way import WrittenEvent, in_pairs, same_event, same_link, written_events
 from testbed.units import UNLIMITED, format_number, shown
 
 _Attributes = Mapping[str, str | None]
@@ -34,7 +34,7 @@ _ACTIONS = (NodeAction.JOIN, NodeAction.LEAVE, NodeAction.CRASH, NodeAction.DISC
 
 
 def to_xml(topology: Topology, file: str = "") -> str:
-    """The whole document; raises InvalidInput, about `file`, where XML cannot say what the topology says."""
+    """The whole document; raises InvalidInput, about `file`, where XML cannot express the topology."""
     unsayable = dict.fromkeys(what_xml_cannot_say(topology))  # both directions of a link have the same reasons
     if unsayable:
         raise InvalidInput(file or topology.name, tuple(unsayable))
@@ -106,7 +106,7 @@ def _service(service: Service, shared: bool | None, *, replicas: bool) -> _Attri
 
 
 def _rate(rate_bps: float | None) -> str | None:
-    """As a whole number wherever there is one, since Kollaps reads nothing else."""
+    """A rate as a whole number if possible, since Kollaps reads nothing else."""
     if rate_bps is None:
         return None
     for factor, unit in ((10**9, "Gbps"), (10**6, "Mbps"), (10**3, "Kbps")):
@@ -116,7 +116,7 @@ def _rate(rate_bps: float | None) -> str | None:
 
 
 def _one_element(first: Link, second: Link) -> bool:
-    """Whether one <link> says both directions: everything but the rate must be equal."""
+    """Whether one <link> can express both directions: everything but the rate must be equal."""
     a, b = first.properties, second.properties
     return same_link(first, second) and (a.latency_ms, a.jitter_ms, a.loss) == (b.latency_ms, b.jitter_ms, b.loss)
 
@@ -136,7 +136,7 @@ def _link(there: Link, back: Link | None) -> _Attributes:
 
 
 def _one_schedule(first: WrittenEvent, second: WrittenEvent) -> bool:
-    """Whether one <schedule> says both directions: `download` reaches the way back, and none takes both down."""
+    """Whether one <schedule> can express both directions: with `download`, or where both go down."""
     event = second.event
     return (
         same_event(first, second)
@@ -172,18 +172,18 @@ def _event(topology: Topology, there: WrittenEvent, back: WrittenEvent | None) -
 
 
 def _sharing(topology: Topology) -> dict[str, bool | None]:
-    """For each service whether its links are shared; None where some are and some are not."""
+    """Whether the links of each service are shared; None where some are and some are not."""
     sides: dict[str, set[bool]] = {}
     for link in topology.links:
         if link.starts_down:
-            continue  # what an event creates is never shared
+            continue  # links created by events are never shared
         sides.setdefault(link.origin, set()).add(link.origin_shared)
         sides.setdefault(link.dest, set()).add(link.dest_shared)
     return {name: next(iter(values)) if len(values) == 1 else None for name, values in sides.items()}
 
 
 def what_xml_cannot_say(topology: Topology) -> Iterator[Finding]:
-    """A finding for everything that Kollaps' XML has no words for."""
+    """A finding for everything that Kollaps' XML cannot express."""
 
     def no(where: Where | None, message: str, hint: str = "keep the topology in YAML") -> Finding:
         return error("xml-cannot-say", f"Kollaps' XML cannot say {message}", hint, where)
@@ -215,7 +215,7 @@ def what_xml_cannot_say(topology: Topology) -> Iterator[Finding]:
 
 
 def _joined(topology: Topology) -> dict[str, int]:
-    """How many replicas Kollaps gives to each service that joins."""
+    """Number of replicas that Kollaps gives to each service that joins."""
     events = (event for event in topology.events if isinstance(event, NodeEvent))
     return replicas_needed(topology.services, events)
 
@@ -245,7 +245,7 @@ def _event_words(topology: Topology, written: WrittenEvent, ends: set[str]) -> s
         services = {service.name for service in topology.services}
         if len(event.targets) != 1 or event.targets[0] not in services:
             return "which replicas an event is for"
-    if event.when.every_s is not None:  # what could be written in another way comes last
+    if event.when.every_s is not None:  # reasons that have an equivalent come last
         return "that an event repeats"
     if event.for_s is not None:
         return "how long an event lasts (write its end as an event of its own)"

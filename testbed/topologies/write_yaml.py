@@ -1,6 +1,6 @@
 """`Topology` → YAML text that loads as the same model. Pure.
 
-Every value goes through the YAML library's own dumper, one entry a line, so that no name can break out of its place.
+Every value goes through the YAML library's own dumper, one entry per line, so that no name can break the syntax.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from testbed.topologies.model import (
     Topology,
     When,
 )
-from testbed.topologies.pairs import WrittenEvent, in_pairs, same_event, same_link, written_events
+from testbed.topologies.two_way import WrittenEvent, in_pairs, same_event, same_link, written_events
 from testbed.units import format_duration, format_latency, format_loss, format_rate, format_size
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -80,7 +80,7 @@ def _flow(value: object) -> str:
 
 
 def _defaults(topology: Topology) -> _Fields:
-    """What all links, or all services, say alike."""
+    """Properties that all links, or all services, have in common."""
     networks = {link.network for link in topology.links}
     images = {service.image for service in topology.services}
     defaults: _Fields = {}
@@ -153,7 +153,7 @@ def _link(there: Link, back: Link | None, defaults: Mapping[str, object]) -> _Fi
 
 
 def _differences(there: LinkProperties, back: LinkProperties) -> _Fields:
-    """What the way back does not share, the rate apart."""
+    """Properties of the direction back that differ, except the rate."""
     fields: _Fields = {}
     if back.latency_ms != there.latency_ms:
         fields["latency"] = format_latency(back.latency_ms)

@@ -1,4 +1,4 @@
-"""XML elements → marked maps under the language's keys: what every part of the XML reader needs. Pure."""
+"""XML elements → marked maps with the language's keys; base of all parts of the XML reader. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINK = {
     "drop": "loss",
     "network": "network",
 }
-"""The attributes of a link, and the keys of the language that they stand for."""
+"""The attributes of a link, and their keys in the language."""
 _CHILD = {"services": "service", "bridges": "bridge", "links": "link", "dynamic": "schedule"}
 _EXAMPLES = {"boot": DEFAULT_BOOT, "image": DEFAULT_IMAGE, "network": DEFAULT_NETWORK}
 _NEVER_BLANK = {"name", "image", "boot", "network"}
@@ -35,7 +35,7 @@ _COUNTS = {"replicas", "amount", "port", "max_age"}
 
 
 class _Attributes(MarkedMap):
-    """A marked map over an element's attributes; looks for their offsets only when somebody asks."""
+    """A marked map of an element's attributes, whose offsets are found on demand."""
 
     def __init__(self, source: Source, element: Element, vocabulary: Mapping[str, str]) -> None:
         super().__init__(element.at)
@@ -52,7 +52,7 @@ class _Attributes(MarkedMap):
 
 
 class ElementReader:
-    """Reads elements, and reports what is not part of the vocabulary."""
+    """Reads elements, and reports unknown elements and attributes."""
 
     def __init__(self, source: Source, findings: Findings) -> None:
         self.source = source
@@ -67,7 +67,7 @@ class ElementReader:
         self.findings.add(note(f"kollaps-{code}", message, hint, self.where(element, attribute)))
 
     def attributes(self, element: Element, vocabulary: Mapping[str, str], ignored: Set[str] = frozenset()) -> MarkedMap:
-        """The element's attributes under the language's keys; a bare number gets the unit that Kollaps means."""
+        """The element's attributes with the language's keys; a bare number gets Kollaps' unit."""
         marked = _Attributes(self.source, element, vocabulary)
         for attribute, value in element.attributes.items():
             key = vocabulary.get(attribute)
@@ -115,7 +115,7 @@ class ElementReader:
             )
 
     def require(self, element: Element, *attributes: str) -> bool:
-        """Whether the element has them all; what the language itself requires is left to the builder."""
+        """Whether the element has these attributes; keys that the language requires are left to the builder."""
         missing = [attribute for attribute in attributes if not element.attributes.get(attribute, "").strip()]
         for attribute in missing:
             message = f"<{element.tag}> needs the attribute `{attribute}`"
@@ -124,7 +124,7 @@ class ElementReader:
         return not missing
 
     def lexis(self, element: Element) -> None:
-        """What our language accepts in a value and Kollaps does not."""
+        """Notes values that our language accepts and Kollaps does not."""
         for attribute in ("upload", "download"):
             rate = element.attributes.get(attribute)
             if rate is not None and not _KOLLAPS_RATE.fullmatch(rate) and _is_rate(rate):

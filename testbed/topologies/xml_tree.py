@@ -1,4 +1,4 @@
-"""XML text → a bare tree of elements that knows every offset. Pure.
+"""XML text → a plain tree of elements with their offsets. Pure.
 
 Document types, and with them entities of any kind, are refused; nesting is bounded.
 """
@@ -28,11 +28,11 @@ class Element:
     at: int
     children: list[Element] = field(default_factory=list)
     places: dict[str, tuple[int, int]] | None = None
-    """Of its attributes; found when somebody asks."""
+    """Offsets of its attributes; found on demand."""
 
 
 def attribute_place(source: Source, element: Element, attribute: str) -> tuple[int, int]:
-    """Where an attribute of a start tag stands, and where its value; the tag's own place for one that it lacks."""
+    """Offsets of an attribute and its value in a start tag; the tag's own offset for a missing attribute."""
     if element.places is None:
         element.places = {}
         position = element.at + 1 + len(element.tag.encode())
@@ -43,7 +43,7 @@ def attribute_place(source: Source, element: Element, attribute: str) -> tuple[i
 
 
 class _Parser:
-    """Expat with everything refused that this language has no use for."""
+    """Expat, refusing everything that this language does not use."""
 
     def __init__(self, source: Source, findings: Findings) -> None:
         self.source = source
@@ -121,5 +121,5 @@ class _Parser:
 
 
 def parse_tree(source: Source, findings: Findings) -> Element:
-    """The root; raises Rejected where it is not XML."""
+    """The root element; raises Rejected for text that is not XML."""
     return _Parser(source, findings).parse()

@@ -1,14 +1,14 @@
-"""Is the network the one that was asked for? Measured between real sockets.
+"""Measures an emulated network between real sockets and compares it with what the topology asks for.
 
 Takes a topology and a fabric's configuration, gives rows of asked against measured; starts a fabric and a process for
-every node that is measured, and leaves nothing behind.
+every measured node, and leaves nothing behind.
 
-- `pairs`: which pairs are measured, and what is asked of each; `needs`, `plan`: how many probes, for how long, and what
-  runs beside what; pure. `prepare`: a topology as something to measure.
-- `orders`: what a node is told to measure, and what it answers; `probes`, `streams`, `sockets`: the measuring itself,
-  inside a node's namespace; `nodes`: the processes that do it; `tools`: programs of others.
-- `network`: a fabric up and down; `echoes`, `datagrams`, `connections`: what is sent between pairs.
-- `idle`, `changes`, `loaded`, `others`: what is measured, by kind; `measure`: all of it.
-- `live`: a run that goes on. `places`: what a killed verification leaves.
-- `judge`, `judge_live`: asked against measured, two-sided; pure.
+- `pairs`: which pairs are measured, and what the topology asks of each. `sizing`, `plan`: how many probes, for how
+  long, and what runs in parallel; pure. `prepare`: a plan and a fabric configuration for a topology.
+- `probe_protocol`: orders to probe processes, and their answers. `probes`, `streams`, `sockets`: measuring inside a
+  node's namespace. `probe_processes`: the processes that do it. `tools`: installed ping and iperf3.
+- `network`: brings a fabric up and down. `traffic`: echo probes, streams and TCP flows between pairs.
+- `idle`, `changes`, `loaded`, `ping_iperf3`: the kinds of measurement. `measure`: all of them.
+- `live`: a run that is going on. `work_folder`: the folder of a verification, and leftovers of killed ones.
+- `judge`, `judge_live`: asked against measured, with bounds on both sides; pure.
 """

@@ -1,6 +1,6 @@
-"""A live change: when do packets notice?
+"""Measures how soon packets notice a live change of a link.
 
-Takes a link and a network that is up, gives rows; changes that link, and changes it back.
+Takes a link and a running network, gives rows; changes that link and changes it back.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from functools import partial
 
 from testbed.protocol.fabric import Denied, ResetLink, SetLink, ToFabric
 from testbed.verify import judge
-from testbed.verify.echoes import start_echo
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.needs import EchoNeed
 from testbed.verify.network import HEADSTART_S, PATIENCE_S, Running, answer_of
-from testbed.verify.orders import Echoed
 from testbed.verify.plan import Change
+from testbed.verify.probe_protocol import Echoed
+from testbed.verify.sizing import EchoNeed
+from testbed.verify.traffic import start_echo
 
 CHANGE, BACK = "change", "change back"
 _LONGER_S = 0.025
-"""By how much: far more than any jitter here, and less than the bound, since packets stay in order."""
+"""Added latency: far more than any jitter of a chosen link, less than the bound, since packets stay in order."""
 _GAP_S = 0.002
 _BEFORE_S = _BETWEEN_S = _AFTER_S = 0.7
 _UNSEEN_S = 0.2
-"""What is sent so soon before or after a change says nothing of the time before or after."""
+"""Probes sent this soon before or after a change are not used as the reference for either side."""
 
 
 def live_change(change: Change, running: Running) -> list[Row]:
-    """One row for the change, one for its end."""
+    """Returns one row for the change and one for changing it back."""
     origin, dest, pair = change.origin, change.dest, change.pair
     patience_s = 2 * pair.round_trip_s + 2 * _LONGER_S + 0.5
     count = int((_BEFORE_S + _BETWEEN_S + _AFTER_S) / _GAP_S)
@@ -47,7 +47,7 @@ def live_change(change: Change, running: Running) -> list[Row]:
         times_s.append(time.monotonic())
         answer = running.conversation.ask(request)
         denied = answer.reason if isinstance(answer, Denied) else denied
-    answers = running.crew.answers({responding, asking}, until_s + PATIENCE_S)
+    answers = running.nodes.answers({responding, asking}, until_s + PATIENCE_S)
     if denied:
         return [Row(pair.name, CHANGE, None, None, "ms", Verdict.WRONG, f"{origin} → {dest}: {denied}")]
     echoed = answer_of(Echoed, answers, asking)
@@ -59,9 +59,9 @@ def live_change(change: Change, running: Running) -> list[Row]:
 
 
 def noticed_s(probes: list[tuple[float, float]], at_s: float, before_s: float, by_s: float) -> float | None:
-    """How long after the change the first packets that it concerns came to the link; None when none did.
+    """Time from the change to the first packets at the link that show it; None when none do.
 
-    `probes`: when each was sent, and how long it took; `before_s`: from being sent to being at the link.
+    `probes`: when each was sent, and its delay; `before_s`: time from the sender to the link.
     """
     reached = [(sent_s + before_s - at_s, delay_s) for sent_s, delay_s in probes]
     early = [delay_s for after_s, delay_s in reached if -_BEFORE_S <= after_s <= -_UNSEEN_S]
@@ -73,7 +73,7 @@ def noticed_s(probes: list[tuple[float, float]], at_s: float, before_s: float, b
     late = [delay_s for after_s, delay_s in near if after_s >= _UNSEEN_S]
     if not late or abs(statistics.median(late) - statistics.median(early) - by_s) > abs(by_s) / 2:
         return None
-    # From when on most of them are changed: one that the machine held up is none.
+    # The instant after which most are changed: a single probe delayed by the machine does not count.
     unchanged = [after_s for after_s, delay_s in near if (delay_s > middle_s) is not (by_s > 0)]
     edges = sorted({*changed, *unchanged})
     return min(edges, key=lambda edge: sum(a < edge for a in changed) + sum(a >= edge for a in unchanged))

@@ -1,7 +1,7 @@
-"""What is measured while nothing else is in the network: round trips, jitter, losses, and the fabric's own counters.
+"""Measurements in an otherwise idle network: round trips, jitter, losses, and the fabric's own counters.
 
-Takes a plan and a network that is up, gives rows. All packets in that network are probes, so that the fabric's
-counters can be compared with them exactly.
+Takes a plan and a running network, gives rows. All packets in that network are probes, so the fabric's counters must
+match them exactly.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ import msgspec
 from testbed.engines.fabric.accounts import Second
 from testbed.engines.fabric.reports import LINKS
 from testbed.verify import judge
-from testbed.verify.datagrams import stream_all
-from testbed.verify.echoes import echo_all
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.needs import Effort, echoes, waves
 from testbed.verify.network import Running
-from testbed.verify.orders import Echoed, Responded
 from testbed.verify.pairs import Pair
 from testbed.verify.plan import Plan, loss_work
+from testbed.verify.probe_protocol import Echoed, Responded
 from testbed.verify.probes import PROBE_BYTES
+from testbed.verify.sizing import Effort, echoes, waves
+from testbed.verify.traffic import echo_all, stream_all
 
 _SECOND_LOOK_S = 45.0
 Ends = tuple[int, int]
@@ -35,12 +34,12 @@ Ends = tuple[int, int]
 
 @dataclass
 class Known:
-    """What the nodes know of an ordered pair's packets in this network."""
+    """What the nodes counted of the packets of each ordered pair."""
 
     sent: Counter[Ends] = field(default_factory=Counter)
     missing: Counter[Ends] = field(default_factory=Counter)
     idle_s: dict[Ends, float] = field(default_factory=dict)
-    """One way, without anybody else."""
+    """Median one-way delay in the idle network."""
 
     def add(self, origin: int, dest: int, sent: int, arrived: int) -> None:
         self.sent[origin, dest] += sent
@@ -54,7 +53,10 @@ class Known:
 
 
 def round_trips(plan: Plan, running: Running, known: Known) -> list[Row]:
-    """Out of bounds, a pair is looked at once more, where that is soon done, and that counts: machines sleep."""
+    """A pair out of bounds is measured once more where that is quick, and the second result counts.
+
+    The host may have been suspended or busy during the first.
+    """
     effort = plan.effort
     found = dict(zip([pair.name for pair in plan.pairs], _echo(plan.pairs, effort, running, known), strict=True))
     again = [
@@ -69,7 +71,7 @@ def _is_wrong(rows: Sequence[Row]) -> bool:
 
 
 def _echo(pairs: Sequence[Pair], effort: Effort, running: Running, known: Known) -> list[list[Row]]:
-    """For each pair, its rows."""
+    """The rows of each pair."""
     found = []
     answers = echo_all([(pair, echoes(pair, effort)) for pair in pairs], running)
     for pair, (responded, echoed) in zip(pairs, answers, strict=True):
@@ -94,7 +96,7 @@ def all_losses(plan: Plan, running: Running, known: Known) -> list[Row]:
 
 
 def counted(plan: Plan, engine: Path, known: Known) -> list[Row]:
-    """What the fabric has counted in the whole life of this network, which is over."""
+    """Compares the nodes' counts with the fabric's, over the whole life of a network that is down."""
     offered: Counter[Ends] = Counter()
     dropped: Counter[Ends] = Counter()
     for line in (engine / LINKS).read_bytes().splitlines():

@@ -1,4 +1,4 @@
-"""Asked against measured, two-sided.
+"""Compares measured values with those asked for, with bounds on both sides.
 
 Takes numbers, gives `Row`s; touches nothing. The bounds are the ones that docs/verify.md promises.
 """
@@ -18,23 +18,23 @@ QUEUE_SHARE = 0.15
 LEAST_SHARE, MOST_SHARE, LEAST_TOGETHER = 0.15, 0.35, 0.90
 CHANGE_S = 0.05
 FALSE_ALARM = 0.001
-"""That any of all loss tests is wrong about a network that is right."""
+"""Probability that any of all loss tests fails on a correct network."""
 _CHANCE = 3.3
-"""Standard errors that a sample may be off: one in a thousand is further."""
+"""Allowed deviation of a sample in standard errors: one in a thousand is further off."""
 _MEDIAN_ERROR = 1.2533
-"""Standard error of a median of normal values, in those of the mean."""
+"""Standard error of the median of normal values, as a multiple of that of the mean."""
 _FAR = 4.5
 _MOST_FAR = 0.01
-"""Of all values; beyond that they are no accidents of this machine."""
+"""Share of outliers up to which they are blamed on this machine."""
 
 
 class Verdict(StrEnum):
     OK = "ok"
     WRONG = "wrong"
     TOLD = "told"
-    """Not judged: nothing is promised here."""
+    """Reported, not judged: nothing is promised here."""
     UNMEASURED = "unmeasured"
-    """This machine cannot."""
+    """This machine cannot measure it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _verdict(*, is_right: bool) -> Verdict:
 def round_trip(
     pair: str, asked_s: float, jitter_s: float, measured_s: Sequence[float], what: str = "round trip"
 ) -> Row:
-    """`jitter_s` is that of both ways together: how far chance may move a median."""
+    """`jitter_s` is that of both directions together; it widens the bound on the median."""
     if not measured_s:
         return Row(pair, what, asked_s * 1e3, None, "ms", Verdict.WRONG, "no answer at all")
     median_s = statistics.median(measured_s)
@@ -71,7 +71,7 @@ def round_trip(
 
 
 def jitter(pair: str, what: str, asked_s: float, delays_s: Sequence[float]) -> Row:
-    """Standard deviation, without the few values that are so far off that this machine must have slept."""
+    """Compares standard deviations, without the few outliers that come from a suspended or busy host."""
     if len(delays_s) < 2:
         return Row(pair, what, asked_s * 1e3, None, "ms", Verdict.WRONG, "no answer at all")
     middle_s = statistics.median(delays_s)
@@ -88,7 +88,7 @@ def jitter(pair: str, what: str, asked_s: float, delays_s: Sequence[float]) -> R
 def rate(
     pair: str, what: str, asked_bps: float, measured_bps: float, *, gated: bool, chance: float = 0.0, detail: str = ""
 ) -> Row:
-    """Payload a second against the bottleneck's rate; `chance` is the share by which random losses may change it."""
+    """Compares payload per second with the bottleneck's rate; `chance` is the share that random losses may change."""
     right = LEAST_RATE - chance <= measured_bps / asked_bps <= MOST_RATE + chance
     verdict = _verdict(is_right=right) if gated else Verdict.TOLD
     bounds = f"{measured_bps / asked_bps:.1%} of it" + ("" if gated else ", not judged")
@@ -97,7 +97,7 @@ def rate(
 
 
 def loss(pair: str, asked: float, sent: int, missing: int, tests: int) -> Row:
-    """Among so many tests, one that is wrong about a right network is as rare as promised."""
+    """Bounds are so wide that among `tests` tests a false alarm is as rare as `FALSE_ALARM`."""
     level = FALSE_ALARM / max(1, tests) / 2
     least, most = _binomial_bounds(sent, asked, level)
     right = least <= missing <= most
@@ -108,7 +108,7 @@ def loss(pair: str, asked: float, sent: int, missing: int, tests: int) -> Row:
 
 
 def _binomial_bounds(n: int, p: float, level: float) -> tuple[int, int]:
-    """The counts outside which each tail has less than the level."""
+    """The counts beyond which each tail has a probability below `level`."""
     if p <= 0.0 or n <= 0:
         return 0, 0
     if p >= 1.0:
@@ -131,14 +131,14 @@ def _binomial(n: int, p: float, k: int) -> float:
 
 
 def counted(pair: str, missing: int, dropped: int, sent: int, offered: int) -> Row:
-    """What is missing at the nodes is exactly what the fabric says that it dropped."""
+    """Packets missing at the nodes must be exactly those that the fabric counted as dropped."""
     right = missing == dropped and sent == offered
     detail = f"{offered} packets offered of {sent} sent"
     return Row(pair, "drops counted", float(missing), float(dropped), "packets", _verdict(is_right=right), detail)
 
 
 def chance_of_loss(loss: float, packets: int) -> float:
-    """By what share of what arrives that may be more or less than expected."""
+    """Share by which random losses may change the number of packets that arrive."""
     return _CHANCE * math.sqrt(loss / (1.0 - loss) / packets) if packets else 0.0
 
 
@@ -149,7 +149,7 @@ def queue(pair: str, asked_s: float, measured_s: float) -> Row:
 
 
 def filled_queue(pair: str, asked_s: float, measured_s: float, *, is_full: bool) -> Row:
-    """Of a queue that TCP was to fill: one that never dropped anything and is not too long was not full."""
+    """Judges a queue that TCP was to fill; one that dropped nothing and is not too long was not full: unmeasured."""
     row = queue(pair, asked_s, measured_s)
     if is_full or measured_s > (1 + QUEUE_SHARE) * asked_s:
         return replace(row, detail=f"{row.detail}; filled by TCP")
@@ -157,7 +157,7 @@ def filled_queue(pair: str, asked_s: float, measured_s: float, *, is_full: bool)
 
 
 def change(pair: str, what: str, link: str, noticed_s: float | None) -> Row:
-    """How long after a link was changed packets noticed; they cannot before."""
+    """Judges how long after the change of a link packets showed it."""
     if noticed_s is None:
         return Row(pair, what, 0.0, None, "ms", Verdict.WRONG, f"{link}: no packet noticed")
     right = abs(noticed_s) <= CHANGE_S
@@ -166,12 +166,12 @@ def change(pair: str, what: str, link: str, noticed_s: float | None) -> Row:
 
 
 def is_fair(rate_bps: float, measured_bps: Sequence[float]) -> bool:
-    """Whether every flow has its share."""
+    """Whether every flow has a fair share."""
     return all(LEAST_SHARE <= each / rate_bps <= MOST_SHARE for each in measured_bps)
 
 
 def shared(pairs: Sequence[str], rate_bps: float, measured_bps: Sequence[float]) -> list[Row]:
-    """Every flow's share of the bottleneck, and all of them together."""
+    """Judges every flow's share of the bottleneck, and their sum."""
     shares = [each / rate_bps for each in measured_bps]
     rows = [
         Row(
@@ -192,7 +192,7 @@ def shared(pairs: Sequence[str], rate_bps: float, measured_bps: Sequence[float])
 
 
 def predicted_cubic_bps(loss: float, round_trip_s: float, segment_bytes: int = 1448) -> float:
-    """What RFC 9438 expects of cubic alone on a path with random loss: the larger of its own window and Reno's."""
+    """RFC 9438's rate of one cubic flow on a path with random loss: the larger of its own window and Reno's."""
     own = 1.054 * math.pow(round_trip_s / loss, 0.75)
     reno = math.sqrt(1.5 / loss)
     return max(own, reno) * segment_bytes * 8 / round_trip_s

@@ -1,7 +1,7 @@
-"""Asked against measured beside learners, whose traffic waits in the same queues.
+"""Compares measured values with those asked for while learners' traffic shares the queues.
 
-Takes numbers and the fabric's counts, gives `Row`s; touches nothing. A packet cannot be faster than its links, however
-much there is on them; that it is slower, or lost, may be the learners' doing: then the row only tells.
+Takes numbers and the fabric's counts, gives `Row`s; touches nothing. A packet cannot be faster than its links under any
+load. One that is slower or lost may be due to the learners' traffic: then the row is reported, not judged.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from testbed.verify import judge
 from testbed.verify.judge import ROUND_TRIP_S, ROUND_TRIP_SHARE, Row, Verdict
 
 TESTS = 1_000
-"""Among so many tests of losses, a false alarm is as rare as promised."""
+"""Number of loss tests among which a false alarm is as rare as `judge.FALSE_ALARM`."""
 _MOST_SIGMAS = 4.5
-"""How far the least of some hundred draws may be from what is asked."""
+"""How far the minimum of some hundred draws may be from the value asked for."""
 _CLOCK_SHARE = 0.02
-"""How much longer than it says a second of the fabric's may have been."""
+"""By how much a second may have been longer than the fabric recorded."""
 _LARGEST_PACKET_BITS = 12_000
 ENOUGH_DROPS = 10
-"""Expected, that is: with fewer, a loss that is wrong by half would look like one that is right."""
+"""Expected drops: with fewer, a loss that is wrong by half would look right."""
 
 
 class Counted(Protocol):
@@ -38,7 +38,7 @@ class Counted(Protocol):
 
 
 def least_round_trip(pair: str, asked_s: float, jitter_s: float, measured_s: Sequence[float], waits_s: float) -> Row:
-    """The fastest answer met little traffic; `waits_s`: how long packets waited at the least, as the fabric counts."""
+    """Judges the fastest answer, which met the least traffic; `waits_s`: the least queueing that the fabric counted."""
     what = "round trip, least"
     if not measured_s:
         return Row(pair, what, asked_s * 1e3, None, "ms", Verdict.WRONG, "no answer at all")
@@ -54,7 +54,7 @@ def least_round_trip(pair: str, asked_s: float, jitter_s: float, measured_s: Seq
 
 
 def loss(pair: str, what: str, asked: float, sent: int, missing: int, *, crowded: bool) -> Row:
-    """Two-sided; where queues on the way have dropped packets meanwhile, too many are no proof of anything."""
+    """Judges losses; where queues on the path dropped packets meanwhile, too many losses are only reported."""
     row = replace(judge.loss(pair, asked, sent, missing, TESTS), what=what)
     if row.verdict is Verdict.WRONG and crowded and missing > asked * sent:
         return replace(row, verdict=Verdict.TOLD, detail=f"{row.detail}; queues on the way were full")
@@ -62,9 +62,9 @@ def loss(pair: str, what: str, asked: float, sent: int, missing: int, *, crowded
 
 
 def counted_losses(network: Network, seconds: Sequence[Counted], tests: int) -> tuple[list[Row], int]:
-    """The fabric's own count of every link that should have lost enough of what crossed it, or lost too much.
+    """Judges the fabric's counts of every link that should have lost enough packets, or lost too many.
 
-    And how many others are lossy, of which too few packets tell nothing.
+    Also returns how many lossy links were left out because too few packets crossed them.
     """
     sent: dict[int, int] = {}
     lost: dict[int, int] = {}
@@ -83,9 +83,9 @@ def counted_losses(network: Network, seconds: Sequence[Counted], tests: int) -> 
 
 
 def busiest(network: Network, seconds: Sequence[Counted]) -> list[Row]:
-    """No link carried more in any second than its rate; the one that came closest, and those that did.
+    """Judges that no link carried more in any second than its rate.
 
-    Nothing where none carried anything.
+    Returns the links that did, or else the one that came closest; nothing where no link carried anything.
     """
     found: dict[int, tuple[float, float]] = {}
     for each in seconds:

@@ -1,8 +1,8 @@
-"""A run that goes on, looked at beside its learners.
+"""Measures the network of a running experiment beside its learners.
 
-Takes a run directory and processes that have its nodes' networks, gives rows; starts processes in those networks, which
-send one small packet now and then, and asks its fabric. What learners' traffic is in the way of is not measured, and
-the rows say so.
+Takes a run directory and process ids inside its nodes' network namespaces, gives rows; starts probe processes in those
+namespaces, which send a small packet now and then, and asks the fabric. What learners' traffic would distort is not
+measured, and the result says so.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from testbed.runtimes.processes.engine import FABRIC
 from testbed.runtimes.tracking.process_records import record_of
 from testbed.topologies.model import Topology
 from testbed.verify import judge_live
-from testbed.verify.echoes import echo_all
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.measure import Measured, Tell
-from testbed.verify.needs import MARGIN_S, EchoNeed
 from testbed.verify.network import Running
-from testbed.verify.nodes import Crew, MeasuringFailed, node_beside
-from testbed.verify.orders import Echoed, Responded
-from testbed.verify.pairs import Pair, Way, choose_pairs
+from testbed.verify.pairs import OneWayPath, Pair, choose_pairs
 from testbed.verify.prepare import link_ends
+from testbed.verify.probe_processes import MeasuringFailed, ProbeNodes, node_beside
+from testbed.verify.probe_protocol import Echoed, Responded
 from testbed.verify.probes import PROBE_BYTES
+from testbed.verify.sizing import MARGIN_S, EchoNeed
+from testbed.verify.traffic import echo_all
 
 PROBES = 200
 _ENDING_S = 1.0
-"""A network goes a moment before those who were in it."""
+"""A run's network disappears a moment before its last processes."""
 _LEAST_GAP_S, _MOST_GAP_S = 0.04, 0.06
 ENGINE = "engine"
 _PROPERTIES = ("latency_ms", "jitter_ms", "loss", "rate_bps", "queue_ms", "queue_bytes", "background_bps", "up")
@@ -60,8 +60,8 @@ _IN_THE_WAY = (
 
 
 @dataclass(frozen=True, slots=True)
-class LiveRun:
-    """A run that goes on, and its fabric."""
+class LiveNetwork:
+    """The network of a running experiment, and how to reach its fabric."""
 
     config: FabricConfig
     door: Door
@@ -69,19 +69,19 @@ class LiveRun:
     topology: Topology
     engine: Path
     pids: Mapping[int, int]
-    """Of processes in the networks of the living nodes, by rank."""
+    """Process ids inside the network namespaces of living nodes, by rank."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One second of the fabric's own counts."""
+class CountedSecond:
+    """One second of the fabric's counters."""
 
     seconds: float
     links: dict[int, LinkLine]
 
 
-def find_live(attached: runtime.LiveRun, pids: Mapping[int, int]) -> LiveRun:
-    """Raises UsageProblem when the run has no network that could be looked at now."""
+def find_live(attached: runtime.LiveRun, pids: Mapping[int, int]) -> LiveNetwork:
+    """Raises UsageProblem when the run has no network that can be measured now."""
     run, door = attached.run, attached.fabric
     try:
         is_there = door.exists() if isinstance(door, Path) else True
@@ -90,11 +90,13 @@ def find_live(attached: runtime.LiveRun, pids: Mapping[int, int]) -> LiveRun:
     if not is_there:
         raise UsageProblem(f"the network of the run {run.path.name} is not there now", "does it only begin, or end?")
     config = read_config(record_of(run).parent / FABRIC)
-    return LiveRun(config, door, config.load_topology(), run.path / ENGINE, pids)
+    return LiveNetwork(config, door, config.load_topology(), run.path / ENGINE, pids)
 
 
-def measure_live(live: LiveRun, count: int, seed: int, tell: Tell, probes: int = PROBES) -> tuple[list[Pair], Measured]:
-    """The pairs that were looked at, and what was found."""
+def measure_live(
+    live: LiveNetwork, count: int, seed: int, tell: Tell, probes: int = PROBES
+) -> tuple[list[Pair], Measured]:
+    """The measured pairs and the result."""
     with _conversation(live.door) as conversation:
         status = _status(conversation)
         if status.t is None:
@@ -130,20 +132,20 @@ def measure_live(live: LiveRun, count: int, seed: int, tell: Tell, probes: int =
 
 
 def _told(rows: Sequence[Row], why: str) -> list[Row]:
-    """Not judged."""
+    """The same rows, reported instead of judged."""
     return [replace(row, verdict=Verdict.TOLD, detail=why) for row in rows]
 
 
-def _dead(live: LiveRun, pairs: Sequence[Pair]) -> frozenset[int]:
-    """Nodes of the pairs that are no more: their processes, or their devices."""
+def _dead(live: LiveNetwork, pairs: Sequence[Pair]) -> frozenset[int]:
+    """Nodes of the pairs whose process or device is gone."""
     ranks = {rank for pair in pairs for rank in (pair.origin, pair.dest)}
     return frozenset(rank for rank in ranks if not has_network(live.pids[rank]))
 
 
-def _why_not(live: LiveRun, pairs: Sequence[Pair], conversation: FabricConversation) -> UsageProblem | None:
-    """What has ended while it was looked at; None where all is there, so that it must be something else."""
+def _why_not(live: LiveNetwork, pairs: Sequence[Pair], conversation: FabricConversation) -> UsageProblem | None:
+    """Names the nodes that ended during the measurement; None when all are there and the cause is another one."""
     time.sleep(_ENDING_S)
-    _status(conversation)  # or it says that the run is over
+    _status(conversation)  # raises when the run is over
     dead = [live.topology.nodes[rank].name for rank in sorted(_dead(live, pairs))]
     if not dead:
         return None
@@ -152,7 +154,7 @@ def _why_not(live: LiveRun, pairs: Sequence[Pair], conversation: FabricConversat
 
 
 def _unseen(uncrossed: int, *, is_idle: bool) -> Iterator[str]:
-    """What would have been looked at, had learners sent more meanwhile."""
+    """What could not be judged because learners sent too little meanwhile."""
     if uncrossed:
         links = f"{uncrossed} lossy link{'' if uncrossed == 1 else 's'}"
         yield f"losses on {links}: too little crossed them meanwhile for {judge_live.ENOUGH_DROPS} drops"
@@ -178,8 +180,8 @@ def _status(conversation: FabricConversation) -> FabricStatus:
     return status
 
 
-def _now(live: LiveRun, t: float, conversation: FabricConversation) -> Network:
-    """What is asked for now: the topology after its events, and what was set by hand, which only the fabric knows."""
+def _now(live: LiveNetwork, t: float, conversation: FabricConversation) -> Network:
+    """The network asked for now: the topology after its events, plus live changes, which only the fabric knows."""
     network = network_at(live.topology, expand(live.topology), t, live.config.seed)
     columns = {name: getattr(network, name).copy() for name in _PROPERTIES}
     for link, (origin, dest) in link_ends(network).items():
@@ -197,15 +199,15 @@ def _is_same(one: Network, other: Network) -> bool:
 
 
 def _echo(
-    live: LiveRun, pairs: Sequence[Pair], conversation: FabricConversation, probes: int
+    live: LiveNetwork, pairs: Sequence[Pair], conversation: FabricConversation, probes: int
 ) -> list[tuple[Responded, Echoed]]:
     scale = live.config.time_scale
-    crew = Crew(lambda rank: node_beside(rank, live.pids[rank]))
+    nodes = ProbeNodes(lambda rank: node_beside(rank, live.pids[rank]))
     try:
         for rank in sorted({rank for pair in pairs for rank in (pair.origin, pair.dest)}):
-            crew.join(rank)
+            nodes.join(rank)
         addresses = tuple(node.address for node in live.config.nodes)
-        running = Running(live.engine, addresses, crew, conversation)
+        running = Running(live.engine, addresses, nodes, conversation)
         jobs = []
         for pair in pairs:
             queue_s = sum(min(hop.queue_s, 1.0) for way in (pair.there, pair.back) for hop in way.hops)
@@ -213,25 +215,30 @@ def _echo(
             jobs.append((pair, EchoNeed(probes, _LEAST_GAP_S, _MOST_GAP_S, patience_s)))
         return echo_all(jobs, running)
     finally:
-        crew.end()
+        nodes.end()
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _seen(path: Path, written: int) -> list[Seen]:
-    """What the fabric has written since the file was so long; the first line only tells when the next began."""
+def _seen(path: Path, written: int) -> list[CountedSecond]:
+    """Seconds that the fabric wrote since the file had this length; the first line only dates the next."""
     lines = []
     with open_plain(path, path.parents[1]) as file:
         file.seek(written)
-        for line in file.read().split(b"\n")[:-1]:  # the last may not be complete
+        for line in file.read().split(b"\n")[:-1]:  # the last may be torn
             lines.append(msgspec.json.decode(line, type=Second))
     timed = [(line.t, line) for line in lines if line.t]
-    return [Seen(t - before, {each.link: each for each in line.links}) for (before, _), (t, line) in pairwise(timed)]
+    return [
+        CountedSecond(t - before, {each.link: each for each in line.links})
+        for (before, _), (t, line) in pairwise(timed)
+    ]
 
 
-def _of_pair(live: LiveRun, pair: Pair, answer: tuple[Responded, Echoed], seconds: Sequence[Seen]) -> Iterator[Row]:
+def _of_pair(
+    live: LiveNetwork, pair: Pair, answer: tuple[Responded, Echoed], seconds: Sequence[CountedSecond]
+) -> Iterator[Row]:
     responded, echoed = answer
     scale = live.config.time_scale
     asked_s = pair.probe_round_trip_s(PROBE_BYTES)
@@ -244,11 +251,11 @@ def _of_pair(live: LiveRun, pair: Pair, answer: tuple[Responded, Echoed], second
     yield _loss(pair.name, "loss back", pair.back, responded.probes, responded.probes - back, seconds)
 
 
-def _quietest_s(link: int, seconds: Sequence[Seen]) -> float:
-    """The mean wait there in the second when it was least."""
+def _quietest_s(link: int, seconds: Sequence[CountedSecond]) -> float:
+    """The least mean queueing delay of a link in any second."""
     return min((each.links[link].queue_mean_ms / 1e3 for each in seconds if link in each.links), default=0.0)
 
 
-def _loss(pair: str, what: str, way: Way, sent: int, missing: int, seconds: Sequence[Seen]) -> Row:
+def _loss(pair: str, what: str, way: OneWayPath, sent: int, missing: int, seconds: Sequence[CountedSecond]) -> Row:
     crowded = any(line.dropped_queue for each in seconds for link, line in each.links.items() if link in way.links)
     return judge_live.loss(pair, what, way.loss, sent, missing, crowded=crowded)

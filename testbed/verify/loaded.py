@@ -1,6 +1,6 @@
-"""What is measured by filling links: queues, rates, and the shares of a bottleneck.
+"""Measurements under load: queues, rates, and the shares of a bottleneck.
 
-Takes a plan and a network that is up, gives rows; touches the nodes that measure.
+Takes a plan and a running network, gives rows; orders the load from the nodes' probe processes.
 """
 
 from __future__ import annotations
@@ -14,32 +14,30 @@ import msgspec
 from testbed.engines.fabric.accounts import Second
 from testbed.engines.fabric.reports import LINKS
 from testbed.verify import judge
-from testbed.verify.connections import Connection, open_all, results
-from testbed.verify.datagrams import stream_all
-from testbed.verify.echoes import start_echo
 from testbed.verify.idle import Ends
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.needs import MARGIN_S, EchoNeed, Effort, StreamNeed, TcpNeed, filling, is_gated, tcp, waves
 from testbed.verify.network import PATIENCE_S, Running, answer_of
-from testbed.verify.orders import Echoed, Received, Sent
-from testbed.verify.pairs import Pair, Shared
+from testbed.verify.pairs import Pair, SharedBottleneck
 from testbed.verify.plan import Plan, filling_work, flood_work, tcp_work
+from testbed.verify.probe_protocol import DatagramsReceived, DatagramsSent, Echoed
 from testbed.verify.probes import HEADERS_BYTES, PROBE_BYTES
+from testbed.verify.sizing import MARGIN_S, EchoNeed, Effort, StreamNeed, TcpNeed, filling, is_gated, tcp, waves
+from testbed.verify.traffic import TcpFlow, start_echo, start_tcp_flows, stream_all, tcp_rates
 
 _SHARED_LONGER = 2
-"""Times as long: TCP's flows may need some while to agree, and then the second look decides."""
+"""Factor of the second measurement, which decides: TCP flows may take a while to converge."""
 _ENOUGH_FLOOD = 0.9
-"""Of the rate that a flood should have; with less, the plateau says nothing."""
+"""Share of a flood's intended rate; below it the plateau says nothing."""
 _FILLERS = 8
 """TCP connections that keep a queue full."""
 _FILLED_GAP_S = 0.002
 _FULLEST = 0.98
-"""Of the delays behind TCP's queue: where it is full, but for what this machine adds now and then."""
+"""Quantile of the delays behind TCP's queue that stands for a full queue; higher ones are outliers of this machine."""
 _FULL_PACKET_BYTES = 1500
 
 
 def queues(plan: Plan, running: Running, idle_s: dict[Ends, float]) -> list[Row]:
-    """By floods, and where they would be too much for this machine, by TCP."""
+    """Fills queues by floods of datagrams; by TCP where a flood would be too much for this machine."""
     floods, fillings = flood_work(plan.pairs, plan.effort), filling_work(plan.pairs, plan.effort)
     possible = {work.job[0].name for work in floods} | {work.job.name for work in fillings}
     rows = [
@@ -55,7 +53,9 @@ def queues(plan: Plan, running: Running, idle_s: dict[Ends, float]) -> list[Row]
     return rows
 
 
-def _of_flood(pair: Pair, need: StreamNeed, sent: Sent, received: Received, idle_s: float | None) -> Iterator[Row]:
+def _of_flood(
+    pair: Pair, need: StreamNeed, sent: DatagramsSent, received: DatagramsReceived, idle_s: float | None
+) -> Iterator[Row]:
     bits = need.size_bytes * 8
     offered_bps = sent.packets / sent.seconds * bits
     if offered_bps < _ENOUGH_FLOOD * need.per_s * bits:
@@ -80,16 +80,16 @@ def _of_flood(pair: Pair, need: StreamNeed, sent: Sent, received: Received, idle
 
 
 def _fill(pair: Pair, running: Running, idle_s: float | None) -> Row:
-    """Probes wait behind TCP, which fills a queue until it drops."""
+    """Sends probes behind TCP, which fills a queue until it drops."""
     need = filling(pair)
     asked_s = next(hop.queue_s for hop in pair.there.hops if hop.link == pair.there.bottleneck)
     assert need is not None  # noqa: S101 - it is among the work
-    opened = open_all([Connection(pair, need.warm_s, need.seconds - MARGIN_S)] * _FILLERS, running)
+    opened = start_tcp_flows([TcpFlow(pair, need.warm_s, need.seconds - MARGIN_S)] * _FILLERS, running)
     start_s = opened.start_s + need.warm_s
     count = int((opened.until_s - start_s) / _FILLED_GAP_S)
     probes = EchoNeed(count, _FILLED_GAP_S, _FILLED_GAP_S, 2 * pair.round_trip_s + 2 * asked_s + MARGIN_S)
     responding, asking, until_s = start_echo(pair, probes, 0, start_s, running)
-    answers = running.crew.answers(
+    answers = running.nodes.answers(
         {responding, asking} | {number for both in opened.numbers for number in both}, until_s + PATIENCE_S
     )
     delays_s = sorted(answer_of(Echoed, answers, asking).there_s)
@@ -100,7 +100,7 @@ def _fill(pair: Pair, running: Running, idle_s: float | None) -> Row:
 
 
 def _has_dropped(running: Running, link: int) -> bool:
-    """Whether the queue of a link was full at any time; as of the last full second."""
+    """Whether the queue of a link has dropped packets up to the last full second."""
     lines = (running.engine / LINKS).read_bytes().splitlines()
     seconds = (msgspec.json.decode(line, type=Second) for line in lines)
     return any(each.dropped_queue for second in seconds for each in second.links if each.link == link)
@@ -110,14 +110,14 @@ def rates(plan: Plan, running: Running) -> list[Row]:
     rows = []
     for wave in waves(tcp_work(plan.pairs, plan.effort)):
         wanted = [_connection(work.job, tcp(work.job)) for work in wave]
-        for each, carried in zip(wanted, results(open_all(wanted, running), running), strict=True):
+        for each, carried in zip(wanted, tcp_rates(start_tcp_flows(wanted, running), running), strict=True):
             rows.append(_of_tcp(each.pair, carried.bits_per_s, carried.congestion))
     return rows
 
 
-def _connection(pair: Pair, need: TcpNeed | None) -> Connection:
+def _connection(pair: Pair, need: TcpNeed | None) -> TcpFlow:
     assert need is not None  # noqa: S101 - it is among the work
-    return Connection(pair, need.warm_s, need.seconds - MARGIN_S)
+    return TcpFlow(pair, need.warm_s, need.seconds - MARGIN_S)
 
 
 def _of_tcp(pair: Pair, measured_bps: float, congestion: str) -> Row:
@@ -130,12 +130,12 @@ def _of_tcp(pair: Pair, measured_bps: float, congestion: str) -> Row:
     return judge.rate(pair.name, "rate (TCP)", asked_bps, measured_bps, gated=False, detail=detail)
 
 
-def shares(shared: Shared, effort: Effort, running: Running) -> list[Row]:
+def shares(shared: SharedBottleneck, effort: Effort, running: Running) -> list[Row]:
     measured: list[float] = []
     for times in (1, _SHARED_LONGER):
         warm_s = times * effort.shared_warm_s
-        wanted = [Connection(pair, warm_s, warm_s + times * effort.shared_s) for pair in shared.flows]
-        measured = [carried.bits_per_s for carried in results(open_all(wanted, running), running)]
+        wanted = [TcpFlow(pair, warm_s, warm_s + times * effort.shared_s) for pair in shared.flows]
+        measured = [carried.bits_per_s for carried in tcp_rates(start_tcp_flows(wanted, running), running)]
         if judge.is_fair(shared.rate_bps, measured):
             break
     return judge.shared([pair.name for pair in shared.flows], shared.rate_bps, measured)

@@ -1,11 +1,11 @@
-"""The network up, everything measured, the network down.
+"""Brings the network up, measures everything, brings it down.
 
-Takes a plan of what is measured and the configuration of a fabric, gives rows; starts a fabric twice and a process for
-every node involved, and leaves nothing behind. The asked-for network and the fabric's own are two arguments, so that a
-test can have a fabric that is wrong.
+Takes a plan of measurements and a fabric's configuration, gives rows; starts a fabric twice and a process for every
+node involved, and leaves nothing behind. The network asked for and the fabric's configuration are two arguments, so
+that a test can run a fabric that is wrong.
 
-Twice: in the first network there are only probes, whose packets are all known, so that its counters can be compared
-with them exactly; in the second there is everything else.
+Twice, because the first network carries only probes, whose packets are all known, so that its counters can be compared
+with them exactly. The second carries everything else.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from testbed.verify.idle import Known, all_losses, counted, round_trips
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.loaded import queues, rates, shares
 from testbed.verify.network import Running, running_network
-from testbed.verify.nodes import MeasuringFailed
-from testbed.verify.others import iperfs, pings
-from testbed.verify.places import Place
+from testbed.verify.ping_iperf3 import iperfs, pings
 from testbed.verify.plan import Plan
+from testbed.verify.probe_processes import MeasuringFailed
+from testbed.verify.work_folder import WorkFolder
 
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All rows, and how the fabrics were while they were measured."""
+    """All rows, and the state of the fabrics while measuring."""
 
     rows: tuple[Row, ...]
     overloaded: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    """What was not measured, and why, in words."""
+    """What was not measured, and why."""
     is_complete: bool = True
-    """Whether nothing was left out that should have been measured."""
+    """Whether everything that should have been measured was."""
 
     @property
     def is_as_asked(self) -> bool:
@@ -45,7 +45,7 @@ class Measured:
 
 
 class _Steps:
-    """One kind of measurement after the other: those that fail take nothing from the others."""
+    """Runs one kind of measurement after the other; a failed one does not stop the others."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -53,7 +53,7 @@ class _Steps:
         self.failed: list[str] = []
 
     def take(self, what: str, *kinds: Callable[[], list[Row]]) -> None:
-        """Somebody is told that it begins; one that fails ends these."""
+        """Announces and runs the kinds in order; the first that fails ends them."""
         self._tell(what)
         try:
             for kind in kinds:
@@ -62,18 +62,18 @@ class _Steps:
             self.failed.append(f"{what}: {problem.message}")
 
 
-def measure(plan: Plan, config: FabricConfig, place: Place, tcp_settings: TcpSettings, tell: Tell) -> Measured:
-    """Raises PreflightRefused where this machine denies the network."""
+def measure(plan: Plan, config: FabricConfig, work: WorkFolder, tcp_settings: TcpSettings, tell: Tell) -> Measured:
+    """Measures the plan on a fabric of its own; raises PreflightRefused where this machine denies the network."""
     known = Known()
     steps = _Steps(tell)
     overloaded: list[str] = []
-    with running_network(config, plan.ranks, place, "probes", tcp_settings) as running:
+    with running_network(config, plan.ranks, work, "probes", tcp_settings) as running:
         steps.take(f"{len(plan.pairs)} pairs: round trips", lambda: round_trips(plan, running, known))
         steps.take("losses", lambda: all_losses(plan, running, known))
         overloaded += running.overloaded()
-    if not steps.failed:  # else nobody knows what the nodes have sent
+    if not steps.failed:  # otherwise what the nodes have sent is unknown
         steps.rows += counted(plan, running.engine, known)
-    with running_network(config, plan.ranks, place, "streams", tcp_settings) as running:
+    with running_network(config, plan.ranks, work, "streams", tcp_settings) as running:
         _take_streams(steps, plan, running, known)
         overloaded += running.overloaded()
     order = {pair.name: number for number, pair in enumerate(plan.pairs)}

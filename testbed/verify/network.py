@@ -1,6 +1,6 @@
-"""A network brought up only to be measured: a fabric, and a process for every node that is needed.
+"""A network brought up only to be measured: a fabric and a probe process for every node needed.
 
-Takes a configuration and ranks, gives a `Running`; starts processes, and nothing of them is left afterwards.
+Takes a configuration and ranks, gives a `Running`; starts processes and leaves none behind.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from testbed.engines.fabric.config import FabricConfig
 from testbed.engines.fabric.start import FabricConversation, start_fabric
 from testbed.engines.namespace import TcpSettings
 from testbed.protocol.fabric import FabricStatus, GetStatus, Watch
-from testbed.verify.nodes import Crew, new_node
-from testbed.verify.orders import AnyAnswer
-from testbed.verify.places import Place
+from testbed.verify.probe_processes import ProbeNodes, new_node
+from testbed.verify.probe_protocol import AnyAnswer
+from testbed.verify.work_folder import WorkFolder
 
 FIRST_PORT = 20_000
 HEADSTART_S = 0.3
-"""From an order to what it says; receivers are there by then."""
+"""From an order to its start; receivers are listening by then."""
 PATIENCE_S = 30.0
-"""How much longer than it should take an order may take."""
+"""How much longer than planned an order may take."""
 _Kind = TypeVar("_Kind", bound=AnyAnswer)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A network that is up."""
+    """A network that is up, with its probe processes."""
 
     engine: Path
     """Folder of what the fabric writes."""
     addresses: tuple[str, ...]
     """By rank."""
-    crew: Crew
+    nodes: ProbeNodes
     conversation: FabricConversation
 
     def overloaded(self) -> tuple[str, ...]:
-        """Why the fabric was too slow so far."""
+        """Reasons why the fabric was too slow so far."""
         status = self.conversation.ask(GetStatus)
         assert isinstance(status, FabricStatus)  # noqa: S101 - it is the answer to that
         return status.overloaded
@@ -51,32 +51,32 @@ class Running:
 
 @contextmanager
 def running_network(
-    config: FabricConfig, ranks: Iterable[int], place: Place, name: str, tcp_settings: TcpSettings
+    config: FabricConfig, ranks: Iterable[int], work: WorkFolder, name: str, tcp_settings: TcpSettings
 ) -> Iterator[Running]:
-    """Nothing of the timeline is played in it: it stays as it starts. Raises PreflightRefused where it is denied."""
-    folder = place.folder / name
+    """The network in its initial state: no event is played. Raises PreflightRefused where this machine denies it."""
+    folder = work.folder / name
     config = msgspec.structs.replace(config, engine=str(folder / "engine"))
     fabric = start_fabric(config, folder)
-    place.has_started("fabric", fabric.pid)
+    work.has_started("fabric", fabric.pid)
 
     def start(rank: int) -> NodeNetwork:
         return NodeNetwork(config.nodes[rank].address, tcp_settings, config.mtu)
 
-    crew = Crew(lambda rank: new_node(rank, start(rank), config.node_socket(rank)))
+    nodes = ProbeNodes(lambda rank: new_node(rank, start(rank), config.node_socket(rank)))
     try:
         conversation = fabric.connect()
         conversation.ask(partial(Watch, lead=True))
         for rank in ranks:
-            crew.join(rank)
+            nodes.join(rank)
         addresses = tuple(node.address for node in config.nodes)
-        yield Running(Path(config.engine), addresses, crew, conversation)
+        yield Running(Path(config.engine), addresses, nodes, conversation)
     finally:
-        crew.end()
+        nodes.end()
         fabric.stop()
 
 
 def answer_of(kind: type[_Kind], answers: dict[int, AnyAnswer], number: int) -> _Kind:
-    """The answer to an order, which has its own kind."""
+    """The answer to an order, of the kind that belongs to it."""
     answer = answers[number]
     assert isinstance(answer, kind)  # noqa: S101 - an order has its own kind of answer
     return answer

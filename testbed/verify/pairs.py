@@ -1,7 +1,7 @@
-"""Which pairs of nodes are measured, and what the topology asks of them.
+"""Chooses the pairs of nodes to measure, and what the topology asks of them.
 
-Takes a `Network`, gives `Pair`s and the flows that share a bottleneck; touches nothing. The extremes come first, in
-both directions of a pair; what is left of the number is drawn from the seed.
+Takes a `Network`, gives `Pair`s and the flows that share a bottleneck; touches nothing. Pairs with extreme properties
+come first; the rest of the requested number is drawn from the seed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from testbed.seeds import stream
 
 _MOST_SOURCES = 256
 _MOST_DESTS = 64
-"""Among which a shared bottleneck is looked for."""
+"""Destinations among which a shared bottleneck is looked for."""
 SLOWEST_BPS, FASTEST_BPS = 1e6, 500e6
-"""Rates that are promised, and measured."""
+"""Rates that are promised and judged."""
 _ALIKE = 1.25
-"""Round trips that differ by no more than this share a bottleneck fairly."""
+"""Flows whose round trips differ by no more than this factor share a bottleneck fairly."""
 _FLOWS = 4
 _MS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One link of a way."""
+    """One link of a path."""
 
     link: int
     latency_s: float
@@ -40,12 +40,12 @@ class Hop:
     free_bps: float
     """What background traffic leaves of the rate."""
     queue_s: float
-    """How long a packet may have to wait."""
+    """The longest time that a packet may wait in its queue."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """From one node to another."""
+class OneWayPath:
+    """The links from one node to another."""
 
     hops: tuple[Hop, ...]
 
@@ -63,7 +63,7 @@ class Way:
 
     @property
     def rate_bps(self) -> float:
-        """Of the slowest link."""
+        """Rate of the slowest link."""
         return min(hop.free_bps for hop in self.hops)
 
     @property
@@ -76,13 +76,13 @@ class Way:
         return min(self.hops, key=lambda hop: hop.free_bps).link
 
     def sending_s(self, size_bytes: int) -> float:
-        """How long a packet takes to be sent, on all links together."""
+        """Serialization delay of a packet, summed over all links."""
         return sum(size_bytes * 8 / hop.rate_bps for hop in self.hops)
 
     def flooded(self, offered_bps: float) -> tuple[float, float, float]:
-        """With so much offered: how much arrives a second, how long it waits, and how long until the queues are full.
+        """Effect of an offered rate: rate that arrives, queueing delay, and time until the queues are full.
 
-        Losses before a link make it less full; losses after it do not.
+        Losses before a link reduce its load; losses after it do not.
         """
         rate, waiting_s, filling_s = offered_bps, 0.0, 0.0
         for hop in self.hops:
@@ -96,14 +96,14 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two nodes, and the way there and back."""
+    """Two nodes and the paths in both directions."""
 
     origin: int
     dest: int
     name: str
     why: str
-    there: Way
-    back: Way
+    there: OneWayPath
+    back: OneWayPath
 
     @property
     def links(self) -> frozenset[int]:
@@ -114,21 +114,21 @@ class Pair:
         return self.there.latency_s + self.back.latency_s
 
     def probe_round_trip_s(self, size_bytes: int) -> float:
-        """Of a packet on an idle network, its sending included."""
+        """Round trip of a packet on an idle network, serialization included."""
         return self.round_trip_s + self.there.sending_s(size_bytes) + self.back.sending_s(size_bytes)
 
     @property
     def jitter_s(self) -> float:
-        """Of the way that has more."""
+        """Jitter of the direction that has more."""
         return max(self.there.jitter_s, self.back.jitter_s)
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """Flows that meet at one link, which is the bottleneck of each."""
+class SharedBottleneck:
+    """Flows that meet at one link, the bottleneck of each."""
 
     flows: tuple[Pair, ...]
-    """As many as run at once; a pair may be there more than once."""
+    """All run at once; a pair may occur more than once."""
     rate_bps: float
 
     @property
@@ -137,7 +137,7 @@ class Shared:
 
 
 def choose_pairs(network: Network, count: int, seed: int, among: frozenset[int] | None = None) -> list[Pair]:
-    """The extremes of the network, then others; each pair of nodes once, and only pairs with a path both ways.
+    """Chooses extreme pairs, then others; each pair of nodes once, and only pairs with paths in both directions.
 
     `among`: ranks of the nodes to choose from; None for all.
     """
@@ -156,8 +156,8 @@ def choose_pairs(network: Network, count: int, seed: int, among: frozenset[int] 
     return list(chosen.values())
 
 
-def find_shared(network: Network, seed: int) -> Shared | None:
-    """Four loss-free flows over one bottleneck, from as many nodes as there are, with round trips that are alike."""
+def find_shared(network: Network, seed: int) -> SharedBottleneck | None:
+    """Finds four loss-free flows over one bottleneck with similar round trips, from as many origins as possible."""
     paths, both = _sampled(network)
     dests = stream(seed, "verify", "shared").sample(range(network.node_count), min(network.node_count, _MOST_DESTS))
     groups: dict[int, list[Pair]] = {}
@@ -175,11 +175,11 @@ def find_shared(network: Network, seed: int) -> Shared | None:
     if best is None:
         return None
     flows = tuple(best[number % len(best)] for number in range(_FLOWS))
-    return Shared(flows, best[0].there.rate_bps)
+    return SharedBottleneck(flows, best[0].there.rate_bps)
 
 
 def _worth(pairs: list[Pair]) -> tuple[int, float, int]:
-    """Two origins at least; then a short round trip, where TCP's flows soon agree; then more origins."""
+    """Prefers at least two origins, then a short round trip, where TCP flows converge soon, then more origins."""
     return min(len(pairs), 2), -round(max(pair.round_trip_s for pair in pairs), 4), len(pairs)
 
 
@@ -192,7 +192,7 @@ def _alike(group: list[Pair]) -> Iterator[list[Pair]]:
 
 
 def _sampled(network: Network) -> tuple[Paths, Flags]:
-    """The paths between sampled sources, and by source and destination whether there is one in both directions."""
+    """Paths from sampled sources, and whether each source and destination reach each other."""
     paths = compute_paths(network, sample_sources(network, _MOST_SOURCES))
     both = np.zeros(paths.reachable.shape, dtype=np.bool_)
     among = paths.reachable[:, paths.sources]
@@ -201,7 +201,7 @@ def _sampled(network: Network) -> tuple[Paths, Flags]:
 
 
 def _wanted(paths: Paths, both: Flags, seed: int) -> Iterator[tuple[str, int, int]]:
-    """(why, row, dest), most wanted first."""
+    """Yields (why, row, dest), most important first."""
     found = np.argwhere(both)
     if not len(found):
         return
@@ -237,8 +237,8 @@ def _pair(paths: Paths, origin: int, dest: int, why: str) -> Pair:
     return Pair(origin, dest, name, why, _way(paths, origin, dest), _way(paths, dest, origin))
 
 
-def _way(paths: Paths, origin: int, dest: int) -> Way:
-    return Way(tuple(_hop(paths.network, link) for link in paths.links(origin, dest)))
+def _way(paths: Paths, origin: int, dest: int) -> OneWayPath:
+    return OneWayPath(tuple(_hop(paths.network, link) for link in paths.links(origin, dest)))
 
 
 def _hop(network: Network, link: int) -> Hop:

@@ -1,4 +1,4 @@
-"""What is measured of a network, and how long that takes.
+"""What is measured of a network, and how long it takes.
 
 Takes pairs, a shared bottleneck and an effort, gives work by kind and seconds; touches nothing.
 """
@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from testbed.verify.needs import (
+from testbed.verify.pairs import FASTEST_BPS, Hop, Pair, SharedBottleneck
+from testbed.verify.sizing import (
     MARGIN_S,
     Effort,
     StreamNeed,
-    Work,
+    Task,
     echoes,
     filling,
     flood,
@@ -25,21 +26,20 @@ from testbed.verify.needs import (
     tcp,
     waves,
 )
-from testbed.verify.pairs import FASTEST_BPS, Hop, Pair, Shared
 from testbed.verify.tools import NO_TOOLS, Tools
 
 _Job = TypeVar("_Job")
 _START_S = 1.0
-"""A network, about, and so much more for every node."""
+"""About the time to bring up a network; each node adds `_NODE_S`."""
 _NODE_S = 0.03
 _HEADSTART_S = 0.3
-"""Of every wave."""
+"""Delay before every wave."""
 CHANGE_S = 3.0
-"""A link is changed, and changed back."""
+"""Time to change a link and to change it back."""
 _CHANGE_JITTER_S = 0.003
-"""With more, the instant of a change could not be seen."""
+"""Upper bound of jitter: with more, the instant of a change could not be seen."""
 _AGAIN = 1.5
-"""Shares are measured again now and then: on the average."""
+"""Average number of times that shares are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Change:
 
     pair: Pair
     before_s: float
-    """How long probes take to get to it."""
+    """How long probes take to the link."""
     hop: Hop
     origin: str
     dest: str
@@ -60,11 +60,11 @@ class Plan:
     """What is measured."""
 
     pairs: Sequence[Pair]
-    shared: Shared | None
+    shared: SharedBottleneck | None
     effort: Effort
     change: Change | None = None
     tools: Tools = NO_TOOLS
-    """Programs of others that are there."""
+    """Installed programs to measure with as well."""
 
     @property
     def ranks(self) -> list[int]:
@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """About how long it takes."""
+        """Approximate duration."""
         shared_s = self.effort.shared_warm_s + self.effort.shared_s + MARGIN_S
         return (
             2 * (_START_S + _NODE_S * len(self.ranks))
@@ -91,46 +91,46 @@ class Plan:
 
     @property
     def with_few_drops(self) -> int:
-        """Pairs that lose so little that this effort sees fewer drops than it would like."""
+        """Number of pairs whose loss is so low that this effort sees fewer drops than intended."""
         return sum(0 < pair.there.loss < self.effort.affordable_loss for pair in self.pairs)
 
     @property
     def thorough_s(self) -> float:
-        """How long it takes with all drops."""
+        """Approximate duration with all intended drops."""
         return replace(self, effort=replace(self.effort, affordable_loss=0.0)).seconds
 
 
-def _seconds(wanted: list[list[Work[_Job]]]) -> float:
+def _seconds(wanted: list[list[Task[_Job]]]) -> float:
     return _HEADSTART_S * len(wanted) + seconds_of(wanted)
 
 
-def loss_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[tuple[Pair, StreamNeed]]]:
+def loss_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[tuple[Pair, StreamNeed]]]:
     needs = [(pair, losses(pair.there, effort)) for pair in pairs]
     return [
-        Work((pair, need), links_for_probes(pair), need.seconds, need.load) for pair, need in needs if need is not None
+        Task((pair, need), links_for_probes(pair), need.seconds, need.load) for pair, need in needs if need is not None
     ]
 
 
-def flood_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[tuple[Pair, StreamNeed]]]:
+def flood_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[tuple[Pair, StreamNeed]]]:
     needs = [(pair, flood(pair.there, effort)) for pair in pairs]
     return [
-        Work((pair, need), pair.links, need.seconds, min(1.0, need.load)) for pair, need in needs if need is not None
+        Task((pair, need), pair.links, need.seconds, min(1.0, need.load)) for pair, need in needs if need is not None
     ]
 
 
-def filling_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
-    """Queues of links that are too fast for a flood."""
-    found: list[Work[Pair]] = []
+def filling_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[Pair]]:
+    """Queues of links that are too fast for a flood; TCP fills them."""
+    found: list[Task[Pair]] = []
     for pair in pairs:
         need = filling(pair) if flood(pair.there, effort) is None else None
         if need is not None and len(found) < effort.fast_queues:
-            found.append(Work(pair, pair.links, need.seconds, 1.0))
+            found.append(Task(pair, pair.links, need.seconds, 1.0))
     return found
 
 
-def tcp_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
-    """All pairs of which a rate is promised, and some of the others."""
-    found: list[Work[Pair]] = []
+def tcp_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[Pair]]:
+    """All pairs whose rate is judged, and some of the others."""
+    found: list[Task[Pair]] = []
     told = 0
     for pair in pairs:
         need = tcp(pair)
@@ -139,17 +139,17 @@ def tcp_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
         is_told = pair.there.loss > 0 or not is_gated(pair.there.rate_bps)
         told += is_told
         if not is_told or told <= effort.told_tcp:
-            found.append(Work(pair, pair.links, need.seconds, min(1.0, need.load)))
+            found.append(Task(pair, pair.links, need.seconds, min(1.0, need.load)))
     return found
 
 
-def iperf_work(pairs: Sequence[Pair], effort: Effort) -> list[Work[Pair]]:
-    """Some pairs without loss, which TCP is for, and some with loss, for UDP; one at a time."""
+def iperf_work(pairs: Sequence[Pair], effort: Effort) -> list[Task[Pair]]:
+    """Some pairs without loss, for TCP, and some with loss, for UDP; one at a time."""
     clean = [work for work in tcp_work(pairs, effort) if not work.job.there.loss]
     clean = [work for work in clean if work.job.there.rate_bps <= FASTEST_BPS]
-    lossy = [Work(pair, pair.links, need.seconds, 1.0) for pair, need in _floods(pairs, effort) if pair.there.loss]
+    lossy = [Task(pair, pair.links, need.seconds, 1.0) for pair, need in _floods(pairs, effort) if pair.there.loss]
     return [
-        *(Work(work.job, work.links, work.seconds, 1.0) for work in clean[: effort.iperf_pairs]),
+        *(Task(work.job, work.links, work.seconds, 1.0) for work in clean[: effort.iperf_pairs]),
         *lossy[: effort.iperf_pairs],
     ]
 
@@ -159,7 +159,7 @@ def _floods(pairs: Sequence[Pair], effort: Effort) -> list[tuple[Pair, StreamNee
 
 
 def choose_change(pairs: Sequence[Pair], ends: Mapping[int, tuple[str, str]]) -> Change | None:
-    """A link on the way there with the least jitter and loss, among those whose ends have these names."""
+    """Chooses a link of the pair with the least jitter and loss, among the links that `ends` names."""
     suits = [
         (pair.there.jitter_s, pair.there.loss, place, number)
         for place, pair in enumerate(pairs)

@@ -1,6 +1,6 @@
-"""Probes: small datagrams whose round trip and one-way times are taken.
+"""Echo probes: small datagrams whose round-trip and one-way times are measured.
 
-Takes orders, gives answers; touches sockets of the namespace that the process is in.
+Takes orders, gives answers; touches sockets of the process's network namespace.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import struct
 from time import monotonic
 
 from testbed.seeds import stream
-from testbed.verify.orders import Echo, Echoed, Respond, Responded
+from testbed.verify.probe_protocol import Echo, Echoed, Respond, Responded
 from testbed.verify.sockets import receiver, stamp_arrivals, take, wait_until
 
 _PROBE = struct.Struct("!Iddd")
-"""Number, when it was sent, when it came, when it was sent back."""
+"""Number, and times of sending, arrival and sending back."""
 HEADERS_BYTES = 28
 PROBE_BYTES = _PROBE.size + HEADERS_BYTES
 
 
 def respond(order: Respond) -> Responded:
-    """Every probe goes back to where it came from."""
+    """Sends every probe back to its sender."""
     probes = 0
     with receiver(order.port) as own:
         while wait_until(own, order.until_s):
@@ -32,7 +32,7 @@ def respond(order: Respond) -> Responded:
 
 
 def echo(order: Echo) -> Echoed:
-    """Probes do not wait for one another's answers; the time that one spends at the other node is not counted."""
+    """Sends probes without waiting for answers; the time spent at the other node is not counted."""
     gaps = stream(order.seed, "verify", "gaps")
     round_trips: list[float] = []
     there: list[float] = []

@@ -1,4 +1,4 @@
-"""Sockets for measuring. Takes ports and times, gives sockets; touches the namespace that the process is in."""
+"""Sockets for measuring. Takes ports and times, gives sockets; touches the process's network namespace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COUNTERS = Path("/proc/thread-self/net/snmp")
 
 
 def receiver(port: int) -> socket.socket:
-    """For datagrams, with as much room as the machine allows."""
+    """A datagram socket with a large receive buffer."""
     own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
     stamp_arrivals(own)
@@ -29,30 +29,30 @@ def receiver(port: int) -> socket.socket:
 
 
 def stamp_arrivals(own: socket.socket) -> None:
-    """The kernel notes when each datagram comes: waking a process up takes time that is not the network's."""
+    """Has the kernel time-stamp datagrams: waking up a process takes time that is not the network's."""
     own.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
 def take(own: socket.socket) -> tuple[bytes, float, tuple[str, int]]:
-    """A datagram of a socket whose arrivals are stamped, when it came, by CLOCK_MONOTONIC, and from whom."""
+    """Receives a time-stamped datagram: data, arrival by CLOCK_MONOTONIC, sender."""
     data, notes, _, sender = own.recvmsg(_LARGEST, socket.CMSG_SPACE(_STAMP.size))
     real_ns = time.time_ns()
-    now_s = time.monotonic()  # last: should this process lose its processor here, the datagram was late, not early
+    now_s = time.monotonic()  # last: if this process is preempted here, the datagram looks late, not early
     for level, kind, note in notes:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
             seconds, nanoseconds = _STAMP.unpack(note)
-            # The stamp is by a clock that is set now and then: only how long ago that was is taken from it.
+            # The stamp is by a clock that may be set: only the age of the datagram is taken from it.
             now_s -= max(0, real_ns - seconds * _NANOSECONDS - nanoseconds) / _NANOSECONDS
     return data, now_s, sender
 
 
 def listener(port: int) -> socket.socket:
-    """For connections."""
+    """A listening TCP socket."""
     return socket.create_server((_EVERYWHERE, port))
 
 
 def wait_until(own: socket.socket, until_s: float) -> bool:
-    """Whether there is something to read before then."""
+    """Whether there is something to read before `until_s`."""
     return bool(select.select([own], [], [], max(0.0, until_s - time.monotonic()))[0])
 
 
@@ -63,6 +63,6 @@ def sleep_until(until_s: float) -> None:
 
 
 def overflows() -> int:
-    """Datagrams for which no socket of this namespace had room."""
+    """Number of datagrams of this namespace dropped at full socket buffers."""
     names, values = (line.split() for line in _COUNTERS.read_text().splitlines() if line.startswith("Udp:"))
     return int(dict(zip(names, values, strict=True))["RcvbufErrors"])

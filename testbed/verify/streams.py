@@ -1,6 +1,6 @@
-"""Streams: datagrams at a steady rate, and TCP as fast as it goes.
+"""Streams: datagrams at a steady rate, and TCP at full speed.
 
-Takes orders, gives answers; touches sockets of the namespace that the process is in.
+Takes orders, gives answers; touches sockets of the process's network namespace.
 """
 
 from __future__ import annotations
@@ -11,21 +11,30 @@ import struct
 from contextlib import ExitStack, suppress
 from time import monotonic
 
-from testbed.verify.orders import Receive, Received, Send, Sent, TcpReceive, TcpReceived, TcpSend, TcpSent
+from testbed.verify.probe_protocol import (
+    DatagramsReceived,
+    DatagramsSent,
+    ReceiveDatagrams,
+    SendDatagrams,
+    TcpReceive,
+    TcpReceived,
+    TcpSend,
+    TcpSent,
+)
 from testbed.verify.probes import HEADERS_BYTES
 from testbed.verify.sockets import listener, overflows, receiver, sleep_until, take, wait_until
 
 _STAMP = struct.Struct("!d")
 _BURST_S = 0.001
-"""How much is sent in one go when the rate is high."""
+"""Time between bursts when the rate is high."""
 _MOST_DELAYS = 4_000
 _BLOCK = bytes(1 << 18)
 _CONNECT_S = 10.0
 _TURNS = 200
 
 
-def send(order: Send) -> Sent:
-    """Never faster than asked; where this machine is too slow, slower."""
+def send(order: SendDatagrams) -> DatagramsSent:
+    """Sends at the rate asked for, or slower where this machine is too slow; never faster."""
     padding = bytes(order.size_bytes - HEADERS_BYTES - _STAMP.size)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         dests = [(order.dest, port) for port in order.ports]
@@ -38,11 +47,11 @@ def send(order: Send) -> Sent:
                 own.sendto(_STAMP.pack(monotonic()) + padding, dests[number % len(dests)])
             sent = max(sent, due)
             sleep_until(max(began_s + sent / order.per_s, monotonic() + _BURST_S / 4))
-        return Sent(order.number, sent, monotonic() - began_s)
+        return DatagramsSent(order.number, sent, monotonic() - began_s)
 
 
-def receive(order: Receive) -> Received:
-    """Several sockets hold more than one while this process has to wait for the processor."""
+def receive(order: ReceiveDatagrams) -> DatagramsReceived:
+    """Counts on several sockets, which hold more than one while this process waits for the processor."""
     before = overflows()
     packets = settled = 0
     first_s = last_s = 0.0
@@ -67,7 +76,7 @@ def receive(order: Receive) -> Received:
                         first_s, last_s = first_s or now_s, now_s
                         if len(delays) < _MOST_DELAYS:
                             delays.append(now_s - _STAMP.unpack_from(data)[0])
-    return Received(order.number, packets, overflows() - before, settled, last_s - first_s, tuple(delays))
+    return DatagramsReceived(order.number, packets, overflows() - before, settled, last_s - first_s, tuple(delays))
 
 
 def tcp_send(order: TcpSend) -> TcpSent:
@@ -82,9 +91,9 @@ def tcp_send(order: TcpSend) -> TcpSent:
 
 
 def _connect(order: TcpSend) -> socket.socket:
-    """To a listener that may not be there yet."""
+    """Connects to a listener that may not be there yet."""
     while True:
-        # Not `create_connection`: looking a name up loads modules, which this process may no longer be allowed to read.
+        # Not `create_connection`: name lookup loads modules, which this process may no longer be allowed to read.
         own = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         own.settimeout(_CONNECT_S)
         try:
@@ -99,7 +108,7 @@ def _connect(order: TcpSend) -> socket.socket:
 
 
 def tcp_receive(order: TcpReceive) -> TcpReceived:
-    """What comes within the time, by the time itself: a stream that stands still counts as such."""
+    """Average rate over the whole interval, so that a stalled stream counts as slow."""
     buffer = bytearray(1 << 20)
     received = 0
     with listener(order.port) as door:

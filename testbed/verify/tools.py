@@ -1,6 +1,6 @@
-"""Programs of others, run in the network of a node: ping and iperf3, where they are installed.
+"""Runs installed programs, ping and iperf3, in the network of a node.
 
-Takes the process id of a node and words, gives what the program printed; starts those programs, as `testbed exec` does.
+Takes a node's process id and a command, gives what the program printed; starts it as `testbed exec` does.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from testbed.runtimes.enter import enter_network
 
 _ENVIRONMENT = {"LC_ALL": "C", "PATH": os.defpath}
 _LONGEST = 300
-"""Characters of what a program said when it failed: its last ones."""
+"""Last characters of a failed program's output that are kept."""
 _LISTENING, _LOOK_S = "0A", 0.02
 """As in /proc/net/tcp."""
 
 
 class ToolFailed(TestbedError):
-    """A program did not do what it was asked for; says what it said. What it was to measure stays unmeasured."""
+    """A program failed; the message quotes its output. What it was to measure stays unmeasured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Which of them are there: their paths."""
+    """Paths of the programs that are installed."""
 
     ping: str | None = None
     iperf3: str | None = None
@@ -47,7 +47,7 @@ def installed() -> Tools:
 
 @contextmanager
 def started(pid: int, words: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """A program in the network of that process; it is gone afterwards, and ends with this process too.
+    """A program in the network of process `pid`; it is killed afterwards, and ends with this process too.
 
     Raises ToolFailed where it cannot even be started.
     """
@@ -81,7 +81,7 @@ def started(pid: int, words: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def said(process: subprocess.Popen[str], until_s: float, is_good: Callable[[int, str], bool]) -> str:
-    """What it printed, once it has ended; raises ToolFailed when it did not in time, or its status and words say so."""
+    """The output of a program once it has ended; raises ToolFailed if it is late or its status and output say so."""
     try:
         output, errors = process.communicate(timeout=max(0.1, until_s - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -92,7 +92,7 @@ def said(process: subprocess.Popen[str], until_s: float, is_good: Callable[[int,
 
 
 def wait_for_listener(process: subprocess.Popen[str], port: int, until_s: float) -> None:
-    """Until somebody in the network of that program takes connections; raises ToolFailed when it ends instead."""
+    """Waits until a server in the network of that program accepts connections; raises ToolFailed if it ends first."""
     while not _listens(process.pid, port):
         if process.poll() is not None:
             raise ToolFailed(_failed(process, *process.communicate()))

@@ -46,7 +46,7 @@ def deploy(*arguments: str) -> Result:
 
 
 def allowed(monkeypatch: pytest.MonkeyPatch, denied: NetworkDenied | None) -> None:
-    monkeypatch.setattr("testbed.engines.abilities.what_is_denied", lambda _tcp: denied)
+    monkeypatch.setattr("testbed.engines.network_check.what_is_denied", lambda _tcp: denied)
 
 
 def no_device(folder: Path) -> NetworkDenied:

@@ -72,7 +72,7 @@ def test_a_run_that_goes_on_by_itself_holds_its_directory_before_it_has_a_record
         inherited.extend(map(os.dup, pass_fds))
         raise OSError("the rest is not tried here")
 
-    monkeypatch.setattr("testbed.engines.apart.start_apart", started)
+    monkeypatch.setattr("testbed.engines.spawn.spawn_module", started)
     plan = plan_of(nodes(2)).model_copy(update={"run_id": "r"})
     with run_place(tmp_path, plan, overwrite=False, say=print) as run, pytest.raises(CouldNotStart):
         LocalRuntime().run(plan, run, {"detach": True}, RunSignals(quiet=True, say=print))

@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from testbed.cli.main import main
 from testbed.cli.output_file import write_atomically
 from testbed.errors import UsageProblem
-from testbed.topologies.graph_import import reference
-from testbed.topologies.library import BUNDLED, find_bundled
+from testbed.topologies.bundled import BUNDLED, find_bundled
+from testbed.topologies.graph_import import topohub
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.model import Routing, Topology
 from testbed.topologies.source import Form
@@ -157,7 +157,7 @@ def test_a_graph_file_and_what_it_leaves_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("ring", "--nodes", "4", "--latency", "5"), "`5` has no unit; write a number and a unit, such as 5ms"),
+        (("ring", "--nodes", "4", "--latency", "5"), "`5` has no unit (write a number and a unit, such as 5ms"),
         (("ring", "--nodes", "4", "--rate", "10mbps"), "did you mean `10Mbps`?"),
         (("ring", "--nodes", "4", "--loss", "2"), "did you mean 2%?"),
         (("ring", "--nodes", "0"), "not in the range"),
@@ -268,7 +268,7 @@ def test_what_xml_cannot_say_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_without_topohub_the_hint_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "find_spec", lambda _name: None)
+    monkeypatch.setattr(topohub, "find_spec", lambda _name: None)
     result = run("generate", "topohub", "sndlib/germany50")
     assert result.exit_code == 2
     assert "`scripts/venv topohub` in the checkout, or `pip install topohub` beside testbed" in result.stderr

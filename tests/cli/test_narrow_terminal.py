@@ -13,7 +13,7 @@ from testbed.cli.link_figures import LinkFigures, PairFigures
 from testbed.cli.main import main
 from testbed.cli.output import Format
 from testbed.cli.verify import _tell
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 from testbed.topologies.load import load
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.measure import Measured

@@ -58,7 +58,7 @@ def test_a_run_whose_engine_does_not_answer_is_out_of_reach(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'nowhere'}")
     record_of(run).parent.mkdir(exist_ok=True)
-    run.plan.write_text(run.plan.read_text().replace('"runtime":"local"', '"runtime":"docker"'))
+    write_plan(run, read_plan(run.plan).model_copy(update={"runtime": "docker"}))
     for unseen, word in ((True, "out of reach"), (False, "left behind")):
         record_of(run).write_bytes(msgspec.json.encode(Recorded("", [], unseen=unseen)))
         assert state()[0] == word

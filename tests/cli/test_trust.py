@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
-from testbed.isolation.trial import HowApart, how_apart
+from testbed.isolation.sandbox_check import SandboxSupport, sandbox_support
 from testbed.runtimes import needs
 from testbed.runtimes.processes.runtime import LocalRuntime
 from testbed.runtimes.runtime import Checking
@@ -22,20 +22,20 @@ OWN = {"algorithm": {"name": "mine.py:Mine"}}
 @pytest.mark.parametrize(
     ("user", "how", "settings", "warned"),
     [
-        (1000, HowApart(), OWN, []),
-        (0, HowApart(), {}, []),
-        (0, HowApart(), OWN, ["as root, deploy itself has loaded the code that the experiment names"]),
-        (1000, HowApart("no"), {}, ["learners can read and change all files of yours: this machine denies"]),
-        (0, HowApart("no", "no"), {}, ["learners can read and change all files of root"]),
-        (0, HowApart(None, "no"), {}, ["learners are root, though they see few files"]),
+        (1000, SandboxSupport(), OWN, []),
+        (0, SandboxSupport(), {}, []),
+        (0, SandboxSupport(), OWN, ["as root, deploy itself has loaded the code that the experiment names"]),
+        (1000, SandboxSupport("no"), {}, ["learners can read and change all files of yours: this machine denies"]),
+        (0, SandboxSupport("no", "no"), {}, ["learners can read and change all files of root"]),
+        (0, SandboxSupport(None, "no"), {}, ["learners are root, though they see few files"]),
     ],
 )
 def test_a_warning_says_what_could_happen(
-    user: int, how: HowApart, settings: dict[str, object], warned: list[str], monkeypatch: pytest.MonkeyPatch
+    user: int, how: SandboxSupport, settings: dict[str, object], warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.setattr(needs, "needs_of", lambda _: [])
-    monkeypatch.setattr("testbed.isolation.trial.how_apart", lambda *_: how)
+    monkeypatch.setattr("testbed.isolation.sandbox_check.sandbox_support", lambda *_: how)
     said: list[str] = []
     checking = Checking(Path("r"), {}, said.append, force=False, is_fitted=True, dry=False)
     LocalRuntime().check(locally(plan_of(star(2), **settings), "none"), checking)
@@ -66,7 +66,7 @@ def _deployed(folder: Path, code: str, **environment: str) -> Result:
 
 
 @pytest.mark.processes
-@pytest.mark.skipif(how_apart().denied is not None, reason="learners see everything here")
+@pytest.mark.skipif(sandbox_support().denied is not None, reason="learners see everything here")
 def test_what_a_learner_does_not_see_can_be_shown_to_it(tmp_path: Path) -> None:
     wanted = tmp_path / "elsewhere" / "wanted.txt"
     wanted.parent.mkdir()

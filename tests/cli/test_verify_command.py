@@ -23,9 +23,9 @@ from testbed.topologies.model import Topology
 from testbed.verify import prepare
 from testbed.verify.judge import Row, Verdict
 from testbed.verify.measure import Measured
-from testbed.verify.needs import Effort
-from testbed.verify.nodes import MeasuringFailed
 from testbed.verify.plan import Plan
+from testbed.verify.probe_processes import MeasuringFailed
+from testbed.verify.sizing import Effort
 from testbed.verify.tools import Tools
 from tests.engines.quiet import skip_where_nobody_keeps_time, wait_for_quiet
 from tests.engines.world import needs_network
@@ -184,7 +184,7 @@ def test_a_network_without_paths(tmp_path: Path) -> None:
 
 def test_where_the_machine_denies_it_nothing_is_started(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     denied = PreflightRefused("no network here")
-    monkeypatch.setattr("testbed.engines.abilities.what_is_denied", lambda _tcp: denied)
+    monkeypatch.setattr("testbed.engines.network_check.what_is_denied", lambda _tcp: denied)
     result = CliRunner().invoke(command, [file])
     assert result.exception is denied
     assert not result.stdout

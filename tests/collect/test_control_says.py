@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from testbed.collect.by_hand import done_by_hand
-from testbed.collect.grouping import asked, group_runs
-from testbed.collect.people import group_table, run_table
+from testbed.collect.grouping import group_runs, settings_of
+from testbed.collect.manual_actions import manual_actions
+from testbed.collect.partial_records import Event as SeenEvent
 from testbed.collect.run import collect_run
 from testbed.collect.summary import NodeCounts, RunSummary, summarise
-from testbed.collect.wanted import Event as SeenEvent
+from testbed.collect.text_tables import group_table, run_table
 from testbed.plan.files import write_plan
 from testbed.records import Event, Over, Record
 from testbed.rundir import RunDirectory
@@ -80,7 +80,7 @@ def test_what_is_not_valid_is_said_wherever_its_numbers_are(tmp_path: Path) -> N
     place = shown.columns.index("health")
     assert [row[place] for row in shown.rows] == ["valid", "overloaded"]
     assert "health" not in shown.least
-    (group,) = group_runs([(asked(RunDirectory(tmp_path / each.run_id)), each) for each in (bad,)])
+    (group,) = group_runs([(settings_of(RunDirectory(tmp_path / each.run_id)), each) for each in (bad,)])
     assert group.not_valid == ("overloaded (overloaded)",)
     assert "times of these cannot be trusted: overloaded (overloaded)" in group_table([group], [bad]).notes
 
@@ -102,7 +102,7 @@ def test_where_nobody_has_judged_nothing_is_complete(tmp_path: Path, left: str |
         path.write_text(left)
     summary = summarise(collect_run(run))
     assert (summary.health, summary.complete) == ("unknown", False)
-    assert summary.problems == ("no summary.json that can be read: nobody can say whether this run was valid",)
+    assert summary.problems == ("no summary.json that can be read: whether this run was valid is unknown",)
 
 
 @pytest.mark.parametrize("runtime", ["sim", "local"])
@@ -114,7 +114,10 @@ def test_a_run_without_controls_last_word_is_not_complete(tmp_path: Path, runtim
         run.events.write_bytes(log)
         summary = summarise(collect_run(run))
         assert (summary.nodes, summary.complete) == (NodeCounts(2, 2, 0, 0), False)
-        assert "nobody has said how the run ended: it goes on, or was killed (testbed status tells)" in summary.problems
+        assert (
+            "control's log does not say how the run ended: it goes on, or was killed (see testbed status)"
+            in summary.problems
+        )
     run.events.unlink()
     assert not summarise(collect_run(run)).complete
 
@@ -146,14 +149,14 @@ def test_a_run_that_was_touched_repeats_no_other(tmp_path: Path) -> None:
     summaries = [summarise(collect_run(run)) for run in runs]
     assert [each.by_hand for each in summaries] == [(), ("link-set",), ()]
     assert "by hand (link-set)" in summaries[1].problems[0]
-    pairs = [(asked(run, each.by_hand), each) for run, each in zip(runs, summaries, strict=True)]
+    pairs = [(settings_of(run, each.by_hand), each) for run, each in zip(runs, summaries, strict=True)]
     assert [group.runs for group in group_runs(pairs)] == [("a", "c"), ("b",)]
     assert group_runs(pairs)[1].differs == {"by_hand": "link-set (b)"}
 
 
 def test_time_scales_are_not_repetitions(tmp_path: Path) -> None:
     one, other = (two_nodes(tmp_path, name, time_scale=scale) for name, scale in (("a", 1.0), ("b", 4.0)))
-    assert asked(one) != asked(other)
+    assert settings_of(one) != settings_of(other)
 
 
 def test_only_the_time_tells_a_planned_action_from_one_by_hand(tmp_path: Path) -> None:
@@ -163,9 +166,9 @@ def test_only_the_time_tells_a_planned_action_from_one_by_hand(tmp_path: Path) -
     def seen(what: str, planned_t: float) -> SeenEvent:
         return SeenEvent(planned_t, what, "", "a.0", planned_t)
 
-    assert done_by_hand(run, [seen("pause", 2.0), seen("resume", 5.0), seen("network-changed", 1.0)]) == ()
-    assert done_by_hand(run, [seen("pause", 2.0), seen("resume", 4.0), seen("kill", 2.0)]) == ("resume", "kill")
-    assert done_by_hand(RunDirectory(tmp_path / "none"), [seen("pause", 2.0)]) == ()
+    assert manual_actions(run, [seen("pause", 2.0), seen("resume", 5.0), seen("network-changed", 1.0)]) == ()
+    assert manual_actions(run, [seen("pause", 2.0), seen("resume", 4.0), seen("kill", 2.0)]) == ("resume", "kill")
+    assert manual_actions(RunDirectory(tmp_path / "none"), [seen("pause", 2.0)]) == ()
 
 
 def test_the_fewest_rounds_are_of_those_that_stayed(tmp_path: Path) -> None:

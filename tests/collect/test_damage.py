@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from testbed import records
-from testbed.collect import lines, wanted
+from testbed.collect import json_lines, partial_records
 from testbed.collect.details import node_rows, round_rows
-from testbed.collect.grouping import asked
+from testbed.collect.grouping import settings_of
 from testbed.collect.run import RunResult, collect_run
 from testbed.collect.summary import NodeCounts, RunSummary, summarise
 from testbed.records import SCHEMA, Average, Count, Over
@@ -51,7 +51,7 @@ def collected(run: RunDirectory, journal: bytes | None = None) -> tuple[RunResul
     json.dumps(asdict(summary), allow_nan=False)
     json.dumps([asdict(row) for row in node_rows(result)], allow_nan=False)
     json.dumps([asdict(row) for row in round_rows(result)], allow_nan=False)
-    asked(run)
+    settings_of(run)
     return result, summary
 
 
@@ -168,7 +168,9 @@ def test_lines_that_are_no_records(run: RunDirectory, line: bytes) -> None:
     assert summary.bytes.payload_sent == 200
 
 
-@pytest.mark.parametrize("length", [lines.LONGEST_LINE - 1, lines.LONGEST_LINE, 3 * lines.LONGEST_LINE + 7])
+@pytest.mark.parametrize(
+    "length", [json_lines.LONGEST_LINE - 1, json_lines.LONGEST_LINE, 3 * json_lines.LONGEST_LINE + 7]
+)
 def test_a_line_without_end_is_not_loaded(run: RunDirectory, length: int) -> None:
     _result, summary = collected(run, JOURNAL + b" " * 3 + b"x" * length + b"\n" + JOURNAL)
     assert summary.problems == ("nodes/n.0/journal.jsonl: 1 line skipped, no record: 7",)
@@ -181,16 +183,16 @@ def test_a_line_without_end_is_not_loaded(run: RunDirectory, length: int) -> Non
 def test_records_across_the_edges_of_the_buffer(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = max(map(len, JOURNAL.splitlines(keepends=True)))
     for size in range(longest, longest + 40):
-        monkeypatch.setattr(lines, "LONGEST_LINE", size)
+        monkeypatch.setattr(json_lines, "LONGEST_LINE", size)
         _result, summary = collected(run, JOURNAL * 3)
         assert summary.problems == ()
         assert summary.bytes.payload_sent == 600
-    monkeypatch.setattr(lines, "LONGEST_LINE", longest - 1)
+    monkeypatch.setattr(json_lines, "LONGEST_LINE", longest - 1)
     assert len(collected(run, JOURNAL)[1].problems) >= 1
 
 
 def test_a_file_too_large_is_not_loaded(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LARGEST_FILE", len(JOURNAL) - 1)
+    monkeypatch.setattr(json_lines, "LARGEST_FILE", len(JOURNAL) - 1)
     _result, summary = collected(run)
     assert "nodes/n.0/journal.jsonl has more than" in summary.problems[0]
     assert summary.nodes.missing == 1
@@ -255,7 +257,7 @@ def test_no_plan(run: RunDirectory) -> None:
     assert summary.nodes == NodeCounts(None, 1, 0, 0)
     assert (summary.run_id, summary.algorithm, summary.health) == ("run", None, "unknown")
     assert summary.bytes.payload_sent == 200
-    assert summary.problems == ("plan.json is missing: nobody can say which nodes should be here",)
+    assert summary.problems == ("plan.json is missing: which nodes should be here is unknown",)
     assert not summary.complete
 
 
@@ -290,7 +292,7 @@ def test_a_torn_log_of_controls(run: RunDirectory) -> None:
     assert summary.averaged_model.accuracy == 0.5
     torn, silent = summary.problems
     assert torn == "events.jsonl: last line torn, skipped: 2"
-    assert silent.startswith("nobody has said how the run ended")
+    assert silent.startswith("control's log does not say how the run ended")
     assert not summary.complete
 
 
@@ -306,17 +308,23 @@ def test_numbers_that_json_cannot_hold_were_written_as_null(run: RunDirectory) -
 @pytest.mark.parametrize("name", ["Start", "Round", "Evaluation", "Event", "End", "Average", "Over"])
 def test_what_is_wanted_is_in_the_contract(name: str) -> None:
     """A field that the contract does not have would always be its default."""
-    mine, contract = msgspec.structs.fields(getattr(wanted, name)), msgspec.structs.fields(getattr(records, name))
+    mine, contract = (
+        msgspec.structs.fields(getattr(partial_records, name)),
+        msgspec.structs.fields(getattr(records, name)),
+    )
     assert {field.name for field in mine} <= {field.name for field in contract}
-    assert getattr(wanted, name).__struct_config__.tag == getattr(records, name).__struct_config__.tag
+    assert getattr(partial_records, name).__struct_config__.tag == getattr(records, name).__struct_config__.tag
 
 
 @pytest.mark.parametrize("name", ["Count", "Phases", "Failure"])
 def test_parts_are_as_in_the_contract(name: str) -> None:
-    mine, contract = msgspec.structs.fields(getattr(wanted, name)), msgspec.structs.fields(getattr(records, name))
+    mine, contract = (
+        msgspec.structs.fields(getattr(partial_records, name)),
+        msgspec.structs.fields(getattr(records, name)),
+    )
     assert [field.name for field in mine] == [field.name for field in contract]
 
 
 def test_all_types_of_the_contract_are_known() -> None:
     tags = {each.__struct_config__.tag for each in get_args(records.AnyRecord)}
-    assert tags == wanted.JOURNAL_TYPES | wanted.CONTROL_TYPES
+    assert tags == partial_records.JOURNAL_TYPES | partial_records.CONTROL_TYPES

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from testbed.collect.grouping import Estimate, Group, asked, estimate, group_runs
-from testbed.collect.people import group_table
+from testbed.collect.grouping import MeanEstimate, RunGroup, estimate, group_runs, settings_of
 from testbed.collect.run import collect_run
 from testbed.collect.summary import summarise
+from testbed.collect.text_tables import group_table
 from tests.collect.runs import plan, two_nodes, write
 
 
 def key(folder: Path, **changes: object) -> str:
-    return asked(write(folder, {}, plan(2, **changes), run_id=f"run{len(list(folder.iterdir()))}")).key
+    return settings_of(write(folder, {}, plan(2, **changes), run_id=f"run{len(list(folder.iterdir()))}")).key
 
 
 EXPERIMENT = {"algorithm": {"name": "dpsgd"}, "overlay": {"kind": "ring"}, "seed": 1}
@@ -68,10 +68,10 @@ def test_an_overlay_that_the_experiment_does_not_tell_counts(tmp_path: Path) -> 
 
 def test_runs_without_a_readable_plan_are_alone(tmp_path: Path) -> None:
     one, other = write(tmp_path, {}, run_id="a"), write(tmp_path, {}, run_id="b")
-    assert asked(one) != asked(other)
+    assert settings_of(one) != settings_of(other)
     one.plan.write_text("[1")
     other.plan.write_text("[1")
-    assert asked(one) != asked(other)
+    assert settings_of(one) != settings_of(other)
 
 
 def test_an_interval_by_students_t() -> None:
@@ -87,17 +87,17 @@ def test_an_interval_by_students_t() -> None:
 
 
 def test_too_few_for_an_interval() -> None:
-    assert estimate([]) == Estimate(0)
-    assert estimate([None]) == Estimate(0)
-    assert estimate([0.5]) == Estimate(1, 0.5)
-    assert estimate([0.5, 0.5]) == Estimate(2, 0.5, 0.0, 0.5, 0.5)
+    assert estimate([]) == MeanEstimate(0)
+    assert estimate([None]) == MeanEstimate(0)
+    assert estimate([0.5]) == MeanEstimate(1, 0.5)
+    assert estimate([0.5, 0.5]) == MeanEstimate(2, 0.5, 0.0, 0.5, 0.5)
 
 
 def test_a_group(tmp_path: Path) -> None:
     runs = [two_nodes(tmp_path, f"run{seed}", seed=seed) for seed in (1, 2)]
     other = two_nodes(tmp_path, "other", seed=3, runtime="local")
     runs[1].node("n.1").journal.unlink()
-    summaries = [(asked(run), summarise(collect_run(run), 0.8)) for run in (runs[0], other, runs[1])]
+    summaries = [(settings_of(run), summarise(collect_run(run), 0.8)) for run in (runs[0], other, runs[1])]
     group, alone = group_runs(summaries)
     assert (group.runs, group.seeds, group.complete) == (("run1", "run2"), (1, 2), 1)
     assert group.accuracy.mean == pytest.approx((0.8 + 0.7) / 2)
@@ -116,10 +116,10 @@ def test_a_file_that_the_experiment_names_counts_whatever_it_is_called(tmp_path:
     assert one != key(tmp_path, experiment=experiment, inputs={"code.yaml": "def"})
 
 
-def grouped(folder: Path, *runs: dict[str, object]) -> list[Group]:
+def grouped(folder: Path, *runs: dict[str, object]) -> list[RunGroup]:
     """Whole runs with these changes to the plan, named a, b, c …"""
     made = [two_nodes(folder, chr(ord("a") + at), **changes) for at, changes in enumerate(runs)]
-    return group_runs([(asked(run), summarise(collect_run(run))) for run in made])
+    return group_runs([(settings_of(run), summarise(collect_run(run))) for run in made])
 
 
 def test_a_seed_counts_once(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_seed_counts_once(tmp_path: Path) -> None:
 def test_of_runs_with_one_seed_a_complete_one_counts(tmp_path: Path) -> None:
     runs = [two_nodes(tmp_path, name, seed=1) for name in ("a", "b")]
     runs[1].node("n.0").journal.unlink()
-    (group,) = group_runs([(asked(run), summarise(collect_run(run))) for run in runs])
+    (group,) = group_runs([(settings_of(run), summarise(collect_run(run))) for run in runs])
     assert (group.runs, group.left_out, group.complete) == (("a",), ("b",), 1)
     assert group.accuracy.low is None
 
@@ -193,6 +193,6 @@ def test_another_topology_is_told_by_its_name(tmp_path: Path) -> None:
 def test_a_run_without_a_plan_does_not_make_everything_differ(tmp_path: Path) -> None:
     runs = [two_nodes(tmp_path, name, seed=1) for name in ("a", "b")]
     runs[1].plan.unlink()
-    groups = group_runs([(asked(run), summarise(collect_run(run))) for run in runs])
+    groups = group_runs([(settings_of(run), summarise(collect_run(run))) for run in runs])
     assert [each.differs for each in groups] == [{}, {}]
     assert [row[0] for row in group_table(groups, []).rows] == ["a", "b"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.collect.grouping import asked
+from testbed.collect.grouping import settings_of
 from testbed.collect.run import collect_run
 from testbed.collect.summary import summarise
 from tests.collect.runs import plan, two_nodes
@@ -50,7 +50,7 @@ def test_of_plans_that_do_not_say_what_was_asked_for_nothing_is_told(tmp_path: P
 
 def test_runs_with_another_congestion_control_are_no_repetitions(tmp_path: Path) -> None:
     cubic, reno = (two_nodes(tmp_path, name, experiment=under(name)) for name in ("cubic", "reno"))
-    assert asked(cubic).key != asked(reno).key
+    assert settings_of(cubic).key != settings_of(reno).key
 
 
 @pytest.mark.parametrize(("carried", "is_told"), [(406, False), (405, True)])

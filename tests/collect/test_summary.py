@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from testbed.collect.details import node_rows, round_rows
-from testbed.collect.people import node_table, run_table
 from testbed.collect.run import State, collect_run
 from testbed.collect.spread import Spread
 from testbed.collect.summary import AveragedModel, Bytes, Evaluated, NodeCounts, summarise
+from testbed.collect.text_tables import node_table, run_table
 from testbed.records import Average, Count, End, Event, Failure, Over, Record
 from tests.collect.runs import end, evaluation, plan, round_, start, text, two_nodes, write
 

@@ -153,6 +153,27 @@ class Sick(Algorithm):
 """
 
 
+REMEMBERS = """\
+from testbed.node.algorithms.dpsgd import DPSGD
+
+
+class Remembers(DPSGD):
+    kept = None
+
+    def state(self):  # whenever a snapshot is made
+        if self.kept is not None:
+            with self.kept.open("ab") as file:
+                file.write(self.sharing.state()["change"].tobytes())
+        return super().state()
+
+    async def run(self, node):
+        life = "second" if node.came_back else "first"
+        (node.folder / f"begun-{life}").write_bytes(self.sharing.state()["change"].tobytes())
+        self.kept = node.folder / f"kept-{life}"
+        await super().run(node)
+"""
+
+
 class RuntimeContract:
     """Subclasses name the runtime."""
 
@@ -233,6 +254,22 @@ class RuntimeContract:
         again = [each for each in found[found.index(starts[1]) :] if isinstance(each, Round)]
         assert again
         assert sum(each.received.payload for each in again) > 0
+
+    def test_what_a_sharing_remembers_outlives_a_crash(self, tmp_path: Path) -> None:
+        source = tmp_path / "remembers.py"
+        source.write_text(REMEMBERS)
+        what = "  - {at: 0.5s, node: node.3, do: crash}\n  - {at: 1.2s, node: node.3, do: join}\n"
+        ending = {"stop": {"time": f"{3 + self.runtime.new_life_s}s"}, "evaluation": SELDOM}
+        settings = {"sharing": "topk", "overlay": {"kind": "full"}, "missing": PATIENT, "rejoin": "last", **ending}
+        plan = plan_of(star(4, what), algorithm={"name": f"{source}:Remembers"}, **settings)
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.failures) == ("time", ())
+        folder = directory.node("node.3").path
+        begun, kept = (folder / "begun-second").read_bytes(), (folder / "kept-first").read_bytes()
+        assert any(begun)
+        rounds = [kept[at : at + len(begun)] for at in range(0, len(kept), len(begun))]
+        assert begun in rounds[-2:], "it may have died while it wrote the last"
+        assert not any((folder / "begun-first").read_bytes())
 
     def test_a_node_that_leaves_says_goodbye(self, tmp_path: Path) -> None:
         what = "  - {at: 0.3s, node: node.3, do: leave}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from testbed.collect.health import read_health
+from testbed.collect.health import health_word
 from testbed.control.health import (
     MOST_ADDED_SHARE,
     Computing,
@@ -68,20 +68,20 @@ def test_lateness_is_told_in_emulated_time() -> None:
 
 @pytest.mark.parametrize("why", [(), ("late packets",)])
 def test_the_summary_is_what_collect_reads(why: tuple[str, ...], tmp_path: Path) -> None:
-    assert read_health(tmp_path) == "unknown"
+    assert health_word(tmp_path) == "unknown"
     last = Progress(3.0, 5, 10, None, 2, 2, None, None, 100)
     outcome = Outcome("failed", 3.0, 3, (NodeFailure("a.1", Failure("no")),), last, overloaded=why)
     overruns, waits = {"a": Overrun(5, 1, 0.5, 2)}, Lateness(10, 0.1, 0.2, 0.3)
     told = summary_of(plan_of(star(2)), outcome, overruns, ready_s=1.0, real_s=9.0, lateness=None, device_waits=waits)
     write_summary(tmp_path, told)
-    assert read_health(tmp_path) == ("overloaded" if why else "valid")
+    assert health_word(tmp_path) == ("overloaded" if why else "valid")
     read = msgspec.json.decode((tmp_path / "summary.json").read_bytes(), type=Summary)
     assert (read.failed, read.why, read.tx_dropped, read.computing.late) == (("a.1",), why, 2, 1)
     assert (read.lateness, read.device_waits) == (None, waits)
     (tmp_path / "summary.json").write_text('{"health": "splendid"}')
-    assert read_health(tmp_path) == "unknown"
+    assert health_word(tmp_path) == "unknown"
     (tmp_path / "summary.json").write_text("{")
-    assert read_health(tmp_path) == "unknown"
+    assert health_word(tmp_path) == "unknown"
 
 
 def test_a_run_that_broke_or_never_began_is_not_valid(tmp_path: Path) -> None:
@@ -95,4 +95,4 @@ def test_a_run_that_broke_or_never_began_is_not_valid(tmp_path: Path) -> None:
     ):
         assert health_of(broken) == "broken"
         write_summary(tmp_path, summary_of(plan_of(star(2)), broken, {}, ready_s=None, real_s=9.0, lateness=None))
-        assert read_health(tmp_path) == "broken"
+        assert health_word(tmp_path) == "broken"

@@ -24,9 +24,9 @@ from docker.errors import ImageNotFound
 from testbed.cli.main import main
 from testbed.engines.privileges import User
 from testbed.errors import CouldNotStart, PreflightRefused
-from testbed.image import at_hand
-from testbed.image.baked_code import missing_files
-from testbed.image.engine_client import connected, engine_address, is_silence, what_helps
+from testbed.image import build as image_build
+from testbed.image.code import missing_files
+from testbed.image.engine_client import EngineOutage, connected, engine_address, is_silence, what_helps
 from testbed.image.facts import image_id
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
@@ -36,9 +36,8 @@ from testbed.runtimes.docker import preflight, start
 from testbed.runtimes.docker import runtime as docker_runtime
 from testbed.runtimes.docker.container_set import ContainerSet, Ended
 from testbed.runtimes.docker.containers import CONTROL, FABRIC, PART_LABEL, Container, containers_of, name_of
-from testbed.runtimes.docker.engine_outage import EngineOutage
-from testbed.runtimes.docker.reachability_socket import open_door
 from testbed.runtimes.docker.runtime import DockerRuntime
+from testbed.runtimes.docker.start import open_door
 from testbed.runtimes.docker.verdict import why_not
 from tests.docker.people import Ordinary
 from tests.docker.runs import command, containers, deploy, deploy_words, deploying, environment, summary, until
@@ -51,7 +50,7 @@ TOPOLOGY = "services: {a: {replicas: 3}}\nbridges: [r]\nlinks: [{from: a, to: r,
 HASTY = """
 import sys
 from testbed.cli.main import main
-from testbed.runtimes.docker import engine_outage
+from testbed.image import engine_client
 
 patience._RETURN_S = float(sys.argv.pop(1))
 sys.argv = ["testbed", *sys.argv[1:]]
@@ -107,7 +106,7 @@ def test_no_permission_to_use_its_socket(image: str, monkeypatch: pytest.MonkeyP
 
 def test_no_image_nor_all_packages_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_engine()
-    monkeypatch.setattr(at_hand, "request_at_hand", lambda *_: None)
+    monkeypatch.setattr(image_build, "request_at_hand", lambda *_: None)
     result = deploy_here(tmp_path, monkeypatch, "--image", "testbed:nobody-has-built-it")
     assert result.exit_code == 4, result.output
     assert "Error: there is no image testbed:nobody-has-built-it\n" in result.output
@@ -551,7 +550,7 @@ def test_patience_has_an_end_and_is_only_for_silence(monkeypatch: pytest.MonkeyP
     import requests
     from docker.errors import APIError
 
-    monkeypatch.setattr("testbed.runtimes.docker.engine_outage._RETURN_S", 0.6)
+    monkeypatch.setattr("testbed.image.engine_client._RETURN_S", 0.6)
     said: list[str] = []
     asked: list[int] = []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from testbed.image.engine_client import connected
 from testbed.runtimes.docker.containers import PART_LABEL
-from testbed.runtimes.docker.volumes import volumes_of
+from testbed.runtimes.docker.leftovers import volumes_of
 from tests.docker.runs import containers
 
 ON_VOLUMES = ("--sockets", "volume")

@@ -6,11 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.engines.fabric.waiting import Waiting
+from testbed.engines.fabric.dispatcher import Dispatcher
+from testbed.engines.fabric.python_plane.waiting import Waiting
 
 
 @pytest.fixture
-def waiting() -> Iterator[Waiting]:
-    made = Waiting()
+def dispatcher() -> Iterator[Dispatcher]:
+    made = Dispatcher()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def waiting(dispatcher: Dispatcher) -> Iterator[Waiting]:
+    made = Waiting(dispatcher.fileno())
     yield made
     made.close()

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from testbed.engines.apart import start_apart
 from testbed.engines.fabric import start
 from testbed.engines.fabric.__main__ import main
+from testbed.engines.spawn import spawn_module
 
 
 def make_odd(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
@@ -24,9 +24,9 @@ def make_odd(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
 
     def start_odd(module: str, arguments: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
         assert module == "testbed.engines.fabric"
-        return start_apart("tests.engines.odd_kernel", (errno.errorcode[error], *arguments), **more)
+        return spawn_module("tests.engines.odd_kernel", (errno.errorcode[error], *arguments), **more)
 
-    monkeypatch.setattr(start, "start_apart", start_odd)
+    monkeypatch.setattr(start, "spawn_module", start_odd)
 
 
 def fails_with(error: int) -> Any:

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from testbed.engines.apart import start_apart
-from testbed.engines.fabric import fabric, start
+from testbed.engines.fabric import start
 from testbed.engines.fabric.__main__ import main
-from testbed.engines.fabric.ports import Port, Ports
+from testbed.engines.fabric.python_plane import plane
+from testbed.engines.fabric.python_plane.ports import Port, Ports
+from testbed.engines.spawn import spawn_module
 
 LATE_S = 0.003
 _A_MOMENT_S = 0.01
@@ -27,9 +28,9 @@ def make_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def start_slow(module: str, arguments: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
         assert module == "testbed.engines.fabric"
-        return start_apart("tests.engines.slow_reader", arguments, **more)
+        return spawn_module("tests.engines.slow_reader", arguments, **more)
 
-    monkeypatch.setattr(start, "start_apart", start_slow)
+    monkeypatch.setattr(start, "spawn_module", start_slow)
 
 
 class SlowPorts(Ports):
@@ -45,5 +46,5 @@ class SlowPorts(Ports):
 
 
 if __name__ == "__main__":
-    vars(fabric)["Ports"] = SlowPorts
+    vars(plane)["Ports"] = SlowPorts
     sys.exit(main(sys.argv[1:]))

@@ -3,35 +3,53 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from testbed.engines.fabric.capture import Captures
+from testbed.engines.fabric.captures import Captures
+from testbed.engines.fabric.python_plane.plane import PythonPlane
 from testbed.errors import UsageProblem
+from tests.engines.planes import setup
+from tests.engines.world import pair
 
 HEADER_BYTES, RECORD_BYTES = 24, 16
 FULL = Path("/dev/full")
 ASKER = 7
 
 
-def test_what_fits_is_there_and_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.engines.fabric.capture.MOST_BYTES", 3 * (100 + RECORD_BYTES))
-    captures = Captures()
+@pytest.fixture
+def plane() -> Iterator[PythonPlane]:
+    made = PythonPlane(setup(pair()))
+    yield made
+    made.close()
+
+
+def add(plane: PythonPlane, packets: int) -> None:
+    for _ in range(packets):
+        plane._captures[0].add(bytes(100))
+
+
+def test_what_fits_is_there_and_nothing_is_said(
+    plane: PythonPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.engines.fabric.python_plane.packet_file.MOST_BYTES", 3 * (100 + RECORD_BYTES))
+    captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
-    for _ in range(3):
-        captures.files[0].add(bytes(100))
+    add(plane, 3)
     captures.end(0, ASKER)
     assert (tmp_path / "a.pcap").stat().st_size == HEADER_BYTES + 3 * (100 + RECORD_BYTES)
     captures.end(0, ASKER)  # again, when there is none
 
 
-def test_one_that_has_become_too_large_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.engines.fabric.capture.MOST_BYTES", 3 * (100 + RECORD_BYTES))
-    captures = Captures()
+def test_one_that_has_become_too_large_says_so(
+    plane: PythonPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.engines.fabric.python_plane.packet_file.MOST_BYTES", 3 * (100 + RECORD_BYTES))
+    captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
-    for _ in range(5):
-        captures.files[0].add(bytes(100))
+    add(plane, 5)
     with pytest.raises(UsageProblem, match=r"a\.pcap does not have all packets: it has 348 bytes, the most"):
         captures.end(0, ASKER)
     assert (tmp_path / "a.pcap").stat().st_size == HEADER_BYTES + 3 * (100 + RECORD_BYTES)
@@ -41,22 +59,36 @@ def test_one_that_has_become_too_large_says_so(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.skipif(not os.access(FULL, os.W_OK), reason="no /dev/full here")
 @pytest.mark.parametrize("when", ["write", "flush", "close"])
-def test_a_full_disk_is_told_of_whenever_it_shows(tmp_path: Path, when: str) -> None:
+def test_a_full_disk_is_told_of_whenever_it_shows(plane: PythonPlane, tmp_path: Path, when: str) -> None:
     (tmp_path / "a.pcap").symlink_to(FULL)
-    captures = Captures()
+    captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
-    for _ in range(1000 if when == "write" else 3):
-        captures.files[0].add(bytes(100))
+    add(plane, 1000 if when == "write" else 3)
     if when == "flush":
-        captures.flush()
+        plane.counters()
     with pytest.raises(UsageProblem, match=r"a\.pcap does not have all packets: No space left on device"):
         captures.end(0, ASKER)
 
 
-def test_somebody_elses_is_not_ended(tmp_path: Path) -> None:
-    captures = Captures()
+def test_a_capture_belongs_to_the_connection_that_has_asked_for_it(plane: PythonPlane, tmp_path: Path) -> None:
+    captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
-    with pytest.raises(UsageProblem, match="somebody else"):
+    with pytest.raises(UsageProblem, match="another command"):
         captures.end(0, ASKER + 1)
-    assert 0 in captures.files
-    captures.close()
+    captures.forget(ASKER + 1)
+    assert 0 in plane._captures
+    captures.forget(ASKER)
+    assert not plane._captures
+
+
+def test_a_node_and_a_file_are_captured_once(plane: PythonPlane, tmp_path: Path) -> None:
+    captures = Captures(plane)
+    captures.begin(0, tmp_path / "a.pcap", ASKER)
+    with pytest.raises(UsageProblem, match="already"):
+        captures.begin(0, tmp_path / "b.pcap", ASKER)
+    (tmp_path / "c.pcap").symlink_to("a.pcap")
+    with pytest.raises(UsageProblem, match="another node's packets"):
+        captures.begin(1, tmp_path / "c.pcap", ASKER)
+    with pytest.raises(UsageProblem, match="cannot write"):
+        captures.begin(1, tmp_path, ASKER)
+    captures.begin(1, tmp_path / "b.pcap", ASKER)

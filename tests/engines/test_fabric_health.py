@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.engines.fabric import carrier as carrier_module
-from testbed.engines.fabric.carrier import BACKLOG, Carrier
-from testbed.engines.fabric.ports import Ports
+from testbed.engines.fabric.data_plane import BACKLOG
+from testbed.engines.fabric.python_plane import forwarder as forwarder_module
+from testbed.engines.fabric.python_plane.forwarder import Forwarder
+from testbed.engines.fabric.python_plane.plane import PythonPlane
 from testbed.engines.fabric.reports import Reports
 from testbed.engines.fabric.start import FabricHandle, start_fabric
 from testbed.network.graph import expand
@@ -22,6 +23,7 @@ from testbed.plan.addresses import address
 from testbed.protocol.fabric import FabricStatus, GetStatus
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
+from tests.engines.planes import setup
 from tests.engines.quiet import skip_where_nobody_keeps_time
 from tests.engines.slow_reader import make_slow
 from tests.engines.test_frames import super_segment
@@ -32,14 +34,10 @@ STOPPED_S = 0.7
 """Longer than a fabric may stand still at once."""
 
 
-def carrier(topology: str) -> Carrier:
-    network = expand(load_bytes(topology.encode(), Form.YAML, "test").require())
-    return Carrier(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500)
-
-
 def test_a_node_that_floods_leaves_room_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrier_module, "MOST_HELD_OF_ONE_BYTES", 50_000)
-    made = carrier(pair("1s"))
+    monkeypatch.setattr(forwarder_module, "MOST_HELD_OF_ONE_BYTES", 50_000)
+    network = expand(load_bytes(pair("1s").encode(), Form.YAML, "test").require())
+    made = Forwarder(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500)
     frame = super_segment(10_000)
     for _ in range(8):
         made.offer(0.0, 0, frame)
@@ -56,13 +54,14 @@ def test_a_node_that_floods_leaves_room_for_the_others(monkeypatch: pytest.Monke
 
 
 @contextmanager
-def reports(folder: Path, topology: str = pair()) -> Iterator[tuple[Reports, Carrier, Ports]]:
+def reports(folder: Path, topology: str = pair()) -> Iterator[tuple[Reports, PythonPlane]]:
     config = configuration(topology, folder, folder / "s")
-    Path(config.engine).mkdir()
-    made, ports = carrier(topology), Ports(2)
-    own = Reports(config, expand(config.load_topology()), made, ports)
-    yield own, made, ports
+    Path(config.engine).mkdir(exist_ok=True)
+    plane = PythonPlane(setup(topology))
+    own = Reports(config, expand(config.load_topology()), plane)
+    yield own, plane
     own.close()
+    plane.close()
 
 
 def overloaded(own: Reports) -> tuple[str, ...]:
@@ -70,30 +69,32 @@ def overloaded(own: Reports) -> tuple[str, ...]:
 
 
 def test_what_was_dropped_for_want_of_room_or_refused_makes_a_run_overloaded(tmp_path: Path) -> None:
-    with reports(tmp_path) as (own, made, ports):
+    with reports(tmp_path) as (own, plane):
+        ports, unfit = plane._ports.ports, plane._forwarder.unfit
         assert overloaded(own) == ()
-        ports.ports[1].failed["absent"] += 5  # nobody is there: that is no fault of the fabric's
+        ports[1].failed["absent"] += 5  # there is no device: that is no fault of the fabric's
         assert overloaded(own) == ()
-        made.unfit[0][BACKLOG] += 7
+        unfit[0][BACKLOG] += 7
         (why,) = overloaded(own)
         assert why.startswith("7 packets were dropped because too many were on their way")
-        ports.ports[1].failed["write EIO"] += 3
+        ports[1].failed["write EIO"] += 3
         (why, _) = overloaded(own)
         assert why == "3 packets could not be written to their nodes"
 
 
 def test_the_status_tells_what_was_dropped_by_its_cause(tmp_path: Path) -> None:
     lossy = pair("1ms", "12Mbps", loss="50%", queue="10ms")
-    with reports(tmp_path, lossy) as (own, made, ports):
+    with reports(tmp_path, lossy) as (own, plane):
+        made = plane._forwarder
         made.offer(0.0, 0, super_segment(30 * 1448))
         made.offer(0.0, 0, b"noise")
         assert len(list(made.advance(1.0))) < 11
         made.packets.cut(1.0, 1)
         made.offer(1.0, 0, super_segment(1448))
-        ports.ports[1].failed["absent"] += 2
+        plane._ports.ports[1].failed["absent"] += 2
         own.write(1.0)
         dropped = own.status(1, None, set()).dropped
-        links = made.packets.snapshot().links
+        links = plane.counters().links
     assert dropped == {"absent": 2, "loss": links.dropped_loss.sum(), "malformed": 1, "no_path": 1, "queue": 19}
     assert 1 <= dropped["loss"] <= 10
 
@@ -102,14 +103,11 @@ def test_the_status_tells_what_was_dropped_by_its_cause(tmp_path: Path) -> None:
 def test_files_that_are_incomplete_make_a_run_overloaded_and_end_nothing(tmp_path: Path) -> None:
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine" / "links.jsonl").symlink_to("/dev/full")
-    config = configuration(pair(), tmp_path, tmp_path / "s")
-    made = carrier(pair())
-    own = Reports(config, expand(config.load_topology()), made, Ports(2))
-    made.offer(0.0, 0, super_segment(100))
-    list(made.advance(1.0))
-    own.write(1.0)
-    assert overloaded(own) == ("the engine's files are incomplete: No space left on device",)
-    own.close()
+    with reports(tmp_path) as (own, plane):
+        plane._forwarder.offer(0.0, 0, super_segment(100))
+        list(plane._forwarder.advance(1.0))
+        own.write(1.0)
+        assert overloaded(own) == ("the engine's files are incomplete: No space left on device",)
 
 
 def status_of(fabric: FabricHandle) -> FabricStatus:

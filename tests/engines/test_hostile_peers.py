@@ -15,7 +15,7 @@ import numpy as np
 import zmq
 
 from testbed.node.messages import Message
-from testbed.node.zmq_envelope import Envelope
+from testbed.node.zmq_frames import Envelope
 from testbed.node.zmq_transport import PORT
 from testbed.plan.addresses import address
 from tests.engines.test_node_tcp import End, run

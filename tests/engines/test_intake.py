@@ -10,16 +10,16 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from testbed.engines.fabric import intake as intake_module
-from testbed.engines.fabric.fabric import Fabric
-from testbed.engines.fabric.intake import LOOK_AFTER, LOOK_AT_ONCE, Intake
-from testbed.engines.fabric.ports import UNSURE_S, Port, Ports
+from testbed.engines.fabric.python_plane import intake as intake_module
+from testbed.engines.fabric.python_plane.intake import LOOK_AFTER, LOOK_AT_ONCE, Intake
+from testbed.engines.fabric.python_plane.plane import PythonPlane
+from testbed.engines.fabric.python_plane.ports import UNSURE_S, Port, Ports
+from tests.engines.planes import setup
 from tests.engines.test_frames import super_segment
-from tests.engines.world import configuration, pair
+from tests.engines.world import pair
 
 TURN_S = 50e-6
 """What a frame costs the fabric."""
@@ -41,7 +41,7 @@ class Scene(Ports):
         self.found: list[tuple[float, float]] = []
         """Of each frame how long it waited, and for how long it was taken to have."""
         self.intake = Intake(self)
-        monkeypatch.setattr("testbed.engines.fabric.intake.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("testbed.engines.fabric.python_plane.intake.time.monotonic", lambda: self.now_s)
 
     def read(self, port: Port) -> bytes | None:
         assert port is self.port
@@ -258,77 +258,72 @@ def test_where_calls_cannot_say_so_a_look_asks_before_it_reads(monkeypatch: pyte
 
 
 @pytest.fixture
-def fabric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
-    """Whose devices are sockets, and whose rounds are made by hand."""
-    monkeypatch.setattr("testbed.engines.fabric.fabric.signal.signal", lambda *_: None)
-    monkeypatch.setattr("testbed.engines.fabric.fabric.make_fit", lambda _: None)
-    (tmp_path / "engine").mkdir()
-    made = Fabric(configuration(pair(), tmp_path, tmp_path / "s"))
+def plane(monkeypatch: pytest.MonkeyPatch) -> Iterator[PythonPlane]:
+    """Whose devices are sockets, and whose turns are made by hand."""
+    monkeypatch.setattr("testbed.engines.fabric.python_plane.plane.make_fit", lambda _: None)
+    made = PythonPlane(setup(pair()))
     yield made
-    made._close()
+    made.close()
 
 
-def carried(fabric: Fabric, turns: int) -> int:
+def carried(plane: PythonPlane, turns: int) -> int:
     """How many frames are on their way after so many turns; nothing is written to nodes meanwhile."""
     for _ in range(turns):
-        for port in fabric._waiting.ready_ports(0.0, fabric._intake.holding):
-            fabric._read(port)
-    return fabric._carrier.held
+        for port in plane._waiting.ready_ports(0.0, plane._intake.holding):
+            plane._read(port)
+    return plane.figures().held_frames
 
 
-def test_a_node_with_another_device_sends_nothing_of_what_was_in_the_first(fabric: Fabric) -> None:
+def test_a_node_with_another_device_sends_nothing_of_what_was_in_the_first(plane: PythonPlane) -> None:
     (theirs, first), (other, second) = (socket.socketpair(type=socket.SOCK_SEQPACKET) for _ in range(2))
     with theirs, other:
-        fabric._attach(0, first.detach())
-        assert carried(fabric, 1) == 0
+        assert not plane.attach(0, first.detach())
+        assert carried(plane, 1) == 0
         time.sleep(2 * UNSURE_S)
         for _ in range(LOOK_AT_ONCE + 1):
             theirs.send(super_segment(1448))
-        assert carried(fabric, 2) == 2
-        assert fabric._intake.holding
-        fabric._attach(0, second.detach())
-        assert carried(fabric, LOOK_AT_ONCE) == 2
+        assert carried(plane, 2) == 2
+        assert plane._intake.holding
+        assert plane.attach(0, second.detach())
+        assert carried(plane, LOOK_AT_ONCE) == 2
         other.send(super_segment(1448))
-        assert carried(fabric, LOOK_AT_ONCE) == 3
+        assert carried(plane, LOOK_AT_ONCE) == 3
 
 
 def test_what_is_due_is_written_after_so_many_frames_whether_looks_or_turns_read_them(
-    fabric: Fabric, monkeypatch: pytest.MonkeyPatch
+    plane: PythonPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = [socket.socketpair(type=socket.SOCK_SEQPACKET) for _ in range(2)]
     for rank, (_, ours) in enumerate(pairs):
-        fabric._attach(rank, ours.detach())
-    assert carried(fabric, 1) == 0
+        plane.attach(rank, ours.detach())
+    assert carried(plane, 1) == 0
     time.sleep(2 * UNSURE_S)
     for theirs, _ in pairs:
         for _ in range(LOOK_AT_ONCE):
             theirs.send(b"noise")
     read: list[int] = []
 
-    def write() -> None:
-        read.append(sum(port.frames_in for port in fabric._ports.ports))
-        if read[-1] == 2 * LOOK_AT_ONCE:
-            fabric.quit()
+    def write(_: float) -> None:
+        read.append(sum(port.frames_in for port in plane.figures().ports))
 
-    monkeypatch.setattr("testbed.engines.fabric.fabric._READ_AT_ONCE", LOOK_AT_ONCE)
-    with monkeypatch.context() as patched:
-        patched.setattr(fabric, "_write", write)
-        patched.setattr(fabric, "_close", lambda: None)
-        fabric.run()
+    monkeypatch.setattr("testbed.engines.fabric.python_plane.plane._READ_AT_ONCE", LOOK_AT_ONCE)
+    monkeypatch.setattr(plane, "_write", write)
+    while not read or read[-1] < 2 * LOOK_AT_ONCE:
+        assert plane.run(0.0) == []
     assert read == [LOOK_AT_ONCE, 2 * LOOK_AT_ONCE]
     for theirs, _ in pairs:
         theirs.close()
 
 
-def test_what_is_not_carried_is_not_among_the_frames_that_did_not_wait(fabric: Fabric) -> None:
+def test_what_is_not_carried_is_not_among_the_frames_that_did_not_wait(plane: PythonPlane) -> None:
     """Else a node that floods makes a run valid, while others wait for its noise to be read."""
     theirs, ours = socket.socketpair(type=socket.SOCK_SEQPACKET)
     with theirs:
-        fabric._attach(0, ours.detach())
-        assert carried(fabric, 1) == 0
+        plane.attach(0, ours.detach())
+        assert carried(plane, 1) == 0
         for data in (b"noise", super_segment(1448), b"noise"):
             theirs.send(data)
-        assert carried(fabric, 3) == 1
-    delays = fabric._reports.delays
-    assert (delays.waits.count, delays.device_waits.count) == (1, 1)
-    assert fabric._carrier.unfit[0] == {"malformed": 2}
+        assert carried(plane, 3) == 1
+    figures = plane.figures()
+    assert (figures.delays.frames, figures.delays.waits.count, figures.delays.device_waits.count) == (1, 1, 1)
+    assert figures.ports[0].unfit == {"malformed": 2}

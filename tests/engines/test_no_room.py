@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import socket
-import time
 from pathlib import Path
 
 import pytest
 
-from testbed.engines.fabric import conversations, doors
-from testbed.engines.fabric.doors import ControlDoor, NodeDoor
-from testbed.engines.fabric.waiting import Waiting
+from testbed.engines.fabric import listeners, unix_sockets
+from testbed.engines.fabric.dispatcher import Dispatcher
+from testbed.engines.fabric.listeners import ControlListener, NodeListener
 from testbed.protocol.fabric import FROM_FABRIC, Attached, Done, FromFabric, GetStatus, ToFabric
 from testbed.protocol.message import encode
 
@@ -27,7 +26,7 @@ class Full:
 
     def accept(self, listener: socket.socket) -> socket.socket | None:
         self.asked += 1
-        return conversations.accept(_Refusing(self.number) if self.number else listener)  # type: ignore[arg-type]
+        return unix_sockets.accept(_Refusing(self.number) if self.number else listener)  # type: ignore[arg-type]
 
 
 class _Refusing:
@@ -38,8 +37,8 @@ class _Refusing:
         raise OSError(self._number, "no room")
 
 
-def look(waiting: Waiting) -> None:
-    assert list(waiting.ready_ports(time.monotonic() + 10)) == []
+def look(dispatcher: Dispatcher) -> None:
+    dispatcher.dispatch()
 
 
 def answer(request: ToFabric, _: int) -> FromFabric:
@@ -49,56 +48,58 @@ def answer(request: ToFabric, _: int) -> FromFabric:
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_whoever_cannot_be_let_in_waits_and_is_not_asked_after_all_the_time(
     number: int,
-    waiting: Waiting,
+    dispatcher: Dispatcher,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     full = Full(number)
-    monkeypatch.setattr(doors, "accept", full.accept)
-    monkeypatch.setattr(doors, "_CLOSED_S", 60.0)
+    monkeypatch.setattr(listeners, "accept", full.accept)
+    monkeypatch.setattr(listeners, "_CLOSED_S", 60.0)
     path = tmp_path / "control.sock"
-    door = ControlDoor(waiting, path, answer, lambda _: None, lambda: None)
+    door = ControlListener(dispatcher, path, answer, lambda _: None, lambda: None)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
         caller.connect(str(path))
         caller.send(encode(GetStatus(7)))
         for _ in range(LOOKS):
-            look(waiting)
+            look(dispatcher)
         assert full.asked == 1
         assert capsys.readouterr().err == f"whoever calls at {path} has to wait: no room\n"
-        monkeypatch.setattr(doors, "_CLOSED_S", 0.0)
-        waiting.rest(door._entrance._listener.fileno(), 0.0)  # that time is over
+        monkeypatch.setattr(listeners, "_CLOSED_S", 0.0)
+        dispatcher.rest(door._listener._listener.fileno(), 0.0)  # that time is over
         for _ in range(LOOKS):
-            look(waiting)
+            look(dispatcher)
         assert full.asked > 1
         full.number = None
         caller.settimeout(0.0)
         for _ in range(LOOKS):
-            look(waiting)
+            look(dispatcher)
         assert FROM_FABRIC.read(caller.recv(1000)) == Done(7, 1.0)
     assert capsys.readouterr().err == ""  # it is said once
     door.close()
 
 
-def test_a_door_that_rests_can_be_closed(waiting: Waiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doors, "accept", Full(errno.EMFILE).accept)
-    monkeypatch.setattr(doors, "_CLOSED_S", 0.0)
+def test_a_door_that_rests_can_be_closed(
+    dispatcher: Dispatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "accept", Full(errno.EMFILE).accept)
+    monkeypatch.setattr(listeners, "_CLOSED_S", 0.0)
     path = tmp_path / "node.sock"
-    other = NodeDoor(waiting, tmp_path / "other.sock", lambda _: Attached())
-    door = NodeDoor(waiting, path, lambda _: Attached())
+    other = NodeListener(dispatcher, tmp_path / "other.sock", lambda _: Attached())
+    door = NodeListener(dispatcher, path, lambda _: Attached())
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
         caller.connect(str(path))
-        look(waiting)
+        look(dispatcher)
         door.close()
-        look(waiting)
+        look(dispatcher)
     assert not path.exists()
     other.close()
 
 
-def test_whoever_has_hung_up_before_is_no_reason_to_close(waiting: Waiting, tmp_path: Path) -> None:
+def test_whoever_has_hung_up_before_is_no_reason_to_close(dispatcher: Dispatcher, tmp_path: Path) -> None:
     path = tmp_path / "control.sock"
-    door = ControlDoor(waiting, path, answer, lambda _: None, lambda: None)
-    with pytest.raises(conversations.NoRoom):
-        conversations.accept(_Refusing(errno.ENOMEM))  # type: ignore[arg-type]
-    assert conversations.accept(_Refusing(errno.ECONNABORTED)) is None  # type: ignore[arg-type]
+    door = ControlListener(dispatcher, path, answer, lambda _: None, lambda: None)
+    with pytest.raises(unix_sockets.NoRoom):
+        unix_sockets.accept(_Refusing(errno.ENOMEM))  # type: ignore[arg-type]
+    assert unix_sockets.accept(_Refusing(errno.ECONNABORTED)) is None  # type: ignore[arg-type]
     door.close()

@@ -18,7 +18,7 @@ from testbed.engines.namespace import TcpSettings
 from testbed.node.messages import Message
 from testbed.node.outbox import Outbox, Policy
 from testbed.node.zmq_inbox import Refusal
-from testbed.node.zmq_kernel import cut_off
+from testbed.node.zmq_tcp_info import cut_off
 from testbed.node.zmq_transport import PORT, ZmqTransport
 from testbed.plan.addresses import address
 from tests.engines.world import links, needs_network, pair, world

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.engines.fabric.ports import Ports
+from testbed.engines.fabric.python_plane.ports import Ports
 from testbed.plan.addresses import address
 from tests.engines.odd_kernel import fails_with, make_odd
 from tests.engines.world import echo_times, needs_network, pair, world

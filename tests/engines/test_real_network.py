@@ -192,6 +192,7 @@ def test_the_timeline_applies_itself_and_says_so(tmp_path: Path) -> None:
         t0_s = made.begin()
         echoes: list[tuple[float, float]] = one.result()
         told = made.control.notes()
+        assert made.status().t == pytest.approx((time.monotonic() - t0_s) / 2.0, abs=0.1)
     applied = [note for note in told if isinstance(note, Applied)]
     changes = ["link n.0 -> n.1: latency 30ms", "link n.1 -> n.0: latency 30ms"]
     assert [(note.planned_s, note.change) for note in applied] == [(0.4, change) for change in changes]

@@ -12,10 +12,11 @@ import pytest
 
 from testbed.engines.fabric import accounts
 from testbed.engines.fabric.accounts import PAIRS_EVERY, Accounts
-from testbed.engines.fabric.carrier import Carrier
-from testbed.engines.fabric.delays import ABSENT_S, Delays
+from testbed.engines.fabric.data_plane import BACKLOG, Figures, PortFigures
+from testbed.engines.fabric.delays import ABSENT_S, limits
 from testbed.engines.fabric.health import why_overloaded
-from testbed.engines.fabric.lateness import LatenessCounts
+from testbed.engines.fabric.python_plane.delay_counts import DelayCounts, Histogram
+from testbed.engines.fabric.python_plane.forwarder import Forwarder
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
 from testbed.topologies.load import load_bytes
@@ -29,14 +30,16 @@ SIZE_BYTES = 2896
 def lines_of(folder: Path, busy: Sequence[int], seconds: int) -> list[dict[str, Any]]:
     """At half the speed, two packets in each busy second; a report in the middle of every second, and a last one."""
     network = expand(load_bytes(pair("10ms", "10Mbps").encode(), Form.YAML, "test").require())
-    carrier = Carrier(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500, time_scale=2.0)
+    forwarder = Forwarder(
+        network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500, time_scale=2.0
+    )
     written = Accounts(folder / "links.jsonl", network)
     for second in range(seconds):
         if second in busy:
-            carrier.offer(float(second), 0, super_segment(SIZE_BYTES))
-        assert len(list(carrier.advance(second + 0.5))) == (2 if second in busy else 0)
-        written.write(second + 0.5, carrier.packets.snapshot(), 2.0)
-    written.write(99.0, carrier.packets.snapshot(), 2.0, is_last=True)
+            forwarder.offer(float(second), 0, super_segment(SIZE_BYTES))
+        assert len(list(forwarder.advance(second + 0.5))) == (2 if second in busy else 0)
+        written.write(second + 0.5, forwarder.packets.snapshot(), 2.0)
+    written.write(99.0, forwarder.packets.snapshot(), 2.0, is_last=True)
     written.close()
     return [json.loads(line) for line in (folder / "links.jsonl").read_text().splitlines()]
 
@@ -66,19 +69,19 @@ def test_a_great_many_pairs_are_written_less_often(tmp_path: Path, monkeypatch: 
 def test_the_waiting_of_a_pair_is_that_of_its_packets_which_were_not_dropped(tmp_path: Path) -> None:
     """Thirty packets at 1.2 ms each meet a queue for 10 ms: nine wait, the longest for 9.6 ms, and 21 find no room."""
     network = expand(load_bytes(pair("10ms", "10Mbps", queue="10ms").encode(), Form.YAML, "test").require())
-    carrier = Carrier(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500)
+    forwarder = Forwarder(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500)
     written = Accounts(tmp_path / "links.jsonl", network)
-    carrier.offer(0.0, 0, super_segment(30 * 1448))
-    assert sum(each.packets for each in carrier.advance(1.0)) == 9
-    written.write(1.0, carrier.packets.snapshot(), 1.0)
+    forwarder.offer(0.0, 0, super_segment(30 * 1448))
+    assert sum(each.packets for each in forwarder.advance(1.0)) == 9
+    written.write(1.0, forwarder.packets.snapshot(), 1.0)
     written.close()
     (found,) = json.loads((tmp_path / "links.jsonl").read_text())["pairs"]
     assert (found["packets"], found["arrived_packets"], found["dropped_packets"]) == (30, 9, 21)
     assert found["queue_mean_ms"] == pytest.approx(1.2 * sum(range(9)) / 9)
 
 
-def counted(*late_s: float) -> LatenessCounts:
-    counts = LatenessCounts()
+def counted(*late_s: float) -> Histogram:
+    counts = Histogram()
     for each in late_s:
         counts.add(each)
     return counts
@@ -94,10 +97,18 @@ def test_percentiles_are_upper_ends_of_steps_and_never_above_the_maximum() -> No
     assert counted().told().p99_ms == 0.0
 
 
+class Delays(DelayCounts):
+    """Counted at a time scale."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__(limits(scale), 0.0)
+        self.scale = scale
+
+
 def delays(
     *, late_s: Sequence[float] = (), idle_s: Sequence[float] = (), latency_s: float = 0.01, scale: float = 1.0
 ) -> Delays:
-    made = Delays(scale, 0.0)
+    made = Delays(scale)
     for each in late_s:
         made.written(each, latency_s, 2)
     for each in idle_s:
@@ -107,14 +118,16 @@ def delays(
 
 def delayed(*added_s: float, latency_s: float = 0.01, scale: float = 1.0) -> Delays:
     """By frames that waited in devices while their links had nothing to send, too short each time to be told."""
-    made = Delays(scale, 0.0)
+    made = Delays(scale)
     for each in added_s:
         made.read(1e-5, each, latency_s)
     return made
 
 
 def why(made: Delays, *, backlog: int = 0, unwritten: int = 0, now_s: float = 100.0) -> tuple[str, ...]:
-    return why_overloaded(made, backlog, unwritten, now_s)
+    failed = {"absent": 9, "read EBADF": 9, "write EIO": unwritten}
+    port = PortFigures(True, 0, 0, 0, {BACKLOG: backlog, "malformed": 9}, failed)
+    return why_overloaded(Figures([port], 0, 0, made.figures()), made.scale, now_s)
 
 
 GOOD = [1e-4] * 1000
@@ -183,7 +196,7 @@ def test_a_fabric_that_stands_still_makes_a_run_overloaded_though_hardly_a_packe
         made.overslept(0.2)
     for _ in range(1000):
         made.overslept(ABSENT_S / 2)
-    assert made.absent_s == pytest.approx(0.8)
+    assert made.figures().absent_s == pytest.approx(0.8)
     assert not why(made, now_s=100.0)
     assert "no processor for 0.8 s of 50 s" in why(made, now_s=50.0)[0]
     made.overslept(0.6)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.engines.fabric.ports import UNSURE_S, Port
-from testbed.engines.fabric.waiting import HEARTBEAT_S, Waiting
-from testbed.engines.kernel import Timer
+from testbed.engines.fabric.dispatcher import Dispatcher
+from testbed.engines.fabric.python_plane.ports import UNSURE_S, Port
+from testbed.engines.fabric.python_plane.waiting import HEARTBEAT_S, Waiting
 
 Device = tuple[Port, int]
 """A port, and the end to write to."""
@@ -96,7 +96,7 @@ def test_who_oversleeps_has_not_looked_since_it_was_to_wake(
     os.write(writer, b"x")
     asked_s = time.monotonic()
     times = iter([asked_s, asked_s + 0.5])
-    monkeypatch.setattr("testbed.engines.fabric.waiting.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("testbed.engines.fabric.python_plane.waiting.time.monotonic", lambda: next(times))
     assert [each.rank for each in waiting.ready_ports(asked_s + 3.0)] == [0]
     assert waiting.overslept_s == pytest.approx(0.5 - HEARTBEAT_S)
     assert port.since_s == pytest.approx(asked_s + HEARTBEAT_S)
@@ -111,48 +111,64 @@ def test_who_did_not_mean_to_wait_and_took_long_has_not_slept(
     asked_s = waiting._polled_s
     os.write(writer, b"x")
     times = iter([asked_s + 0.1, asked_s + 0.2])
-    monkeypatch.setattr("testbed.engines.fabric.waiting.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("testbed.engines.fabric.python_plane.waiting.time.monotonic", lambda: next(times))
     assert [each.rank for each in waiting.ready_ports(asked_s + 3.0, {1: held})] == [0, 1]
     assert port.since_s == asked_s
     assert waiting.overslept_s == pytest.approx(0.1)
 
 
-def sleep_until_timer(waiting: Waiting, timer: Timer) -> tuple[float, float]:
+def sleep(waiting: Waiting) -> tuple[float, float]:
     """When it began to wait, and when it was to wake."""
     asked_s = time.monotonic()
     due_s = asked_s + 0.003
-    timer.arm(due_s)
+    early_s = waiting.early_s
     assert list(waiting.ready_ports(due_s)) == []
-    return asked_s, due_s
+    return asked_s, due_s - early_s
 
 
 def test_who_knows_how_long_waking_takes_wakes_a_moment_early(waiting: Waiting) -> None:
     """And takes what woke it for so much older; never for older than its last look."""
-    timer = Timer()
-    waiting.add(timer.descriptor, timer.clear)
     assert waiting.early_s == 0.0
     for _ in range(100):
-        asked_s, _ = sleep_until_timer(waiting, timer)
+        asked_s, _ = sleep(waiting)
         now_s = time.monotonic()
         assert asked_s <= waiting.arrived_s <= now_s
     assert 0.0 < waiting.early_s <= 0.0003
     for _ in range(3):
-        _, due_s = sleep_until_timer(waiting, timer)
+        _, due_s = sleep(waiting)
         assert due_s <= waiting.arrived_s < waiting._polled_s
-    timer.close()
 
 
 def test_who_hardly_sleeps_is_not_early(waiting: Waiting) -> None:
     """It would wait in vain for what is to be done next, all the time."""
-    timer = Timer()
-    waiting.add(timer.descriptor, timer.clear)
     for _ in range(100):
-        sleep_until_timer(waiting, timer)
+        sleep(waiting)
     assert waiting.early_s > 0.0
     for _ in range(1000):
         assert ready(waiting) == set()  # it does not wait
     assert waiting.early_s == 0.0
-    timer.close()
+
+
+def test_it_is_woken_when_the_control_plane_has_something_to_do(waiting: Waiting, dispatcher: Dispatcher) -> None:
+    reader, writer = os.pipe()
+    heard: list[bytes] = []
+    dispatcher.add(reader, lambda: heard.append(os.read(reader, 9)))
+
+    def is_woken(within_s: float) -> bool:
+        assert list(waiting.ready_ports(time.monotonic() + within_s)) == []
+        return waiting.is_woken
+
+    assert not is_woken(0.0)
+    os.write(writer, b"x")
+    asked_s = time.monotonic()
+    assert is_woken(5.0)
+    assert time.monotonic() - asked_s < HEARTBEAT_S / 2
+    dispatcher.dispatch()
+    assert heard == [b"x"]
+    assert not is_woken(0.0)
+    dispatcher.remove(reader)
+    for each in (reader, writer):
+        os.close(each)
 
 
 def test_nodes_of_which_something_was_read_before_come_last_and_nobody_waits_for_more(

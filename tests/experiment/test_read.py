@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import InvalidInput, UsageProblem
 from testbed.experiment.read import experiment_on, is_experiment, load_experiment, setting
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 from tests.examples import examples
 
 

@@ -16,7 +16,7 @@ from testbed import __version__
 from testbed.cli.main import main
 from testbed.errors import CouldNotStart, InvalidInput, PreflightRefused
 from testbed.image import build as image_build
-from testbed.image import leftovers as image_leftovers
+from testbed.image import facts as image_leftovers
 from testbed.image.build import Built, Request, build_image, context_for
 from testbed.image.context import Context
 from testbed.image.engine_client import connected

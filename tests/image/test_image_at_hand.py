@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from testbed.errors import PreflightRefused
-from testbed.image import at_hand as module
-from testbed.image.at_hand import have_image, request_at_hand
+from testbed.image import build as module
 from testbed.image.base import OWN, USUAL
-from testbed.image.build import Request, context_for
+from testbed.image.build import Request, context_for, have_image, request_at_hand
 from testbed.image.engine_client import connected
 from testbed.image.packages import Packages, name_of
 from testbed.runtimes.docker.preflight import why_no_containers

@@ -12,9 +12,8 @@ from docker.utils.build import exclude_paths
 
 from testbed.errors import InvalidInput, UsageProblem
 from testbed.image.build import Request, context_for
-from testbed.image.context import Context, checkout, context_of, package
+from testbed.image.context import EVERYTHING, Context, checkout, context_of, package, sources_of
 from testbed.image.packages import without_all_packages, without_packages
-from testbed.image.sources import EVERYTHING, sources_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,8 +7,7 @@ import pytest
 from testbed.image.build import Request, context_for
 from testbed.image.context import PACKAGE, Context, checkout, context_of, package
 from testbed.image.engine_client import connected
-from testbed.image.facts import code_label
-from testbed.image.likeness import doubt
+from testbed.image.facts import code_label, doubt
 from tests.image.fake_engine import FakeEngine
 
 OURS = {"testbed.source": package().digest(), "org.opencontainers.image.version": "0.1.0"}

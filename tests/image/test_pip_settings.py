@@ -11,8 +11,7 @@ from types import ModuleType
 import pytest
 
 from testbed.errors import PreflightRefused, UsageProblem
-from testbed.image.pip_settings import PipSettings, parsed, pip_settings
-from testbed.image.wheelhouse import collect, wheels_in
+from testbed.image.pip_settings import PipSettings, collect, parsed, pip_settings, wheels_in
 
 ROOT = Path(__file__).parents[2]
 LISTING = r"""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from testbed.errors import Finding, InvalidInput, Severity
 from testbed.experiment.read import experiment_on
+from testbed.manifests import Manifest
 from testbed.manifests.kollaps.render import Orchestrator, render
-from testbed.manifests.manifest import Manifest
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
 from testbed.topologies.load import load, load_bytes

@@ -13,8 +13,8 @@ from testbed.errors import InvalidInput, Severity
 from testbed.manifests.kollaps.rewrite import rewritten
 from testbed.network.findings import path_findings
 from testbed.network.graph import expand
+from testbed.targets import Target
 from testbed.targets.rules import judge
-from testbed.targets.target import Target
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from testbed.topologies.write_xml import to_xml

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from testbed.manifests.kollaps.render import Orchestrator, experiment_uuid, render
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 from tests.manifests.rendering import plan_of, rendered, topology_of
 from tests.targets.judging import XML_EVENTS, YAML, changed
 

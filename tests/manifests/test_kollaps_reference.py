@@ -11,7 +11,7 @@ import yaml
 
 from testbed.manifests.kollaps.render import Orchestrator
 from testbed.network.graph import expand
-from testbed.topologies.library import BUNDLED, find_bundled
+from testbed.topologies.bundled import BUNDLED, find_bundled
 from testbed.topologies.model import Topology
 from tests.manifests.kollaps_parsers import Directed, python_links, rust_links
 from tests.manifests.rendering import refusals, rendered, topology_of

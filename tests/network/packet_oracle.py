@@ -1,19 +1,51 @@
 """The packet model again, slowly and plainly: every piece by itself, every queue a list of pieces with bytes.
 
-An event is one piece that reaches a link or leaves its queue. Nothing is looked up in the model that is tested.
+An event is one piece that reaches a link or leaves its queue. Nothing is looked up in the model that is tested: the
+draws follow docs/internals/random-numbers.md with fractions, and a table that is worked out from its formula.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from random import Random
+from statistics import NormalDist
 
 from testbed.network.graph import Network
 from testbed.network.paths import compute_paths
-from testbed.seeds import stream
+
+SHARES = [Fraction(16 + segment, 16) * Fraction(2) ** (octave - 28) for octave in range(28) for segment in range(16)]
+SHARES.append(Fraction(1))
+SIZES = [round(-NormalDist().inv_cdf(float(share) / 2) * 2**32) for share in SHARES]
+
+
+class Stream:
+    """The draws of one purpose, one after the other."""
+
+    def __init__(self, seed: int, *purpose: str) -> None:
+        name = "\x1f".join([str(seed), *purpose])
+        self.state = int(hashlib.sha256(name.encode()).hexdigest()[:16], 16)
+
+    def word(self) -> int:
+        self.state = (self.state + 0x9E3779B97F4A7C15) % 2**64
+        mixed = (self.state ^ self.state // 2**30) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ mixed // 2**27) * 0x94D049BB133111EB % 2**64
+        return mixed ^ mixed // 2**31
+
+    def uniform(self) -> Fraction:
+        return Fraction(self.word() // 2**12 * 2 + 1, 2**53)
+
+    def normal(self) -> float:
+        negative, word = divmod(self.word(), 2**63)
+        share = max(Fraction(word // 2**11 * 2 + 1, 2**53), SHARES[0])
+        at = bisect_right(SHARES, share) - 1
+        rest = math.floor((share - SHARES[at]) / (SHARES[at + 1] - SHARES[at]) * 2**24)
+        size = SIZES[at] - (SIZES[at] - SIZES[at + 1]) * rest // 2**24
+        return float(Fraction(-size if negative else size, 2**32))
 
 
 @dataclass(eq=False)
@@ -33,8 +65,8 @@ class Piece:
 class Queue:
     """Of one link: everything in it, background included, as bytes at a time."""
 
-    loss: Random
-    jitter: Random
+    loss: Stream
+    jitter: Stream
     bytes: float = 0.0
     at_s: float = 0.0
     waiting: list[Piece] = field(default_factory=list)
@@ -58,7 +90,7 @@ class Oracle:
             unique = f"{name}#{seen[name]}" if seen[name] else name
             seen[name] += 1
             self.queues.append(
-                Queue(stream(seed, "packets", "loss", unique), stream(seed, "packets", "jitter", unique))
+                Queue(Stream(seed, "packets", "loss", unique), Stream(seed, "packets", "jitter", unique))
             )
         self.paths = compute_paths(network)
 
@@ -103,11 +135,11 @@ class Oracle:
             return
         self.waited[link] += ahead / rate
         queue.bytes, queue.at_s = ahead + piece.size, now_s
-        if net.loss[link] > 0 and queue.loss.random() < net.loss[link]:
+        if net.loss[link] > 0 and queue.loss.uniform() < float(net.loss[link]):
             self.dropped["loss", link] += 1
             return
         if net.jitter_ms[link] > 0:
-            piece.normal = max(queue.jitter.gauss(0.0, 1.0), -6.0)
+            piece.normal = queue.jitter.normal()
         piece.leaves_s = now_s + (ahead + piece.size) / rate
         queue.waiting.append(piece)
         self.plan(piece.leaves_s, True, piece)
@@ -134,7 +166,7 @@ class Oracle:
             for piece in queue.waiting:
                 if not network.up[link]:
                     self.dropped["down", link] += 1
-                elif new > old and queue.loss.random() < (new - old) / (1 - old):
+                elif new > old and queue.loss.uniform() < (new - old) / (1 - old):
                     self.dropped["loss", link] += 1
                 else:
                     left = (piece.leaves_s - now_s) * float(self.network.rate_bps[link])

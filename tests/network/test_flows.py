@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.network.flows import Acknowledged, Delivered, Flows, Left, Sharing, Tcp, Transfer
+from testbed.network.flows import Acknowledged, BandwidthSharing, Delivered, Flows, Sent, Tcp, Transfer
 from testbed.network.graph import Floats, Network, expand
 from testbed.seeds import stream
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
 
@@ -66,7 +66,7 @@ def test_a_lone_message_takes_its_size_over_the_rate_and_the_latency() -> None:
     flows = Flows(pair(), seed=1, tcp=PLAIN)
     flows.send(0, 1, 1_000_000)
     assert [(round(at, 5), what) for at, what, *_ in run_until(flows, 10)] == [
-        (1.0, "Left"),
+        (1.0, "Sent"),
         (1.05, "Delivered"),
         (1.1, "Acknowledged"),
     ]
@@ -200,7 +200,7 @@ def carried_bps(flows: Flows, network: Network) -> Floats:
 
 
 def test_no_link_carries_more_than_its_rate_and_a_full_one_is_full() -> None:
-    for sharing in Sharing:
+    for sharing in BandwidthSharing:
         network = bundled("wan64")
         flows = Flows(network, seed=1, sharing=sharing)
         for send in mesh(64, 6):
@@ -241,7 +241,7 @@ def test_cancel_keeps_the_chunks_that_began() -> None:
     assert flows.cancel(second) == 0
     assert flows.cancel(first) == 400_000
     told = run_until(flows, 5)
-    assert [(number, what) for _, what, _, _, number in told] == [(2, "Left"), (2, "Delivered"), (2, "Acknowledged")]
+    assert [(number, what) for _, what, _, _, number in told] == [(2, "Sent"), (2, "Delivered"), (2, "Acknowledged")]
     assert [at for at, *_ in told[:2]] == pytest.approx([0.5, 0.55], abs=1e-4)
     assert flows.sent_bytes(first) == 400_000
     assert flows.sent_bytes(third) == 100_000
@@ -263,7 +263,7 @@ def test_cancel_before_anything_left_leaves_nothing() -> None:
         assert flows.cancel(transfer) == 0
         assert run_until(flows, 9) == []
         assert [what for _, what, *_ in ([flows.send(0, 1, 10)], run_until(flows, 20))[1]] == [
-            "Left",
+            "Sent",
             "Delivered",
             "Acknowledged",
         ]
@@ -346,7 +346,7 @@ def test_a_partition_cuts_only_across() -> None:
     flows.send(2, 1, 100_000)
     flows.change(replace(network, partitions=(np.array([0, 0, 1, 1], dtype=np.int32),)))
     told = run_until(flows, 5)
-    assert [(what, origin) for _, what, origin, *_ in told] == [("Left", 0), ("Delivered", 0), ("Acknowledged", 0)]
+    assert [(what, origin) for _, what, origin, *_ in told] == [("Sent", 0), ("Delivered", 0), ("Acknowledged", 0)]
     assert told[1][0] == pytest.approx(0.15 + PASSED_ON_S, abs=1e-3)
 
 
@@ -386,7 +386,7 @@ def test_a_dead_nodes_messages_vanish_and_others_gain() -> None:
     run_until(flows, 0.04)
     flows.reset(1)
     told = run_until(flows, 9)
-    assert [(what, origin) for _, what, origin, *_ in told] == [("Left", 0), ("Delivered", 0), ("Acknowledged", 0)]
+    assert [(what, origin) for _, what, origin, *_ in told] == [("Sent", 0), ("Delivered", 0), ("Acknowledged", 0)]
     assert told[1][0] == pytest.approx(0.04 + 0.98 + 0.05 + PASSED_ON_S, abs=1e-3)
 
 
@@ -406,4 +406,4 @@ def test_news_are_values_about_the_callers_transfer() -> None:
     news = flows.advance(flows.next_s())
     while flows.next_s() < float("inf"):
         news += flows.advance(flows.next_s())
-    assert news == [Left(transfer), Delivered(transfer), Acknowledged(transfer)]
+    assert news == [Sent(transfer), Delivered(transfer), Acknowledged(transfer)]

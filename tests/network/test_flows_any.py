@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from testbed.network.flows import Acknowledged, Delivered, Flows, Left, Sharing, Tcp, Transfer, model
+from testbed.network.flows import Acknowledged, BandwidthSharing, Delivered, Flows, Sent, Tcp, Transfer, model
 from testbed.network.graph import Network
 from testbed.seeds import stream
 from tests.network.test_flows import network_from
@@ -37,7 +37,7 @@ def disturbed(draw: Random) -> Network:
 class Story:
     """One run with random calls, and what it must keep to."""
 
-    def __init__(self, seed: int, sharing: Sharing, tcp: Tcp) -> None:
+    def __init__(self, seed: int, sharing: BandwidthSharing, tcp: Tcp) -> None:
         self.draw = stream(seed, "story")
         self.flows = Flows(SITES, seed=seed, tcp=tcp, sharing=sharing)
         self.sent: dict[Transfer, float] = {}
@@ -46,7 +46,7 @@ class Story:
         self.left: dict[Transfer, float] = {}
         self.delivered: dict[Transfer, float] = {}
         self.acknowledged: dict[Transfer, float] = {}
-        self.told = {Left: self.left, Delivered: self.delivered, Acknowledged: self.acknowledged}
+        self.told = {Sent: self.left, Delivered: self.delivered, Acknowledged: self.acknowledged}
 
     def run(self, calls: int) -> None:
         for _ in range(calls):
@@ -114,9 +114,9 @@ class Story:
 
 
 @pytest.mark.parametrize("exactly_up_to", [0, 24])
-@pytest.mark.parametrize("sharing", list(Sharing))
+@pytest.mark.parametrize("sharing", list(BandwidthSharing))
 @pytest.mark.parametrize("seed", range(8))
-def test_any_story(seed: int, sharing: Sharing, exactly_up_to: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_story(seed: int, sharing: BandwidthSharing, exactly_up_to: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "_FEW", exactly_up_to)
     story = Story(seed, sharing, Tcp(congestion="reno" if seed % 2 else "cubic", handshake=seed % 3 > 0))
     story.run(400)

@@ -7,7 +7,7 @@ import pytest
 from testbed.network.graph import Network, expand
 from testbed.network.moment import moments, network_at, network_before
 from testbed.network.timeline import timeline
-from testbed.topologies.library import BUNDLED
+from testbed.topologies.bundled import BUNDLED
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form

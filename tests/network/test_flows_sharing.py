@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.network.flows.sharing import Links, held_back, max_min, rtt_weighted
+from testbed.network.flows.bandwidth_sharing import Links, held_back, max_min, rtt_weighted
 from testbed.network.graph import Floats
 from tests.examples import examples
 from tests.reference import REFERENCE, needs_reference

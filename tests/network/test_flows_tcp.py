@@ -13,9 +13,9 @@ import pytest
 
 from testbed.network.flows import Delivered, Flows, Tcp
 from testbed.network.flows.arrivals import Arrivals
-from testbed.network.flows.connections import Connection, Connections
+from testbed.network.flows.connections import Connections, TcpConnection
 from testbed.network.flows.draws import Draws
-from testbed.network.flows.routes import Route
+from testbed.network.flows.routes import FlowRoute
 from testbed.network.flows.tcp import Windows
 from testbed.network.graph import Network
 from tests.network.test_flows import arrival_s, network_from, pair, run_until
@@ -108,13 +108,14 @@ def test_a_model_sometimes_loses_and_mostly_does_not() -> None:
 
 
 def test_a_lost_last_segment_waits_for_the_timer() -> None:
+    """1000 bytes are 69 % of a segment: 6.9 % of the messages reach one that is lost, give or take 0.8 %."""
     network = lossy("10%")
     times = []
-    for seed in range(300):
+    for seed in range(1000):
         flows = Flows(network, seed=seed, tcp=Tcp(handshake=False))
         times.append(arrival_s(flows, flows.send(0, 1, 1000)))
     lost = [time for time in times if time > 0.1]
-    assert 0.05 < len(lost) / len(times) < 0.16
+    assert 0.041 < len(lost) / len(times) < 0.097
     assert min(lost) == pytest.approx(0.025 + 0.25, abs=1e-3)
     assert max(lost) > 0.4
 
@@ -150,8 +151,8 @@ def test_hardly_anything_getting_through_takes_long_and_ends(
 
 def test_timers_double_up_to_two_minutes() -> None:
     state, tcp = Connections(no_link=0), Tcp(syn_timeout_s=1.0)
-    route = Route((), (), 0.05, 0.05, 0.0, 0.9999999, 1e6)
-    connection = Connection(0, 1, Draws(1, 0, 1, 0), route)
+    route = FlowRoute((), (), 0.05, 0.05, 0.0, 0.9999999, 1e6)
+    connection = TcpConnection(0, 1, Draws(1, 0, 1, 0), route)
     # 1 + 2 + … + 64 s, then eight times 120 s; given up after fifteen.
     assert Arrivals(state, tcp).handshake_done_s(connection, 0.0) == pytest.approx(0.1 + 127 + 8 * 120)
 
@@ -198,8 +199,8 @@ def test_cubic_is_about_as_fast_as_reno_on_a_short_path() -> None:
 def windows_after_a_loss(segments: int, rounds: int) -> list[float]:
     """Those of a connection that loses a segment of so many, then fills its window in every round trip of 10 ms."""
     state = Connections(no_link=0)
-    state.add(Connection(0, 1, Draws(1, 0, 1, 0)))
-    state.set_route(0, Route((), (), 0.005, 0.005, 0.0, 0.0, 1e9))
+    state.add(TcpConnection(0, 1, Draws(1, 0, 1, 0)))
+    state.set_route(0, FlowRoute((), (), 0.005, 0.005, 0.0, 0.0, 1e9))
     rules = Windows(state, Tcp())
     rules.open(0, 0.0)
     state.window[0], state.threshold[0], state.lost[0] = segments * SEGMENT, SEGMENT, 1.0
@@ -269,7 +270,7 @@ def test_without_loss_it_takes_as_long_as_the_kernels(row: Row) -> None:
 
 @pytest.mark.parametrize("row", list(rows(lossy=True)))
 def test_with_loss_its_median_is_in_the_measured_range(row: Row) -> None:
-    median_s = statistics.median(modelled(row, draws=41))
+    median_s = statistics.median(modelled(row, draws=81))
     assert 0.85 * row["min_s"] <= median_s <= 1.15 * row["max_s"]
     # Half of the draws are not further off than the few that could be measured are from each other.
     assert row["median_s"] / 1.6 <= median_s <= row["median_s"] * 1.6

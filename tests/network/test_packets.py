@@ -87,6 +87,19 @@ def test_it_is_known_since_when_the_first_link_of_a_path_is_free() -> None:
     assert link.free_since_s == pytest.approx(1.004)
 
 
+def test_it_is_known_which_segments_are_under_way() -> None:
+    packets = Packets(pair(rate="12Mbps", more=", queue: 2ms"), seed=1)
+    packets.offer(0.0, 0, 1, [MTU] * 2)
+    packets.offer(0.0, 0, 1, [MTU] * 2)
+    packets.offer(0.0, 0, 1, [MTU])
+    packets.advance(0.0005)
+    assert packets.under_way() == {0, 1}, "the third one found the queue full"
+    packets.advance(0.022)
+    assert packets.under_way() == {1}
+    packets.advance(1.0)
+    assert packets.under_way() == set()
+
+
 @pytest.mark.parametrize(("share", "latency", "together"), [(0.0, "100ms", 2), (0.01, "100ms", 10), (0.01, "10s", 10)])
 def test_on_long_ways_more_pieces_are_handed_over_together(share: float, latency: str, together: int) -> None:
     """A piece takes 0.1 ms here; the window is 0.2 ms, or a part of the latency, and never more than 1 ms."""
@@ -561,6 +574,57 @@ def test_two_links_and_two_directions_draw_for_themselves() -> None:
         packets.offer(0.0, origin, 1 - origin, [100] * 64)
     one, other = finish(packets)
     assert one.pieces != other.pieces
+
+
+def test_two_models_that_share_a_way_are_as_one() -> None:
+    """As two hosts that own a link each: a piece is handed over with the time when it reaches the other one's link."""
+    shaky = "rate: 12Mbps, jitter: 1ms, loss: 10%, queue: 1s"
+    whole = line(f"latency: 5ms, {shaky}", f"latency: 20ms, {shaky}")
+    near = line(f"latency: 5ms, {shaky}", "latency: 0ms, rate: unlimited")
+    (link,) = np.flatnonzero(whole.dest == 1).tolist()
+    one, here, there = (Packets(network, seed=1, window_s=0.0) for network in (whole, near, whole))
+    for number in range(50):
+        for packets in (one, here):
+            packets.offer(number * 0.003, 0, 1, [MTU] * 4)
+    expected = [(each.segment, piece, each.due_s) for each in finish(one) for piece in each.pieces]
+    taken: dict[int | None, tuple[int, int]] = {}
+    found: list[Arrival] = []
+    for each in finish(here):
+        found += there.advance(each.due_s)
+        for piece in each.pieces:
+            taken[there.take(link, 0, 1, [MTU] * 4, [piece], [each.due_s])] = each.segment, piece
+    found += finish(there)
+    assert [(*taken[each.segment], each.due_s) for each in found] == expected
+    assert 140 < len(found) < 185
+    snapshot = there.snapshot()
+    assert snapshot.in_flight == 0
+    assert snapshot.pairs.offered_packets.tolist() == [0], "they were offered elsewhere"
+
+
+def test_what_is_taken_reaches_its_link_at_its_time() -> None:
+    network = line("latency: 5ms, rate: 12Mbps", "latency: 20ms, rate: 12Mbps")
+    (link,) = np.flatnonzero(network.dest == 1).tolist()
+    packets = Packets(network, seed=1, window_s=0.0)
+    packets.advance(1.0)
+    assert packets.take(link, 0, 1, [MTU] * 9, [7, 2, 4], [1.003, 1.01, 1.0]) == 0
+    assert packets.snapshot().in_flight == 3
+    found = finish(packets)
+    assert [each.pieces for each in found] == [(4,), (7,), (2,)]
+    assert times(found) == pytest.approx([1.021, 1.024, 1.031], abs=1e-9)
+    assert packets.snapshot().pairs.arrived_packets.tolist() == [3]
+
+
+def test_what_is_taken_for_a_link_that_is_no_longer_on_its_way_is_counted() -> None:
+    packets = Packets(pair(), seed=1)
+    (back,) = np.flatnonzero(pair().origin == 1).tolist()
+    assert packets.take(back, 0, 1, [MTU] * 2, [0, 1], [0.0, 0.0]) is None
+    packets.cut(0.0, 1)
+    assert packets.take(1 - back, 0, 1, [MTU], [0], [0.0]) is None
+    snapshot = packets.snapshot()
+    assert (snapshot.no_path, snapshot.in_flight) == (3, 0)
+    packets.uncut(1.0, 1)
+    with pytest.raises(ValueError, match="backwards"):
+        packets.take(1 - back, 0, 1, [MTU], [0], [0.5])
 
 
 def test_what_is_asked_wrongly_is_said() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -21,8 +22,9 @@ from testbed.journal import Journal
 from testbed.node.life import Life, Reason
 from testbed.node.messages import Message, from_frames
 from testbed.node.node import Node
+from testbed.node.snapshots import newest_snapshot
 from testbed.node.training_settings import Score
-from testbed.node.world import Vector
+from testbed.node.world import Trained, Vector
 from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, Role
 from testbed.records import AnyRecord, Build, Count, End, Event, Record, Round, Start, line
 from testbed.runtimes.sim.clock import VirtualClock, run
@@ -69,6 +71,10 @@ class World:
     latency_s: Callable[[int, int], float] = lambda _sender, _to: 0.01
     rate_bps: float = 8e6
     lost: Callable[[int, int, Message], bool] = lambda _sender, _to, _message: False
+    folders: Path | None = None
+    """Where nodes keep snapshots, each in a folder called as its rank."""
+    goes_on: int = 0
+    """With the snapshots that are there, from this round on."""
     order: Sequence[int] | None = None
     """In which order nodes start, and messages arrive at one instant: nothing may depend on it."""
     early: Sequence[tuple[float, int, Reason]] = ()
@@ -175,8 +181,8 @@ class Quadratic:
     def loss(self, model: Vector) -> float:
         return float(((model - self._target) ** 2).sum() / 2)
 
-    async def train(self, model: Vector, first_step: int, steps: int) -> float:
-        trained = model.copy()
+    async def train(self, model: Vector, first_step: int, steps: int) -> Trained:
+        before, trained = model.copy(), model.copy()
         losses = []
         for step in range(first_step, first_step + steps):
             losses.append(self.loss(trained))
@@ -184,7 +190,7 @@ class Quadratic:
         change = trained - model
         await self._take(first_step, steps)
         model += change
-        return sum(losses) / len(losses)
+        return Trained(sum(losses) / len(losses), before, trained)
 
     async def gradient(self, model: Vector, step: int) -> tuple[float, Vector]:
         loss, slope = self.loss(model), self.slope(model, step)
@@ -334,9 +340,15 @@ class _Running:
         self._evaluated[rank, round_] = vector
 
     def _node(self, plan: NodePlan) -> Node:
-        rank = plan.node.rank
+        rank, world = plan.node.rank, self._world
+        snapshots = None if world.folders is None else world.folders / str(rank) / "snapshots"
+        if snapshots is not None:
+            snapshots.parent.mkdir(exist_ok=True)
         return Node(
             plan,
+            snapshots=snapshots,
+            snapshot=newest_snapshot(snapshots, world.dimension) if world.goes_on and snapshots else None,
+            first_round=world.goes_on,
             clock=self._clock,
             transport=_Port(self._network, rank),
             compute=Quadratic(self._world, self._clock, plan.node.learner),

@@ -14,7 +14,6 @@ from testbed.code import CodeProblem
 from testbed.errors import ExitCode
 from testbed.node.data.dataset import DataSet, Kind, Samples
 from testbed.node.models.build import build_model
-from testbed.node.models.catalogue import BUILT_IN, built_in
 from testbed.node.models.problems import ModelProblem
 from testbed.node.training import Settings, Trainer
 
@@ -121,7 +120,7 @@ def test_what_does_not_fit_is_told(model: str, options: dict[str, object], data:
 
 def test_close_names_are_suggested() -> None:
     with pytest.raises(ModelProblem) as caught:
-        built_in("gnlenet")
+        build_model("gnlenet", {}, images(1, 8, 8), 1)
     assert "`gn-lenet`" in caught.value.hint
     with pytest.raises(ModelProblem) as caught:
         build_model("mlp", {"hiden": [3]}, images(64), 1)
@@ -221,13 +220,12 @@ def test_other_mistakes_are_not_blamed_on_the_data(own: str) -> None:
 
 
 @pytest.mark.processes
-def test_a_catalogue_can_be_read_without_torch() -> None:
+def test_what_the_command_line_needs_of_models_loads_no_torch() -> None:
     program = (
-        "import sys, testbed.node.models.catalogue, testbed.node.training_settings, testbed.cli.calibrate;"
+        "import sys, testbed.node.models.problems, testbed.node.training_settings, testbed.cli.calibrate;"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-    assert set(BUILT_IN) == {"gn-lenet", "mlp", "logistic", "mf"}
 
 
 def test_a_model_without_room_in_memory_is_told_before_it_takes_any() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from testbed.node.compute_slots import ComputeSlots, holders
 from testbed.node.data.dataset import Samples
-from testbed.node.data.of_experiment import share_out
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.partition import test_parts as parts_to_test
 from testbed.node.evaluation_samples import evaluation_parts
 from testbed.node.pace import end_of_work
@@ -37,7 +37,7 @@ def plan_of(**settings: object) -> RunPlan:
 
 
 def own(plan: RunPlan, learner: int) -> Own:
-    data = share_out(plan.experiment, 3, plan.seed)
+    data = partition_data(plan.experiment, 3, plan.seed)
     tests = evaluation_parts(data.dataset, parts_to_test(data.dataset, data.parts), 100, plan.seed)
     trainer = make_trainer(plan.experiment, data.dataset, plan.seed)
     return Own(trainer, data.parts[learner], tests[learner], "test", rooted_loss=False, evaluation_s=0.05)
@@ -73,14 +73,16 @@ def test_training_gives_what_the_trainer_gives_and_leaves_the_model_until_its_en
         training = asyncio.ensure_future(compute.train(model, 4, 3))
         await asyncio.sleep(0)
         assert np.array_equal(model, before)
-        loss = await training
+        trained = await training
         expected = np.empty_like(model)
         trainer = measured.own.trainer
         expected_loss = trainer.train(
             before, learner=1, indices=measured.own.samples, first_step=4, steps=3, velocity=None, out=expected
         )
-        assert loss == expected_loss
+        assert trained.loss == expected_loss
         assert np.array_equal(model, expected)
+        assert np.array_equal(trained.before, before)
+        assert np.array_equal(trained.after, expected)
         assert not np.array_equal(model, before)
         gradient_loss, gradient = await compute.gradient(before, 2)
         out = np.empty_like(model)
@@ -95,13 +97,15 @@ def test_what_was_mixed_in_meanwhile_stays(paced: Made) -> None:
     async def test() -> None:
         compute = paced.compute()
         plain = compute.initial()
-        await compute.train(plain, 0, 1)
+        alone = (await compute.train(plain, 0, 1)).after.copy()
         model = compute.initial()
         training = asyncio.ensure_future(compute.train(model, 0, 1))
         await asyncio.sleep(0)
         model += np.float32(1.0)
-        await training
+        trained = await training
         assert np.allclose(model, plain + 1.0, atol=1e-5)
+        assert np.array_equal(trained.before, compute.initial()), "what training has changed is not what was mixed in"
+        assert np.array_equal(trained.after, alone)
         compute.close()
 
     asyncio.run(test())

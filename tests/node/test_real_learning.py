@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.node.data.of_experiment import share_out
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.partition import test_parts as parts_to_test
 from testbed.node.evaluation_samples import evaluation_parts
 from testbed.node.life import Life, Reason
@@ -54,7 +54,7 @@ class Learning:
             probe.bind((addresses[0], 0))
             port = int(probe.getsockname()[1])
         plan = self.plan
-        data = share_out(plan.experiment, NODES, plan.seed)
+        data = partition_data(plan.experiment, NODES, plan.seed)
         tests = evaluation_parts(data.dataset, parts_to_test(data.dataset, data.parts), 100, plan.seed)
         clock = RealClock(time.monotonic())
         transports, computes = [], []

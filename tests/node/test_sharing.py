@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.node.choose import choose_sharing
 from testbed.node.messages import Message, Received, UnusableModel, from_frames
-from testbed.node.sharing.base import MODEL, Sharing, gradient_in
+from testbed.node.sharing.base import MODEL, Sharing, whole_in
 from testbed.node.sharing.random_sampling import RandomSampling
 from testbed.node.sharing.topk import TopK, largest
 from testbed.node.world import Vector
@@ -144,19 +144,26 @@ def test_of_equal_changes_the_first_are_taken(numbers: list[int], count: int) ->
     assert largest(values, count).tolist() == expected
 
 
+def train(sharing: Sharing, model: Vector, *by: float) -> None:
+    """As a node does."""
+    change = np.array(by, np.float32)
+    model += change
+    sharing.trained(change)
+
+
 def test_topk_accumulates_what_training_changed_and_was_not_sent() -> None:
-    start = np.zeros(4, np.float32)
     sharing = TopK(chance(), fraction=0.25)
-    sharing.begin(start)
-    model = np.array([0.0, 3.0, -4.0, 1.5], np.float32)
+    model = np.zeros(4, np.float32)
+    sharing.begin(model)
+    train(sharing, model, 0, 3, -4, 1.5)
     message = sharing.encode(model, 0)
     assert message.metadata[0].tolist() == [2]
     assert message.payload[0].tolist() == [-4.0], "values go, not changes"
     sharing.mix(model, [], [])
-    model[0] += 2.5
+    train(sharing, model, 2.5, 0, 0, 0)
     assert sharing.encode(model, 1).metadata[0].tolist() == [1], "3 from before is more than 2.5 now; 4 was sent"
     sharing.mix(model, [], [])
-    model[3] += 1.5
+    train(sharing, model, 0, 0, 0, 1.5)
     assert sharing.encode(model, 2).metadata[0].tolist() == [3], "1.5 twice"
 
 
@@ -167,11 +174,11 @@ def test_topk_does_not_take_what_others_brought_for_a_change_of_its_own() -> Non
     other = arrived(Sharing(chance()).encode(np.array([0, 100, 0, 0], np.float32), 0))
     sharing.mix(model, [other], [0.5])
     assert model[1] == 50.0
-    model[3] += 1
+    train(sharing, model, 0, 0, 0, 1)
     assert sharing.encode(model, 1).metadata[0].tolist() == [3]
     sharing.adopt(model, other)
     assert model.tolist() == [0, 100, 0, 0]
-    model[2] += 1
+    train(sharing, model, 0, 0, 1, 0)
     assert sharing.encode(model, 2).metadata[0].tolist() == [2]
 
 
@@ -179,11 +186,11 @@ def test_topk_keeps_what_was_trained_between_encoding_and_mixing() -> None:
     sharing = TopK(chance(), fraction=0.25)
     model = np.zeros(4, np.float32)
     sharing.begin(model)
-    model[0] = 1
+    train(sharing, model, 1, 0, 0, 0)
     sharing.encode(model, 0)
-    model[3] = 2
+    train(sharing, model, 0, 0, 0, 2)
     sharing.mix(model, [], [])
-    model[1] = 1.9
+    train(sharing, model, 0, 1.9, 0, 0)
     assert sharing.encode(model, 1).metadata[0].tolist() == [3]
 
 
@@ -280,7 +287,7 @@ def test_bad_options_are_refused(kind: str, options: dict[str, object]) -> None:
 )
 def test_who_sends_a_gradient_that_is_none_is_named(payload: tuple[np.ndarray, ...], words: str) -> None:
     with pytest.raises(UnusableModel, match=words) as caught:
-        gradient_in(Received(7, Message("gradient", 0, payload=payload)), 5)
+        whole_in(Received(7, Message("gradient", 0, payload=payload)), 5, "gradient")
     assert caught.value.sender == 7
     sound = Received(7, Message("gradient", 0, payload=(np.arange(5, dtype=np.float32),)))
-    assert gradient_in(sound, 5).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert whole_in(sound, 5, "gradient").tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]

@@ -9,7 +9,7 @@ import time
 import pytest
 import zmq
 
-from testbed.node.zmq_connection import Connection
+from testbed.node.zmq_connection import ZmqConnection
 from tests.node.test_zmq_transport import GREETING
 
 PATIENCE_S = 10.0
@@ -50,7 +50,7 @@ def test_the_attempt_that_is_not_taken_ends_when_its_opening_is_over(
 
     async def body(context: zmq.Context[zmq.Socket[bytes]], slow: socket.socket) -> None:
         up = asyncio.Event()
-        connection = Connection(context, "127.0.0.1", slow.getsockname(), 1.0, lambda _: up.set(), lambda _: None)
+        connection = ZmqConnection(context, "127.0.0.1", slow.getsockname(), 1.0, lambda _: up.set(), lambda _: None)
         try:
             await asyncio.sleep(AT_ONCE_S)
             opening = asyncio.get_running_loop().run_in_executor(None, opened, slow)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed.node.zmq_guard import Guard
+from testbed.node.zmq_guard import ConnectionGuard
 
 LARGEST, WAITING = 10_000, 2
 MOST = (WAITING + 2) * LARGEST
@@ -39,7 +39,7 @@ def moves(pair: tuple[socket.socket, socket.socket], sent: int, taken: int) -> N
 
 async def is_cut_after(pair: tuple[socket.socket, socket.socket], sent: int, taken: int, brought: int) -> bool:
     cut: list[str] = []
-    guard = Guard(LARGEST, WAITING, {PEER}, cut.append)
+    guard = ConnectionGuard(LARGEST, WAITING, {PEER}, cut.append)
     try:
         guard.comes(pair[1].fileno())
         moves(pair, sent, taken)
@@ -75,7 +75,7 @@ def test_a_connection_is_judged_by_what_it_brought_itself(pair: tuple[socket.soc
 
     async def test() -> None:
         cut: list[str] = []
-        guard = Guard(LARGEST, WAITING, {PEER}, cut.append)
+        guard = ConnectionGuard(LARGEST, WAITING, {PEER}, cut.append)
         try:
             guard.comes(pair[1].fileno())
             with socket.create_server((PEER, 0)) as server:

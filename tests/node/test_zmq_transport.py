@@ -19,10 +19,9 @@ import pytest
 import zmq
 
 from testbed.node.messages import Message
-from testbed.node.zmq_envelope import Envelope, frame_bytes, opened
+from testbed.node.zmq_frames import Envelope, FramedMessage, frame_bytes, opened
 from testbed.node.zmq_inbox import Refusal
-from testbed.node.zmq_kernel import handle_of
-from testbed.node.zmq_parcel import Wrapping
+from testbed.node.zmq_tcp_info import handle_of
 from testbed.node.zmq_transport import ZmqTransport
 
 Test = Callable[[], Awaitable[None]]
@@ -138,9 +137,9 @@ def test_what_is_sent_arrives_whole_with_its_sender_and_in_order(port: int) -> N
 
 def test_little_is_added_to_a_message() -> None:
     message = model(1, 100_000)
-    wrapping = Wrapping(message)
-    assert wrapping.ahead_bytes <= 200
-    assert wrapping.wire_bytes == message.nbytes + wrapping.ahead_bytes
+    framed = FramedMessage(message)
+    assert framed.ahead_bytes <= 200
+    assert framed.wire_bytes == message.nbytes + framed.ahead_bytes
 
 
 @pytest.mark.parametrize("parameters", [90_000, 1])
@@ -159,7 +158,7 @@ def test_the_bytes_on_the_wire_are_few_more_than_the_messages_own(port: int, par
             if parameters > 1:
                 assert len(data) <= 1.001 * 4 * parameters
             assert data.endswith(message.payload[0].tobytes())
-            assert len(data) == Wrapping(message).wire_bytes
+            assert len(data) == FramedMessage(message).wire_bytes
         server.close()
 
     asyncio.run(test())

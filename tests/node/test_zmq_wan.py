@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from testbed.node.messages import Message
-from testbed.node.zmq_kernel import cut_off
+from testbed.node.zmq_tcp_info import cut_off
 from testbed.node.zmq_transport import PORT, ZmqTransport
 
 ROOT = Path(__file__).parents[2]

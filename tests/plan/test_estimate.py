@@ -10,10 +10,12 @@ import pytest
 from testbed.collect.run import collect_run
 from testbed.collect.summary import summarise
 from testbed.experiment.language import Experiment
-from testbed.network.flows.sharing import TWO_WAYS
-from testbed.plan.estimate import CONTROL_BYTES, HEADER_BYTES, estimate, message_bytes, steps_per_round
+from testbed.network.flows.bandwidth_sharing import TWO_WAYS
+from testbed.plan.estimate import estimate
 from testbed.plan.make import make_plan
-from testbed.plan.model import RunPlan
+from testbed.plan.model import Declared, RunPlan
+from testbed.plan.rehearse import Peers
+from testbed.plan.traffic import CONTROL_BYTES, HEADER_BYTES, message_bytes, parts_of, steps_per_round
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from tests.plan.test_make import nodes
@@ -66,6 +68,58 @@ def test_what_a_message_holds(sharing: Any, size: int) -> None:
     assert message_bytes(plan_of(4, sharing=sharing)) == size
 
 
+OWN = "mine.py:Mine"
+SILENT = Declared(waits=None, sends_to=None, message_bytes=None)
+ALL, WAIT, WHOLE = (
+    "all send to all neighbours every round",
+    "all wait for those that send to them",
+    "whole models are sent",
+)
+
+
+def own_plan(declared: Declared | None, count: int = 6, **sections: Any) -> RunPlan:
+    return plan_of(count, **{"overlay": "full", **sections}).model_copy(update={"declared": declared})
+
+
+@pytest.mark.parametrize("declared", [None, SILENT])
+def test_what_own_code_does_not_say_is_told_with_the_figures(declared: Declared | None) -> None:
+    cost = estimate(own_plan(declared, algorithm=OWN))
+    assert cost.assumed == (ALL, WAIT)
+    assert (cost.message_bytes, cost.round_bytes) == (MODEL, 30 * MODEL), "its sharing is known"
+    cost = estimate(own_plan(declared, sharing=OWN))
+    assert cost.assumed == (WHOLE,)
+    assert (cost.message_bytes, cost.round_bytes) == (None, 30 * MODEL), "what a message takes is not known"
+    assert estimate(own_plan(SILENT)).assumed == ()
+
+
+def test_what_own_code_says_is_taken() -> None:
+    said = Declared(waits=False, sends_to=1, message_bytes=1000)
+    plan = own_plan(said, algorithm=OWN, sharing=OWN)
+    cost = estimate(plan)
+    assert cost.assumed == ()
+    assert (cost.message_bytes, cost.round_bytes) == (1000 + HEADER_BYTES, 6 * (1000 + HEADER_BYTES))
+    assert cost.round_s == pytest.approx(cost.compute_s), "nobody waits"
+    assert RunPlan.model_validate(plan.document()) == plan
+    all_of_them = said.model_copy(update={"sends_to": "neighbours", "waits": True})
+    cost = estimate(own_plan(all_of_them, algorithm=OWN, sharing=OWN))
+    assert cost.round_bytes == 30 * (1000 + HEADER_BYTES)
+    assert cost.round_s is not None
+    assert cost.round_s > cost.compute_s
+    none = said.model_copy(update={"sends_to": 0})
+    assert estimate(own_plan(none, algorithm=OWN, sharing=OWN)).round_bytes == 0
+    many = said.model_copy(update={"sends_to": 9})
+    assert estimate(own_plan(many, algorithm=OWN, sharing=OWN)).round_bytes == 30 * (1000 + HEADER_BYTES), "all it has"
+
+
+@pytest.mark.slow
+def test_nobody_waits_in_a_run_too_large_to_be_rehearsed() -> None:
+    said = Declared(waits=False, sends_to="neighbours", message_bytes=None)
+    large = own_plan(said, count=130, algorithm=OWN)
+    cost = estimate(large)
+    assert cost.peak_is_bound, "it was not rehearsed"
+    assert cost.round_s == pytest.approx(cost.compute_slowest_s)
+
+
 def test_a_server_sends_to_all_and_hears_from_all() -> None:
     assert estimate(plan_of(11, algorithm="fedavg")).round_bytes == 20 * MODEL
     assert estimate(plan_of(11, algorithm={"name": "fedavg", "participation": 0.3})).round_bytes == 6 * MODEL
@@ -77,6 +131,20 @@ def test_messages_without_a_model_count_too() -> None:
     assert estimate(plan_of(10, algorithm=notify)).round_bytes == 30 * MODEL + 10 * 6 * CONTROL_BYTES
     asked = {"degree": 3, "dynamic": True, "peers": "sampler"}
     assert estimate(plan_of(10, overlay=asked)).round_bytes == 30 * MODEL + 20 * CONTROL_BYTES
+
+
+def test_who_draws_its_peers_does_not_draw_itself() -> None:
+    plan = plan_of(4, algorithm={"name": "epidemic", "mode": "local", "fanout": 2})
+    drawn = [pair for round_ in range(9) for pair in _pairs(plan, round_)]
+    assert len(drawn) == 9 * 4 * 2
+    assert all(sender != to for sender, to in drawn)
+    assert len(set(drawn)) == 4 * 3, "each round others"
+
+
+def _pairs(plan: RunPlan, round_: int) -> list[tuple[int, int]]:
+    parts = parts_of(plan, MODEL)
+    assert isinstance(parts, Peers)
+    return [(sender, to) for sender, others in parts.messages(round_).items() for to in others]
 
 
 def test_time_of_a_transfer() -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.catalogue.sharings import SHARINGS
 from testbed.errors import InvalidInput
 from testbed.experiment.language import Experiment
 from testbed.experiment.read import load_experiment
 from testbed.plan.addresses import MOST_ADDRESSES, address
 from testbed.plan.make import NOMINAL_MS_PER_STEP, make_plan
 from testbed.plan.model import RunPlan
-from testbed.topologies.library import BUNDLED, find_bundled
+from testbed.topologies.bundled import BUNDLED, find_bundled
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.model import MAX_NODES, Topology
 from testbed.topologies.source import Form
@@ -271,3 +273,17 @@ def test_the_same_inputs_make_the_same_plan() -> None:
     topology = load(path).require()
     assert plan_of(topology) == plan_of(load(path).require())
     assert plan_of(topology, seed=2).overlay.neighbours != plan_of(topology).overlay.neighbours
+
+
+def test_a_sharing_that_remembers_its_neighbours_wants_the_same_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan_of(6, overlay={"dynamic": True}).overlay.dynamic
+    public = replace(SHARINGS["full"], same_neighbours=True)
+    monkeypatch.setattr("testbed.plan.overlay.SHARINGS", {"full": public})
+    assert plan_of(6).overlay.neighbours is not None
+    assert plan_of(6, algorithm="fedavg").overlay.neighbours is not None
+    told = (
+        "overlay: overlay.dynamic: full remembers what its neighbours have, and here they are others in every round"
+        " / choose an overlay that stays the same, or another sharing"
+    )
+    assert problems(6, overlay={"dynamic": True}) == [told]
+    assert problems(6, algorithm="epidemic") == [told]

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.errors import InvalidInput, PreflightRefused
 from testbed.experiment.language import Experiment
-from testbed.plan.estimate import HEADER_BYTES, estimate
+from testbed.plan.estimate import estimate
 from testbed.plan.files import read_node_plan, read_plan, write_plan
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
@@ -22,6 +22,7 @@ from testbed.plan.time_scale import (
     refuse_too_late_for_tcp,
     smallest_scale,
 )
+from testbed.plan.traffic import HEADER_BYTES
 from testbed.rundir import create_run
 from tests.plan.test_make import nodes
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.isolation.environment import passed_on
+from testbed.isolation.sandbox import learner_environment
 from testbed.rundir import create_run
 from testbed.runtimes.processes.shared_models import SharedModels
 from testbed.runtimes.tracking.file_owners import hand_over, keep_private
@@ -68,7 +68,7 @@ def test_tokens_are_not_passed_on() -> None:
         "GITHUB_TOKEN": "x",
         "HOME": "/",
     }
-    assert passed_on(given).keys() == {"PATH", "LC_ALL", "TESTBED_DATA"}
+    assert learner_environment(given).keys() == {"PATH", "LC_ALL", "TESTBED_DATA"}
 
 
 def test_a_node_reaches_no_model_but_its_own() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.isolation.trial import how_apart
+from testbed.isolation.sandbox_check import sandbox_support
 from testbed.plan.files import read_plan
 from testbed.records import Event
 from testbed.rundir import RunDirectory
@@ -22,7 +22,10 @@ from testbed.runtimes.tracking.learner_user import LEARNERS
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
-pytestmark = [pytest.mark.processes, pytest.mark.skipif(how_apart().denied is not None, reason=f"{how_apart().denied}")]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sandbox_support().denied is not None, reason=f"{sandbox_support().denied}"),
+]
 
 LOOKS = """
 import json
@@ -252,7 +255,7 @@ def test_it_finds_the_others_by_name(looked: Looked) -> None:
             assert found == [node.address for node in plan.nodes]
 
 
-@pytest.mark.skipif(not how_apart().is_another, reason=f"not root, or {how_apart().still_root}")
+@pytest.mark.skipif(not sandbox_support().is_another, reason=f"not root, or {sandbox_support().still_root}")
 def test_started_by_root_it_is_an_unused_user_whose_results_are_roots(looked: Looked) -> None:
     for rank, each in enumerate(looked.found):
         assert each["uid"] in LEARNERS
@@ -262,7 +265,7 @@ def test_started_by_root_it_is_an_unused_user_whose_results_are_roots(looked: Lo
         assert (folder / "mine.txt").read_text() == "mine"
 
 
-@pytest.mark.skipif(not how_apart().is_another, reason=f"not root, or {how_apart().still_root}")
+@pytest.mark.skipif(not sandbox_support().is_another, reason=f"not root, or {sandbox_support().still_root}")
 def test_code_that_is_somebody_elses_and_closed_to_others_can_be_learned_with(tmp_path: Path) -> None:
     """As with `sudo testbed deploy`, in a folder of whoever calls it."""
     folder = tmp_path / "theirs"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.isolation.trial import how_apart
+from testbed.isolation.sandbox_check import sandbox_support
 from testbed.limits import PROCESSES, counts_processes_by_namespace
 from tests.docker.hostile.escapes import DENIED
 from tests.docker.hostile_runs import finished, notes, write_experiment
@@ -18,7 +18,10 @@ from tests.docker.runs import words
 from tests.docker.test_security import Listeners, own_addresses
 from tests.runtimes.local_runs import needs_network
 
-pytestmark = [needs_network, pytest.mark.skipif(how_apart().denied is not None, reason=f"{how_apart().denied}")]
+pytestmark = [
+    needs_network,
+    pytest.mark.skipif(sandbox_support().denied is not None, reason=f"{sandbox_support().denied}"),
+]
 
 ROUNDS = 3
 NODES = ("good", "fine", "escapes", "kills", "gorges")

@@ -15,7 +15,7 @@ import pytest
 
 from testbed.control.control import Control
 from testbed.control.log import ControlLog
-from testbed.engines.apart import start_apart
+from testbed.engines.spawn import spawn_module
 from testbed.errors import ExitCode
 from testbed.records import Over
 from testbed.runtimes.processes import start_barrier, watches, zygote_client
@@ -36,12 +36,12 @@ def test_before_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     started: list[int] = []
 
     def start_and_stop(*words: object, **more: object) -> subprocess.Popen[bytes]:
-        process = start_apart(*words, **more)  # type: ignore[arg-type]
+        process = spawn_module(*words, **more)  # type: ignore[arg-type]
         os.kill(process.pid, signal.SIGSTOP)
         started.append(process.pid)
         return process
 
-    monkeypatch.setattr("testbed.runtimes.processes.zygote_client.start_apart", start_and_stop)
+    monkeypatch.setattr("testbed.runtimes.processes.zygote_client.spawn_module", start_and_stop)
     monkeypatch.setattr(zygote_client, "_LOOK_S", 0.1)
     monkeypatch.setattr(start_barrier, "IDLE_S", 0.5)
     directory, outcome = run(plan_of(star(2)), tmp_path, engine="none")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.isolation.trial import how_apart
+from testbed.isolation.sandbox_check import sandbox_support
 from testbed.limits import LOG_BYTES, PROCESSES, counts_processes_by_namespace
 from testbed.runtimes.processes import watches
 from tests.runtimes.local_runs import run
@@ -55,7 +55,9 @@ def test_memory_is_denied_where_it_is_asked_for(how: str, tmp_path: Path) -> Non
     assert "of memory here; `memory` of its service gives it more" in said, said
 
 
-@pytest.mark.skipif(how_apart().denied is not None or not counts_processes_by_namespace(), reason="needs namespaces")
+@pytest.mark.skipif(
+    sandbox_support().denied is not None or not counts_processes_by_namespace(), reason="needs namespaces"
+)
 def test_a_fork_bomb_ends_with_its_node(tmp_path: Path) -> None:
     assert PROCESSES < 500
     body = "for _ in range(500):\n                os.fork() or time.sleep(1234)"

@@ -109,6 +109,16 @@ def test_a_server_and_a_client_come_back(name: str, ranks: tuple[int, int], tmp_
         assert lives(directory, f"node.{ranks[1]}") == (3 if ranks[0] == ranks[1] else 2)
 
 
+@pytest.mark.parametrize("rejoin", ["fresh", "last"])
+def test_an_asynchronous_server_that_comes_back_takes_gradients_of_later_versions(rejoin: str, tmp_path: Path) -> None:
+    for at_s in (1.20, 1.41):
+        folder = tmp_path / f"{at_s}"
+        folder.mkdir()
+        directory, outcome = run(plan("asynchronous", Crash(at_s, 0), rejoin=rejoin), folder)
+        assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 4, ())
+        assert of_type(records(directory, "node.0"), End)[-1].rounds == ROUNDS
+
+
 @pytest.mark.parametrize("name", ["fedavg", "parameter-server", "asynchronous"])
 def test_a_client_that_comes_back_when_its_server_is_done_is_done_too(name: str, tmp_path: Path) -> None:
     """It has missed the server's last word, and another one still trains."""

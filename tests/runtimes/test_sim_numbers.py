@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from testbed.network.flows import Tcp
-from testbed.node.data.of_experiment import share_out
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.snapshots import newest_snapshot
 from testbed.node.trainer_of import make_trainer
 from testbed.plan.files import write_plan
@@ -19,7 +19,7 @@ from testbed.records import Count, End, Round
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 from testbed.topologies.load import load
 from tests.runtimes.sim_runs import plan_of, records, run, star, texts
 
@@ -31,7 +31,7 @@ Vector = NDArray[np.float32]
 
 def plain_sgd(plan: RunPlan, learners: int, rounds: int, *, steps: int | None = None) -> Vector:
     """Learner 0's model after plain stochastic gradient descent, without any network."""
-    data = share_out(plan.experiment, learners, plan.seed)
+    data = partition_data(plan.experiment, learners, plan.seed)
     trainer = make_trainer(plan.experiment, data.dataset, plan.seed)
     count = rounds * (trainer.steps_per_round(data.sizes[0]) if steps is None else steps)
     out, velocity = trainer.initial(), np.zeros(trainer.parameters, np.float32)

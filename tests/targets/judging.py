@@ -5,8 +5,8 @@ from __future__ import annotations
 from testbed.errors import Finding
 from testbed.network.findings import path_findings
 from testbed.network.graph import expand
+from testbed.targets import Target
 from testbed.targets.rules import judge
-from testbed.targets.target import Target
 from testbed.topologies.load import Loaded, load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form

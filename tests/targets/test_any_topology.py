@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from testbed.errors import Finding, InvalidInput, Severity
 from testbed.network.graph import expand
+from testbed.targets import Target
 from testbed.targets.rules import judge
-from testbed.targets.target import Target
 from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form

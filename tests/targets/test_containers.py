@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from testbed.errors import Severity, has_errors
+from testbed.targets import Target
 from testbed.targets.containers import foreign_programs
-from testbed.targets.names import MAX_NODE_LABEL, node_label
-from testbed.targets.target import Target
+from testbed.targets.host_names import MAX_NODE_LABEL, node_label
 from testbed.topologies.model import Service, Topology
 from tests.targets.judging import XML, YAML, changed, judged, judged_topology, only
 

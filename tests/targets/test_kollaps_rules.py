@@ -8,8 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from testbed.errors import Severity, Where, has_errors, note, warning
-from testbed.targets import kollaps_links
-from testbed.targets.target import Target
+from testbed.targets import Target, kollaps_links
 from tests.targets.judging import XML, XML_EVENTS, YAML, changed, judged, judged_topology, loaded, only
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING

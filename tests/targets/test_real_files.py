@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import Severity
-from testbed.targets.target import Target
-from testbed.topologies.library import BUNDLED, Bundled
+from testbed.targets import Target
+from testbed.topologies.bundled import BUNDLED, Bundled
 from testbed.topologies.load import load
 from tests.reference import needs_reference, reference_files
 from tests.targets.judging import judged_topology

@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from testbed.topologies.drawing import Colour, Kind, Labels, Style, draw
+from testbed.topologies.drawing import Colour, Labels, PictureFormat, Style, draw
 from testbed.topologies.drawing.canvas import Canvas
 from testbed.topologies.drawing.grouping import anatomy
 from testbed.topologies.drawing.labels import draw_label
@@ -22,7 +22,7 @@ from testbed.topologies.drawing.layout import EXACT_PLACES, arrange
 from testbed.topologies.drawing.node_kinds import node_kinds
 from testbed.topologies.drawing.palette import NEUTRAL, STRAGGLER, Scale, ramp
 from testbed.topologies.drawing.scene import MOST_LINES, compose
-from testbed.topologies.drawing.shapes import Disc, Frame, Picture, Polygon, Stroke, Words, frame_of
+from testbed.topologies.drawing.shapes import Box, Disc, Picture, Polygon, Stroke, Words, box_of
 from testbed.topologies.drawing.stage import set_stage
 from testbed.topologies.drawing.strokes import Course
 from testbed.topologies.drawing.wording import latency, number, percent, rate, short
@@ -174,8 +174,8 @@ def texts(picture: Picture) -> list[str]:
 
 
 @pytest.mark.parametrize("network", AWKWARD.values(), ids=AWKWARD)
-@pytest.mark.parametrize("kind", list(Kind))
-def test_every_network_has_a_drawing_of_every_kind_and_always_the_same(network: Topology, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(PictureFormat))
+def test_every_network_has_a_drawing_of_every_kind_and_always_the_same(network: Topology, kind: PictureFormat) -> None:
     first = draw(network, kind)
     assert len(first) > 40
     assert draw(replace(network), kind) == first
@@ -183,7 +183,7 @@ def test_every_network_has_a_drawing_of_every_kind_and_always_the_same(network: 
 
 @pytest.mark.parametrize("network", AWKWARD.values(), ids=AWKWARD)
 def test_an_svg_is_xml_that_refers_to_nothing_outside(network: Topology) -> None:
-    text = draw(network, Kind.SVG).decode()
+    text = draw(network, PictureFormat.SVG).decode()
     root = ElementTree.fromstring(text)  # noqa: S314 - our own output
     assert root.tag == f"{SVG}svg"
     assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
@@ -198,7 +198,7 @@ def test_an_svg_is_xml_that_refers_to_nothing_outside(network: Topology) -> None
 
 @pytest.mark.parametrize("network", [small(), star(53, 7), sites(10, 26)], ids=lambda network: network.name)
 def test_every_bridge_service_and_count_is_written(network: Topology) -> None:
-    root = ElementTree.fromstring(draw(network, Kind.SVG))  # noqa: S314
+    root = ElementTree.fromstring(draw(network, PictureFormat.SVG))  # noqa: S314
     written = {element.text for element in root.iter(f"{SVG}text")}
     for bridge in network.bridges:
         assert bridge.name in written
@@ -216,7 +216,7 @@ def test_every_bridge_service_and_count_is_written(network: Topology) -> None:
 )
 def test_words_do_not_lie_on_words_and_all_are_on_the_page(network: Topology) -> None:
     picture = compose(network)
-    frames = [(shape.text, frame_of(shape)) for shape in picture.shapes if isinstance(shape, Words)]
+    frames = [(shape.text, box_of(shape)) for shape in picture.shapes if isinstance(shape, Words)]
     for at, (text, frame) in enumerate(frames):
         assert frame.left >= 0, text
         assert frame.top >= 0, text
@@ -330,7 +330,7 @@ def test_labels_can_be_forced_and_forbidden() -> None:
 @pytest.mark.parametrize("insist", [True, False])
 def test_a_label_without_room_is_left_out_unless_it_was_asked_for(insist: bool) -> None:
     parts = anatomy(sites(2, 1))
-    stage, canvas = set_stage(parts, Style()), Canvas(taken=[Frame(-1e4, -1e4, 1e4, 1e4)])
+    stage, canvas = set_stage(parts, Style()), Canvas(taken=[Box(-1e4, -1e4, 1e4, 1e4)])
     way = Course((0.0, 0.0), (300.0, 0.0))
     assert draw_label(canvas, stage, parts.backbone[0], way, "", insist) is insist
     assert bool(canvas.words) is insist
@@ -407,7 +407,7 @@ def test_loss_of_any_parallel_link_is_marked_and_told(colour: Colour) -> None:
     marks = [shape for shape in shapes(picture, "loss") if isinstance(shape, Polygon) and shape.tip]
     assert len(marks) == 1
     (card,) = [shape for shape in shapes(picture, "label") if isinstance(shape, Words) and "+1 more" in shape.text]
-    assert frame_of(card).overlap(Frame(*marks[0].points[3], *marks[0].points[1]).grown(2)) == 0
+    assert box_of(card).overlap(Box(*marks[0].points[3], *marks[0].points[1]).grown(2)) == 0
     assert "packet loss: 0 to 20 %" in texts(picture)
 
 
@@ -418,7 +418,7 @@ def test_a_parallel_link_that_starts_down_does_not_lead() -> None:
 
 
 def test_distance_on_paper_follows_the_fastest_of_parallel_links() -> None:
-    text = draw(parallel(), Kind.DOT).decode()
+    text = draw(parallel(), PictureFormat.DOT).decode()
     assert "len=1.05" in text
     assert "len=1.38" in text
     assert "len=1.75" not in text
@@ -620,7 +620,7 @@ def test_a_png_is_an_image_with_something_on_it() -> None:
 
     from matplotlib.image import imread
 
-    data = draw(star(53, 7), Kind.PNG)
+    data = draw(star(53, 7), PictureFormat.PNG)
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     assert b"Software" not in data
     pixels = imread(BytesIO(data), format="png")
@@ -636,10 +636,10 @@ def test_a_png_is_an_image_with_something_on_it() -> None:
 def test_only_png_needs_matplotlib() -> None:
     script = (
         "import sys\n"
-        "from testbed.topologies.drawing import Kind, draw\n"
+        "from testbed.topologies.drawing import PictureFormat, draw\n"
         "from testbed.topologies.model import Service, Topology\n"
-        "for kind in Kind:\n"
-        "    if kind is not Kind.PNG: draw(Topology('t', (Service('a'),), ()), kind)\n"
+        "for kind in PictureFormat:\n"
+        "    if kind is not PictureFormat.PNG: draw(Topology('t', (Service('a'),), ()), kind)\n"
         "assert not any(name.startswith('matplotlib') for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -661,7 +661,7 @@ class _Page(HTMLParser):
 
 
 def test_the_page_is_closed_to_the_outside_and_to_hostile_names() -> None:
-    text = draw(hostile(), Kind.HTML).decode()
+    text = draw(hostile(), PictureFormat.HTML).decode()
     page = _Page()
     page.feed(text)
     assert not {"script", "link", "img", "iframe", "object", "image", "foreignobject"} & set(page.tags)
@@ -677,7 +677,7 @@ def test_the_page_is_closed_to_the_outside_and_to_hostile_names() -> None:
 
 def test_the_page_has_tables_of_services_and_links() -> None:
     page = _Page()
-    page.feed(draw(small(), Kind.HTML).decode())
+    page.feed(draw(small(), PictureFormat.HTML).decode())
     assert page.tags.count("table") == 3
     cells = " | ".join(page.words)
     assert "20 ms · 1 Gbps · 0.1 % loss | 35 ms · 200 Mbps" in cells
@@ -702,7 +702,7 @@ def tokens(text: str) -> list[str]:
 
 @pytest.mark.parametrize("network", AWKWARD.values(), ids=AWKWARD)
 def test_graphviz_text_is_well_formed(network: Topology) -> None:
-    found = tokens(draw(network, Kind.DOT).decode())
+    found = tokens(draw(network, PictureFormat.DOT).decode())
     assert found[0] == "digraph"
     assert found[2] == "{"
     assert found[-1] == "}"
@@ -714,7 +714,7 @@ def test_graphviz_text_is_well_formed(network: Topology) -> None:
 
 
 def test_hostile_names_stay_inside_quotes_in_graphviz_text() -> None:
-    found = tokens(draw(hostile(), Kind.DOT).decode())
+    found = tokens(draw(hostile(), PictureFormat.DOT).decode())
     labels = {after[1:-1] for word, _, after in zip(found, found[1:], found[2:], strict=False) if word == "label"}
     for name in HOSTILE[:-1]:
         assert name.replace("\\", "\\\\").replace('"', '\\"') in labels
@@ -726,7 +726,7 @@ def test_mermaid_text_holds_nothing_but_our_syntax(network: Topology) -> None:
     vertex = rf"  (?:b\d+\[{label}\]:::bridge|[ng]\d+\({label}\)(?::::slow)?)"
     edge = rf"  [bng]\d+ (?:---|-->|-\.-|-\.->)(?:\|{label}\|)? [bng]\d+"
     style = r"  classDef \w+ [\w:#,\-]+"
-    lines = draw(network, Kind.MERMAID).decode().splitlines()
+    lines = draw(network, PictureFormat.MERMAID).decode().splitlines()
     assert lines[0].startswith("%% ")
     assert lines[1] == "flowchart LR"
     for line in lines[2:]:
@@ -740,7 +740,7 @@ def tiny() -> Topology:
 
 def test_graphviz_text_of_a_tiny_network() -> None:
     assert (
-        draw(tiny(), Kind.DOT).decode()
+        draw(tiny(), PictureFormat.DOT).decode()
         == """\
 digraph "tiny" {
   // 3 nodes · 2 services · 1 bridge · 6 directed links
@@ -762,7 +762,7 @@ digraph "tiny" {
 
 def test_mermaid_text_of_a_tiny_network() -> None:
     assert (
-        draw(tiny(), Kind.MERMAID).decode()
+        draw(tiny(), PictureFormat.MERMAID).decode()
         == """\
 %% 3 nodes · 2 services · 1 bridge · 6 directed links
 flowchart LR
@@ -781,7 +781,7 @@ flowchart LR
 
 
 def test_text_graphs_collapse_replicas_when_there_are_many() -> None:
-    text = draw(sites(10, 26), Kind.DOT).decode()
+    text = draw(sites(10, 26), PictureFormat.DOT).decode()
     assert 'label="site3 ×26"' in text
     assert text.count(" -> ") == 10 + 45
 

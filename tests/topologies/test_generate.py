@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import InvalidInput, UsageProblem
 from testbed.topologies.generate import random_shapes, shapes
-from testbed.topologies.generate.geography import Place, fibre_latency_ms, great_circle_km
+from testbed.topologies.generate.geography import Coordinates, fibre_latency_ms, great_circle_km
 from testbed.topologies.generate.matrix import one_way, read_latencies, read_losses, read_rates
 from testbed.topologies.generate.names import Names, plain_name
 from testbed.topologies.generate.populate import Population, populate, spread
@@ -458,10 +458,10 @@ def test_binary_rubbish_and_missing_files_are_our_errors(tmp_path: Path) -> None
 
 
 def test_great_circles_and_fibre() -> None:
-    london, new_york = Place(51.5074, -0.1278), Place(40.7128, -74.0060)
+    london, new_york = Coordinates(51.5074, -0.1278), Coordinates(40.7128, -74.0060)
     assert great_circle_km(london, new_york) == pytest.approx(5570, abs=5)
-    assert great_circle_km(Place(0, 179), Place(0, -179)) == pytest.approx(222.4, abs=0.1)
-    assert great_circle_km(Place(0, 0), Place(0, 180)) == pytest.approx(20015, abs=1)
+    assert great_circle_km(Coordinates(0, 179), Coordinates(0, -179)) == pytest.approx(222.4, abs=0.1)
+    assert great_circle_km(Coordinates(0, 0), Coordinates(0, 180)) == pytest.approx(20015, abs=1)
     assert fibre_latency_ms(1000) == 5.0
     assert fibre_latency_ms(1000, 1.8) == 9.0
     assert fibre_latency_ms(0) == 0.1

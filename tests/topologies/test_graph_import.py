@@ -22,9 +22,9 @@ from testbed.topologies.graph_import import (
     files,
     interpret,
     read_graph,
-    read_reference,
-    reference,
+    read_topohub,
     renames,
+    topohub,
 )
 from testbed.topologies.load import load_bytes
 from testbed.topologies.model import LinkProperties
@@ -419,9 +419,9 @@ def fake_package(get: Callable[[str], object]) -> ModuleType:
 
 
 def test_without_the_package_the_hint_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "find_spec", lambda _name: None)
+    monkeypatch.setattr(topohub, "find_spec", lambda _name: None)
     with pytest.raises(UsageProblem) as caught:
-        read_reference("sndlib/germany50")
+        read_topohub("sndlib/germany50")
     assert (
         caught.value.hint
         == "install it with `scripts/venv topohub` in the checkout, or `pip install topohub` beside testbed"
@@ -437,11 +437,11 @@ def test_a_reference_topology_is_read_like_any_node_link_graph(monkeypatch: pyte
         "edges": [{"dist": 61.63, "ecmp_fwd": {"uni": 1.0}, "source": 0, "target": 1}],
     }
     monkeypatch.setitem(sys.modules, "topohub", fake_package({"sndlib/x": document}.__getitem__))
-    imported = interpret(read_reference("sndlib/x"), CORE)
+    imported = interpret(read_topohub("sndlib/x"), CORE)
     assert imported.network.names == ("Aachen", "Köln")
     assert latencies(imported) == [0.308]
     with pytest.raises(UsageProblem, match="no reference topology"):
-        read_reference("sndlib/y")
+        read_topohub("sndlib/y")
 
 
 @pytest.mark.parametrize("key", ["../../etc/x", "sndlib", "/etc/passwd", "a/../b", "a/b\x00", "", "a/./b"])
@@ -449,5 +449,5 @@ def test_a_key_never_leaves_the_package(monkeypatch: pytest.MonkeyPatch, key: st
     asked: list[str] = []
     monkeypatch.setitem(sys.modules, "topohub", fake_package(lambda name: asked.append(name)))
     with pytest.raises(UsageProblem):
-        read_reference(key)
+        read_topohub(key)
     assert asked == []

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 
 from testbed.cli.main import main
+from testbed.topologies.bundled import BUNDLED
 from testbed.topologies.language import json_schema
-from testbed.topologies.library import BUNDLED
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from testbed.topologies.write_yaml import to_yaml

@@ -13,7 +13,7 @@ from testbed.errors import UsageProblem
 from testbed.plan.addresses import address
 from testbed.protocol.fabric import Cut, SetLink
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.live import LiveRun, measure_live
+from testbed.verify.live import LiveNetwork, measure_live
 from testbed.verify.measure import Measured
 from tests.engines.world import World, configuration, links, needs_network, tcp_receiver, tcp_sender, world
 
@@ -40,7 +40,7 @@ def topology(
 def found_in(made: World, config: FabricConfig) -> Measured:
     """What is found where `config` is what was asked for."""
     pids = {child.rank: child.pid for child in made.children}
-    live = LiveRun(config, config.control_socket, config.load_topology(), Path(made.config.engine), pids)
+    live = LiveNetwork(config, config.control_socket, config.load_topology(), Path(made.config.engine), pids)
     pairs, found = measure_live(live, 20, 1, lambda _: None, probes=_PROBES)
     assert {frozenset((pair.origin, pair.dest)) for pair in pairs} == {
         frozenset((0, 1)),

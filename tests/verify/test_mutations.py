@@ -14,11 +14,11 @@ from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 from testbed.verify.judge import Verdict
 from testbed.verify.measure import Measured, measure
-from testbed.verify.needs import Effort
 from testbed.verify.pairs import Pair, choose_pairs
-from testbed.verify.places import make_place
 from testbed.verify.plan import Plan
 from testbed.verify.prepare import config_for
+from testbed.verify.sizing import Effort
+from testbed.verify.work_folder import make_work_folder
 from tests.engines.quiet import skip_where_nobody_keeps_time, wait_for_quiet
 from tests.engines.world import needs_network
 
@@ -58,9 +58,9 @@ def topology(links: list[dict[str, str]]) -> Topology:
 def measured(asked: Topology, real: Topology) -> tuple[dict[int, Pair], Measured]:
     """The pairs by number of their link."""
     pairs = choose_pairs(expand(asked), len(asked.nodes) // 2, seed=1)
-    with make_place() as place:
-        config = config_for(real, 1, place.folder)
-        found = measure(Plan(pairs, None, EFFORT), config, place, TcpSettings(), lambda _: None)
+    with make_work_folder() as work:
+        config = config_for(real, 1, work.folder)
+        found = measure(Plan(pairs, None, EFFORT), config, work, TcpSettings(), lambda _: None)
     return {pair.origin // 2: pair for pair in pairs}, found
 
 

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from testbed.network.graph import Network, expand
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.source import Form
-from testbed.verify.needs import Effort, Work, echoes, flood, links_for_probes, losses, seconds_of, tcp, waves
-from testbed.verify.pairs import Pair, Way, choose_pairs, find_shared
+from testbed.verify.pairs import OneWayPath, Pair, choose_pairs, find_shared
 from testbed.verify.prepare import plan_of
+from testbed.verify.sizing import Effort, Task, echoes, flood, links_for_probes, losses, seconds_of, tcp, waves
 
 
 def network_of(links: list[dict[str, str]], services: dict[str, int], bridges: tuple[str, ...] = ()) -> Network:
@@ -77,7 +77,7 @@ def test_nobody_without_a_path_is_chosen() -> None:
     assert choose_pairs(network_of([], {"a": 2}), 20, seed=1) == []
 
 
-def way_of(*links: dict[str, str]) -> Way:
+def way_of(*links: dict[str, str]) -> OneWayPath:
     """Through as many bridges as it takes."""
     ends = ["a", *(f"r{number}" for number in range(1, len(links))), "b"]
     joined = [{**each, "from": one, "to": other} for each, one, other in zip(links, ends[:-1], ends[1:], strict=True)]
@@ -168,11 +168,11 @@ def test_a_flood_is_twice_the_rate_until_after_the_queue_is_full() -> None:
 
 def test_what_shares_a_link_does_not_run_at_once() -> None:
     works = [
-        Work("a", frozenset({1, 2}), 3.0, 0.1),
-        Work("b", frozenset({2, 3}), 5.0, 0.1),
-        Work("c", frozenset({4}), 1.0, 0.1),
-        Work("d", frozenset({5}), 1.0, 0.9),
-        Work("e", frozenset({6}), 4.0, 1.0),
+        Task("a", frozenset({1, 2}), 3.0, 0.1),
+        Task("b", frozenset({2, 3}), 5.0, 0.1),
+        Task("c", frozenset({4}), 1.0, 0.1),
+        Task("d", frozenset({5}), 1.0, 0.9),
+        Task("e", frozenset({6}), 4.0, 1.0),
     ]
     found = [[work.job for work in wave] for wave in waves(works)]
     assert found == [["b", "c"], ["e"], ["a", "d"]]

@@ -14,8 +14,7 @@ from pathlib import Path
 from testbed.engines.fabric.config import read_config
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.start import READY
-from testbed.engines.kernel import be_quick
-from testbed.engines.open_files import allow_most_files
+from testbed.engines.kernel import be_quick, raise_open_file_limit
 from testbed.engines.privileges import drop_privileges
 from testbed.errors import ExitCode, InvalidInput, TestbedError
 from testbed.parent import die_with_parent
@@ -28,7 +27,7 @@ def main(arguments: list[str]) -> int:
     folder, parent = Path(arguments[0]), int(arguments[1])
     # Nobody leads it yet, nor is it recorded: until then only its parent knows of it. With SIGTERM its files get whole.
     die_with_parent(parent, signal.SIGTERM)
-    allow_most_files()  # two for every node
+    raise_open_file_limit()  # two for every node
     try:
         fabric = Fabric(read_config(folder))
     except TestbedError as problem:

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from testbed.network.graph import Network
-from testbed.network.packets import LinkCounts, PairCounts, Snapshot
-from testbed.network.packets.counters import Times
+from testbed.network.packets import LinkCounts, PairCounts, Snapshot, Times
 
 MANY_PAIRS = 4096
 """When more than that have carried something they are written less often: 64 nodes have so many, and a line of them has

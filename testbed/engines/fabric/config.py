@@ -54,6 +54,8 @@ class FabricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mtu: int = 1500
     in_order: bool = True
     """Jitter keeps a flow in order."""
+    data_plane: str = "python"
+    """Which of `planes.PLANES` carries the packets."""
 
     def load_topology(self) -> Topology:
         text = json.dumps(self.topology, ensure_ascii=False)  # JSON is YAML too

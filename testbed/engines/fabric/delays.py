@@ -1,17 +1,18 @@
-"""How much later than asked for the fabric has carried packets, and when that is too much.
+"""From when on a fabric carries packets too late to be the network that was asked for.
 
-Takes real seconds, gives counts and words; touches nothing. Four things can go wrong. A packet is written later than
-it was due. Or a node's frame is read so late that the link which it was to go to stood idle meanwhile: then everything
-after it is later, though never later than due. Each time that may be too short to matter, and still add up: where a
-node writes faster than the fabric reads, every frame waits in the node's device for those before it. Or the fabric
-stands still. At time scale k, k times as much of the first three is still all right.
+Takes what a data plane has counted, gives words; touches nothing. Four things can go wrong. A packet is written later
+than it was due. Or a node's frame is read so late that the link which it was to go to stood idle meanwhile: then
+everything after it is later, though never later than due. Each time that may be too short to matter, and still add up:
+where a node writes faster than the fabric reads, every frame waits in the node's device for those before it. Or the
+fabric stands still. At time scale k, k times as much of the first three is still all right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from testbed.engines.fabric.lateness import LatenessCounts
+from testbed.protocol.fabric import Lateness
 
 LATE_MS, LATE_PART = 2.0, 0.05
 """A packet is late from so many milliseconds on, or from that part of its path's latency on, whichever is more."""
@@ -40,104 +41,110 @@ LONGEST_ABSENCE_S = 0.5
 """At once."""
 
 
-class Delays:
-    """Of all packets since it was made."""
+class DelayLimits(NamedTuple):
+    """What a data plane counts apart, in real seconds and parts of a path's latency."""
 
-    def __init__(self, time_scale: float, began_s: float) -> None:
-        """`began_s` is by the same clock as what `why_wrong` is told."""
-        self.lateness = LatenessCounts()
-        self.waits = LatenessCounts()
-        self.device_waits = LatenessCounts()
-        self.absent_s = self.longest_absence_s = 0.0
-        self._began_s = began_s
-        self._scale = time_scale
-        self._late_s = LATE_MS / 1e3 * time_scale
-        self._long_s = LONG_ADDED_MS / 1e3 * time_scale
-        self._wait_s = WAIT_MS / 1e3 * time_scale
-        self._packets = self._late = self._far = self._waited = self._delayed = 0
-        self._added_s = self._latency_s = 0.0
+    late_s: float
+    late_part: float
+    far: float
+    """Times as late."""
+    wait_s: float
+    added_s: float
+    added_part: float
+    absent_s: float
 
-    def written(self, late_s: float, latency_s: float, packets: int) -> None:
-        """Packets at once, by how much too late, and the latency of their path."""
-        self.lateness.add(late_s)
-        self._packets += packets
-        if late_s > self._late_s and late_s > LATE_PART * latency_s:
-            self._late += packets
-            if late_s > FAR * max(self._late_s, LATE_PART * latency_s):
-                self._far += packets
 
-    def overslept(self, seconds: float) -> None:
-        """The fabric did not run, for so long after it was to."""
-        if seconds > ABSENT_S * self._scale:
-            self.absent_s += seconds
-            self.longest_absence_s = max(self.longest_absence_s, seconds)
+def limits(time_scale: float) -> DelayLimits:
+    return DelayLimits(
+        late_s=LATE_MS / 1e3 * time_scale,
+        late_part=LATE_PART,
+        far=FAR,
+        wait_s=WAIT_MS / 1e3 * time_scale,
+        added_s=LONG_ADDED_MS / 1e3 * time_scale,
+        added_part=LONG_ADDED_PART,
+        absent_s=ABSENT_S * time_scale,
+    )
 
-    def read(self, idle_s: float, added_s: float, latency_s: float) -> None:
-        """A frame that is carried: how long a link may have stood idle for want of it, how much its wait added, and the
-        latency of its path."""
-        self._latency_s += latency_s
-        self.waits.add(idle_s)
-        self.device_waits.add(added_s)
-        if not added_s:
-            return
-        if idle_s > self._wait_s:
-            self._waited += 1
-        self._added_s += added_s
-        if added_s > self._long_s and added_s > LONG_ADDED_PART * latency_s:
-            self._delayed += 1
+
+class DelayFigures(NamedTuple):
+    """What a data plane has counted of delays, in real seconds."""
+
+    began_s: float
+    """Since when, by the host's clock."""
+    packets: int
+    """Written."""
+    late: int
+    far: int
+    frames: int
+    """Read and carried."""
+    waited: int
+    """Frames read so late that a link may have stood idle for longer than `DelayLimits.wait_s`."""
+    delayed: int
+    """Frames to whose delays their wait in devices added more than `DelayLimits.added_s` and its part."""
+    added_s: float
+    """To the delays of all frames."""
+    latency_s: float
+    """Of all frames' paths."""
+    absent_s: float
+    longest_absence_s: float
+    lateness: Lateness
+    """Of packets written."""
+    waits: Lateness
+    """For how long a link may have stood idle because a frame was not read yet."""
+    device_waits: Lateness
+    """What it added to frames' delays that they lay in nodes' devices until they were read."""
 
     @property
     def late_share(self) -> float:
-        return self._late / max(1, self._packets)
+        return self.late / max(1, self.packets)
 
     @property
     def wait_share(self) -> float:
-        return self._waited / max(1, self.waits.count)
+        return self.waited / max(1, self.frames)
 
     @property
     def device_wait_share(self) -> float:
-        """Of the frames, those to whose delays their wait in devices added more than `LONG_ADDED_MS` and its part."""
-        return self._delayed / max(1, self.device_waits.count)
+        return self.delayed / max(1, self.frames)
 
     @property
     def device_wait_mean_s(self) -> float:
-        return self._added_s / max(1, self.device_waits.count)
+        return self.added_s / max(1, self.frames)
 
-    def why_wrong(self, now_s: float) -> Iterator[str]:
-        """In words; nothing when all is well."""
-        limit = f"{LATE_MS:g} ms and {LATE_PART:.0%} of their path's latency"
-        if self._late > max(FEWEST, MOST_SHARE * self._packets):
-            yield f"{self.late_share:.2%} of the packets were later than {limit} (at most {MOST_SHARE:.0%} may be)"
-        elif self._far > max(FEWEST, MOST_FAR_SHARE * self._packets):
-            share, most = self._far / self._packets, f"at most {MOST_FAR_SHARE:.1%} may be"
-            yield f"{share:.2%} of the packets were later than {FAR:g} times {limit} ({most})"
-        if self._waited > max(FEWEST, MOST_SHARE * self.waits.count):
-            yield (
-                f"{self.wait_share:.2%} of the frames were read so late that a link may have stood idle for more than "
-                f"{WAIT_MS:g} ms (at most {MOST_SHARE:.0%} may be)"
-            )
-        yield from self._why_devices_are_full()
-        passed_s = max(now_s - self._began_s, LONGEST_ABSENCE_S)
-        if self.absent_s > MOST_ABSENT_SHARE * passed_s or self.longest_absence_s > LONGEST_ABSENCE_S * self._scale:
-            yield (
-                f"the fabric got no processor for {self.absent_s:.1f} s of {passed_s:.0f} s, "
-                f"for {self.longest_absence_s:.2f} s at once "
-                f"(limits {MOST_ABSENT_SHARE:.0%}, {LONGEST_ABSENCE_S * self._scale:g} s)"
-            )
 
-    def _why_devices_are_full(self) -> Iterator[str]:
-        """One reason is enough: what is too much at the 99th percentile is often too much on average."""
-        frames = self.device_waits.count
-        mean_ms = self.device_wait_mean_s * 1e3 / self._scale
-        if self._delayed > max(FEWEST, MOST_SHARE * frames):
-            p99_ms = self.device_waits.percentile_s(0.99) * 1e3 / self._scale
-            yield (
-                f"packets waited {p99_ms:.3g} ms (p99) in nodes' devices before the fabric read them, "
-                f"{self.device_wait_share:.2%} of the frames for more than {LONG_ADDED_MS:g} ms and "
-                f"{LONG_ADDED_PART:.0%} of their path's latency (at most {MOST_SHARE:.0%} may)"
-            )
-        elif frames > FEWEST and mean_ms > MEAN_ADDED_MS and self._added_s > ADDED_PART * self._latency_s:
-            yield (
-                f"packets waited {mean_ms:.3g} ms on average in nodes' devices before the fabric read them "
-                f"(limits {MEAN_ADDED_MS:g} ms and {ADDED_PART:.0%} of their paths' latency)"
-            )
+def why_too_late(figures: DelayFigures, time_scale: float, now_s: float) -> Iterator[str]:
+    """In words; nothing when all is well."""
+    limit = f"{LATE_MS:g} ms and {LATE_PART:.0%} of their path's latency"
+    if figures.late > max(FEWEST, MOST_SHARE * figures.packets):
+        yield f"{figures.late_share:.2%} of the packets were later than {limit} (at most {MOST_SHARE:.0%} may be)"
+    elif figures.far > max(FEWEST, MOST_FAR_SHARE * figures.packets):
+        share, most = figures.far / figures.packets, f"at most {MOST_FAR_SHARE:.1%} may be"
+        yield f"{share:.2%} of the packets were later than {FAR:g} times {limit} ({most})"
+    if figures.waited > max(FEWEST, MOST_SHARE * figures.frames):
+        yield (
+            f"{figures.wait_share:.2%} of the frames were read so late that a link may have stood idle for more than "
+            f"{WAIT_MS:g} ms (at most {MOST_SHARE:.0%} may be)"
+        )
+    yield from _why_devices_are_full(figures, time_scale)
+    longest_s = LONGEST_ABSENCE_S * time_scale
+    passed_s = max(now_s - figures.began_s, LONGEST_ABSENCE_S)
+    if figures.absent_s > MOST_ABSENT_SHARE * passed_s or figures.longest_absence_s > longest_s:
+        yield (
+            f"the fabric got no processor for {figures.absent_s:.1f} s of {passed_s:.0f} s, "
+            f"for {figures.longest_absence_s:.2f} s at once (limits {MOST_ABSENT_SHARE:.0%}, {longest_s:g} s)"
+        )
+
+
+def _why_devices_are_full(figures: DelayFigures, time_scale: float) -> Iterator[str]:
+    """One reason is enough: what is too much at the 99th percentile is often too much on average."""
+    mean_ms = figures.device_wait_mean_s * 1e3 / time_scale
+    if figures.delayed > max(FEWEST, MOST_SHARE * figures.frames):
+        yield (
+            f"packets waited {figures.device_waits.p99_ms / time_scale:.3g} ms (p99) in nodes' devices before the "
+            f"fabric read them, {figures.device_wait_share:.2%} of the frames for more than {LONG_ADDED_MS:g} ms and "
+            f"{LONG_ADDED_PART:.0%} of their path's latency (at most {MOST_SHARE:.0%} may)"
+        )
+    elif figures.frames > FEWEST and mean_ms > MEAN_ADDED_MS and figures.added_s > ADDED_PART * figures.latency_s:
+        yield (
+            f"packets waited {mean_ms:.3g} ms on average in nodes' devices before the fabric read them "
+            f"(limits {MEAN_ADDED_MS:g} ms and {ADDED_PART:.0%} of their paths' latency)"
+        )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from testbed.engines.fabric.carrier import BACKLOG
-from testbed.engines.fabric.delays import Delays
+from testbed.engines.fabric.data_plane import BACKLOG, Figures
+from testbed.engines.fabric.delays import why_too_late
 from testbed.protocol.fabric import Lateness
 
 
@@ -63,14 +63,16 @@ class Health(msgspec.Struct, frozen=True):
     wire_received: int
     """Of those that have arrived."""
     nodes: list[NodeHealth]
+    data_plane: str = ""
+    """Which one carried the packets; empty in files of older versions."""
 
 
-def why_overloaded(delays: Delays, backlog: int, unwritten: int, now_s: float) -> tuple[str, ...]:
-    """In words; nothing when all is well. `unwritten` packets were refused by nodes' devices."""
-    found = list(delays.why_wrong(now_s))
-    if unwritten:
+def why_overloaded(figures: Figures, time_scale: float, now_s: float) -> tuple[str, ...]:
+    """In words; nothing when all is well."""
+    found = list(why_too_late(figures.delays, time_scale, now_s))
+    if unwritten := sum(port.unwritten for port in figures.ports):
         found.append(f"{unwritten} packets could not be written to their nodes")
-    if backlog:
+    if backlog := sum(port.unfit.get(BACKLOG, 0) for port in figures.ports):
         found.append(f"{backlog} packets were dropped because too many were on their way ({BACKLOG})")
     return tuple(found)
 

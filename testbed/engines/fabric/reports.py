@@ -1,6 +1,6 @@
 """What the fabric says about itself: its files once a second, and its status when asked.
 
-Takes the carrier and the ports, gives `Health` and `FabricStatus`; touches the engine's files.
+Takes a data plane, gives `Health` and `FabricStatus`; touches the engine's files.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from testbed.engines.fabric.accounts import Accounts
-from testbed.engines.fabric.carrier import BACKLOG, Carrier
 from testbed.engines.fabric.config import FabricConfig
-from testbed.engines.fabric.delays import Delays
+from testbed.engines.fabric.data_plane import DataPlane, Figures
 from testbed.engines.fabric.health import Health, NodeHealth, why_overloaded, write_health
-from testbed.engines.fabric.ports import Ports
 from testbed.network.graph import Network
 from testbed.network.packets import Snapshot
 from testbed.protocol.fabric import FabricStatus
@@ -27,13 +25,11 @@ EVERY_S = 1.0
 
 
 class Reports:
-    """Looks at a carrier and its ports."""
+    """Looks at a data plane."""
 
-    def __init__(self, config: FabricConfig, network: Network, carrier: Carrier, ports: Ports) -> None:
-        self.delays = Delays(config.time_scale, time.monotonic())
+    def __init__(self, config: FabricConfig, network: Network, plane: DataPlane) -> None:
         self._config = config
-        self._carrier = carrier
-        self._ports = ports
+        self._plane = plane
         engine = Path(config.engine)
         self._accounts = Accounts(engine / LINKS, network)
         self._health_path = engine / HEALTH
@@ -45,7 +41,7 @@ class Reports:
 
     def write(self, t: float | None, *, is_last: bool = False) -> None:
         """A second is over. A full disk ends no run: the fabric says so, and carries on."""
-        self._snapshot = self._carrier.packets.snapshot()
+        self._snapshot = self._plane.counters()
         health = self._health(t, self._snapshot)
         try:
             self._accounts.write(t, self._snapshot, self._config.time_scale, is_last=is_last)
@@ -54,19 +50,20 @@ class Reports:
             self._unwritten = problem.strerror or str(problem)
 
     def status(self, number: int, t: float | None, cut: set[int]) -> FabricStatus:
+        figures = self._plane.figures()
         return FabricStatus(
             number=number,
             t=t,
-            attached=self._ports.attached,
+            attached=_attached(figures),
             cut=tuple(sorted(cut)),
-            packets=sum(port.packets_out for port in self._ports.ports),
-            bytes=sum(port.bytes_out for port in self._ports.ports),
-            dropped=self._dropped(),
-            held_packets=self._carrier.held,
-            held_bytes=self._carrier.held_bytes,
-            lateness=self.delays.lateness.told(),
+            packets=sum(port.packets_out for port in figures.ports),
+            bytes=sum(port.bytes_out for port in figures.ports),
+            dropped=self._dropped(figures),
+            held_packets=figures.held_frames,
+            held_bytes=figures.held_bytes,
+            lateness=figures.delays.lateness,
             cpu_s=_cpu_s(),
-            overloaded=self._why_overloaded(),
+            overloaded=self._why_overloaded(figures),
         )
 
     def close(self) -> None:
@@ -76,23 +73,24 @@ class Reports:
     def _health(self, t: float | None, snapshot: Snapshot) -> Health:
         cpu_s, before_s = _cpu_s(), self._cpu_s
         self._cpu_s = cpu_s
-        each = zip(self._config.nodes, self._ports.ports, self._carrier.unfit, strict=True)
+        figures = self._plane.figures()
+        delays = figures.delays
         return Health(
             t=t,
-            overloaded=self._why_overloaded(),
-            lateness=self.delays.lateness.told(),
-            late_share=round(self.delays.late_share, 5),
-            waits=self.delays.waits.told(),
-            wait_share=round(self.delays.wait_share, 5),
-            device_waits=self.delays.device_waits.told(),
-            device_wait_mean_ms=round(self.delays.device_wait_mean_s * 1e3, 3),
-            device_wait_share=round(self.delays.device_wait_share, 5),
-            absent_s=round(self.delays.absent_s, 3),
+            overloaded=self._why_overloaded(figures),
+            lateness=delays.lateness,
+            late_share=round(delays.late_share, 5),
+            waits=delays.waits,
+            wait_share=round(delays.wait_share, 5),
+            device_waits=delays.device_waits,
+            device_wait_mean_ms=round(delays.device_wait_mean_s * 1e3, 3),
+            device_wait_share=round(delays.device_wait_share, 5),
+            absent_s=round(delays.absent_s, 3),
             cpu_s=round(cpu_s, 3),
             cpu_share=round((cpu_s - before_s) / EVERY_S, 3),
-            attached=self._ports.attached,
-            held_frames=self._carrier.held,
-            held_bytes=self._carrier.held_bytes,
+            attached=_attached(figures),
+            held_frames=figures.held_frames,
+            held_bytes=figures.held_bytes,
             in_flight=snapshot.in_flight,
             no_path=snapshot.no_path,
             wire_sent=int(snapshot.pairs.offered_bytes.sum()),
@@ -103,14 +101,15 @@ class Reports:
                     frames_in=port.frames_in,
                     packets_out=port.packets_out,
                     bytes_out=port.bytes_out,
-                    unfit=dict(sorted(unfit.items())),
+                    unfit=dict(sorted(port.unfit.items())),
                     failed=dict(sorted(port.failed.items())),
                 )
-                for node, port, unfit in each
+                for node, port in zip(self._config.nodes, figures.ports, strict=True)
             ],
+            data_plane=self._config.data_plane,
         )
 
-    def _dropped(self) -> dict[str, int]:
+    def _dropped(self, figures: Figures) -> dict[str, int]:
         """By cause; for what links dropped as of the last full second."""
         found: Counter[str] = Counter()
         if self._snapshot is not None:
@@ -119,17 +118,18 @@ class Reports:
             found["loss"] = int(links.dropped_loss.sum())
             found["down"] = int(links.dropped_down.sum())
             found["no_path"] = self._snapshot.no_path
-        for unfit in self._carrier.unfit:
-            found.update(unfit)
-        for port in self._ports.ports:
+        for port in figures.ports:
+            found.update(port.unfit)
             found.update(port.failed)
         return {cause: count for cause, count in sorted(found.items()) if count}
 
-    def _why_overloaded(self) -> tuple[str, ...]:
-        backlog = sum(unfit[BACKLOG] for unfit in self._carrier.unfit)
-        unwritten = sum(port.unwritten for port in self._ports.ports)
-        found = why_overloaded(self.delays, backlog, unwritten, time.monotonic())
+    def _why_overloaded(self, figures: Figures) -> tuple[str, ...]:
+        found = why_overloaded(figures, self._config.time_scale, time.monotonic())
         return found if self._unwritten is None else (*found, f"the engine's files are incomplete: {self._unwritten}")
+
+
+def _attached(figures: Figures) -> int:
+    return sum(port.is_attached for port in figures.ports)
 
 
 def _cpu_s() -> float:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.doors import Door, connect_to
-from testbed.engines.apart import start_apart
 from testbed.engines.fabric.config import FabricConfig, write_config
 from testbed.engines.fabric.requests import Answer, FabricLost, Note, Requests
 from testbed.engines.fabric.sockets import control_socket
+from testbed.engines.spawn import spawn_module
 from testbed.errors import CouldNotStart
 from testbed.protocol.fabric import ToFabric
 from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
@@ -137,7 +137,7 @@ def start_fabric(config: FabricConfig, folder: Path, more_environment: Mapping[s
         write_config(folder, config)
         with log.open("ab") as errors:
             words = (str(folder), str(os.getpid()))
-            process = start_apart(
+            process = spawn_module(
                 "testbed.engines.fabric",
                 words,
                 stdout=subprocess.PIPE,

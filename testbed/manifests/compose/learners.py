@@ -1,4 +1,4 @@
-"""One service for each node: what its container is called, may use and sees.
+"""A Compose service for each node: its container's name, limits and mounts.
 
 Takes a plan and its topology, gives a `Learner` for each node; pure.
 """
@@ -19,8 +19,8 @@ DATA_MOUNT = filled(DATA, ":/testbed/data:ro")
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """How much of the machine a container gets, as Compose writes it."""
+class ServiceLimits:
+    """Resource limits of a container, as Compose writes them."""
 
     memory: str
     processors: float | None
@@ -29,18 +29,18 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """A node as the template sees it."""
+    """A node's service as the template needs it."""
 
     key: str
     name: str
     rank: str
     host: str
-    service: Service
+    service: ServiceLimits
     mounts: tuple[Filled, ...]
 
 
 def learners_of(plan: RunPlan, topology: Topology) -> list[Learner]:
-    """By rank."""
+    """The learners by rank."""
     return [
         Learner(
             key=service_key(node),
@@ -54,14 +54,14 @@ def learners_of(plan: RunPlan, topology: Topology) -> list[Learner]:
     ]
 
 
-def of_all(learners: Sequence[Learner]) -> Service | None:
-    """What all of them get alike; None where they differ."""
+def of_all(learners: Sequence[Learner]) -> ServiceLimits | None:
+    """The limits of all learners if they are equal; otherwise None."""
     several = {learner.service for learner in learners}
     return several.pop() if len(several) == 1 else None
 
 
 def folder_of(run_id: str, node: PlannedNode) -> str:
-    """Of a node's results, below the folder of runs: by its rank where no Compose would read its name as it is."""
+    """Folder of a node's results below the folder of runs; named by rank where Compose would misread the name."""
     own = node.name if stands_in_a_mount(node.name) else None
     return f"/{run_id}/nodes/{own}" if own else f"/{run_id}/runtime/nodes/{node.rank}"
 
@@ -76,9 +76,9 @@ def _mounts(run_id: str, node: PlannedNode) -> tuple[Filled, ...]:
     )
 
 
-def _service(limits: Limits) -> Service:
-    """A life of a node is a start of its container: it is started again as often as events bring it back."""
-    return Service(
+def _service(limits: Limits) -> ServiceLimits:
+    """Limits, with restarts: each life of a node is a start of its container."""
+    return ServiceLimits(
         memory=f"{-(-limits.memory_bytes // _MIB)}m",
         processors=limits.processors,
         restart=f"on-failure:{limits.returns}" if limits.returns else "no",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from testbed.catalogue.data_sets import DATA_SETS
+from testbed.manifests import Manifest
+from testbed.manifests.compose.findings import check, compose_findings
 from testbed.manifests.compose.learners import DATA_MOUNT, learners_of, of_all
 from testbed.manifests.compose.names import project_name
-from testbed.manifests.compose.remarks import check, remarks
 from testbed.manifests.compose.variables import (
     DATA,
     GROUP,
@@ -19,7 +21,6 @@ from testbed.manifests.compose.variables import (
     filled,
     found_in,
 )
-from testbed.manifests.manifest import Manifest
 from testbed.manifests.templates import fill, shell_word
 from testbed.plan.containers import (
     FABRIC_SHARES,
@@ -37,25 +38,24 @@ from testbed.plan.tcp import settings_of, tcp_of
 from testbed.topologies.model import Topology
 
 PLAN_FILE, COMPOSE_FILE, VARIABLES_FILE, README_FILE = "plan.json", "docker-compose.yml", ".env", "README.txt"
-_WITHOUT_A_CACHE = ("digits", "synthetic")
-"""Data sets that are in the image or made from the seed: nothing is fetched, and nothing kept for them."""
 _PLAN_MOUNTED_AT = "/testbed/plan.json"
 
 
 def render(
     plan: RunPlan, *, words: Sequence[str] | None = None, topology: Topology | None = None, file: str = ""
 ) -> Manifest:
-    """The files; `words` are the topology and options that make this plan anywhere, where there are such.
+    """Renders the files; `words`: topology and options that make the same plan anywhere, if there are any.
 
-    With them the file needs no plan beside it. `topology` is the plan's with its places in `file`. Raises InvalidInput
-    where no Engine could run it.
+    With `words` the file needs no plan beside it. `topology` is the plan's, with its places in `file`. Raises
+    InvalidInput for topologies that no Engine can run.
     """
     given = topology if topology is not None else plan.load_topology()
     file = file or plan.topology_name
     check(given, file)
     learners = learners_of(plan, given)
     run = f"/{plan.run_id}"
-    has_data = plan.experiment.data.name not in _WITHOUT_A_CACHE
+    data = DATA_SETS.get(plan.experiment.data.name)
+    has_data = data is None or data.is_fetched
     planned = ["--plan", _PLAN_MOUNTED_AT] if words is None else ["--run-id", plan.run_id, *words]
     prepare_mounts = [filled(RESULTS, ":/testbed/results")]
     if has_data:
@@ -86,7 +86,7 @@ def render(
         data_mount=DATA_MOUNT if has_data else None,
         settings=_settings(plan),
         hosts=[f"{name}:{address}" for name, address in hosts_of(plan).items()],
-        tmp=f"/tmp:{TMP_OPTIONS}",  # noqa: S108 - inside, and nobody else is there
+        tmp=f"/tmp:{TMP_OPTIONS}",  # noqa: S108 - in a container of its own
         log_size=LOG_SIZE,
         learner_pids=LEARNER_PIDS,
         part_pids=PART_PIDS,
@@ -107,9 +107,9 @@ def render(
         ),
         README_FILE: fill("compose-README.txt.j2", shell_word, run=plan.run_id, has_data=has_data),
     }
-    return Manifest(files, tuple(remarks(plan, given, learners)))
+    return Manifest(files, tuple(compose_findings(plan, given, learners)))
 
 
 def _settings(plan: RunPlan) -> dict[str, Filled]:
-    """Of the kernel, for learners: /proc/sys is read-only in a container, so the Engine has to write them."""
+    """Kernel settings for learners: /proc/sys is read-only in a container, so the Engine must write them."""
     return {f"net.ipv4.{name}": found_in(value, GROUP) for name, value in settings_of(tcp_of(plan), str(GROUP)).items()}

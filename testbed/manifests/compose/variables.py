@@ -1,6 +1,6 @@
-"""What the file leaves open, for whoever starts the run to say, and texts around it.
+"""Variables of the Compose file, set in the environment or in `.env`, and texts that contain them.
 
-Takes values, gives YAML in which Compose finds its variables where they are meant, and nowhere else; pure.
+Takes values, gives YAML in which Compose substitutes these variables and nothing else; pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from testbed.units import format_number
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Of the environment, or of the file `.env`."""
+    """A variable of the environment or of the file `.env`, with its default."""
 
     name: str
     default: str
@@ -29,17 +29,17 @@ RESULTS, DATA = Variable("TESTBED_RESULTS", "./results"), Variable("TESTBED_DATA
 VARIABLES = (IMAGE, USER, GROUP, RESULTS, DATA)
 
 _MEANT_FOR_COMPOSE = re.compile(r"[$:{}]")
-"""A colon ends a mount's source; and Compose 1.29 takes a variable to end at the last `}}` of its text."""
+"""A colon ends a mount's source, and for Compose 1.29 a variable ends at the last `}}` of the text."""
 
 
 def stands_in_a_mount(text: str) -> bool:
-    """Whether every Compose reads it as it stands, in the source of a mount beside a variable."""
+    """Whether every Compose reads the text literally in the source of a mount beside a variable."""
     return not _MEANT_FOR_COMPOSE.search(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A text with variables in it."""
+    """A text that contains variables."""
 
     parts: tuple[str | Variable, ...]
 
@@ -52,13 +52,13 @@ def filled(*parts: str | Variable) -> Filled:
 
 
 def found_in(text: str, variable: Variable) -> Filled:
-    """A text in which a variable stands already, as it writes itself."""
+    """Wraps a text that already contains a variable in its written form."""
     first, *others = text.split(str(variable))
     return Filled((first, *(part for other in others for part in (variable, other))))
 
 
 def dump(value: object) -> str:
-    """A value for the file: what is no variable stays what it is, whatever it holds."""
+    """Dumps a value for the file: only variables are substituted, any other text is literal."""
     match value:
         case Variable() | Filled():
             return yaml_value(str(value))

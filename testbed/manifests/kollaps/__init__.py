@@ -1,4 +1,5 @@
-"""Kollaps 2.0: its XML and its manifests for Swarm and Kubernetes.
+"""Kollaps 2.0: its topology XML and its manifests for Swarm and Kubernetes.
 
-`render` is the way in. What Kollaps cannot express is rewritten as something equal that it can (`rewrite`), or refused.
+`render` is the entry point. What Kollaps cannot express is rewritten as an equivalent that it can (`rewrite`), or
+refused.
 """

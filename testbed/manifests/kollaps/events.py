@@ -1,7 +1,7 @@
-"""Events as Kollaps wants them: once each, with their ends written out, everybody joining, in the order of time.
+"""Rewrites events for Kollaps: each occurs once, ends are explicit, all services join, in order of time.
 
-Takes a `Topology`, gives an equal one and what was said about it; touches nothing. What cannot be had so (pauses,
-partitions, events for some replicas, downtimes of one link that overlap) is left to be refused.
+Takes a `Topology`, gives an equivalent one and notes; touches nothing. What cannot be rewritten (pauses, partitions,
+events for some replicas, overlapping downtimes of a link) is left to be refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from testbed.errors import Finding, Where, note
 from testbed.manifests.kollaps.services import Rewritten
-from testbed.targets.names import learners
+from testbed.targets.host_names import learners
 from testbed.topologies.event_checks import starting_absent
 from testbed.topologies.model import (
     UNCHANGED,
@@ -31,12 +31,12 @@ from testbed.topologies.model import (
 from testbed.units import shown
 
 _MOST_OCCURRENCES = 10_000
-"""Each costs every one of Kollaps' emulation cores all its paths anew."""
+"""After each, every emulation core of Kollaps recomputes all its paths."""
 _PAUSES = (NodeAction.PAUSE, NodeAction.RESUME)
 
 
 def written_out(topology: Topology) -> Rewritten:
-    """Repetitions as events of their own, and the end of what lasts as one more."""
+    """Writes each repetition as an event, and the end of each lasting event as another."""
     if sum(event.when.count() for event in topology.events) > _MOST_OCCURRENCES:
         return topology, []
     clashing = _clashing(topology)
@@ -57,7 +57,7 @@ def written_out(topology: Topology) -> Rewritten:
 
 
 def why_left(topology: Topology) -> dict[Where, str]:
-    """Why an event still repeats or lasts, where it is not for what it does itself, by its place."""
+    """Reasons, by place, why events still repeat or last, other than their own kind."""
     left = [each for each in topology.events if each.when.every_s is not None or each.for_s is not None]
     left = [each for each in left if _can_be_written(each, set()) and _is_whole(topology, each)]
     count = sum(event.when.count() for event in topology.events)
@@ -68,7 +68,7 @@ def why_left(topology: Topology) -> dict[Where, str]:
 
 
 def _by_service(topology: Topology, event: Event) -> Iterator[Event]:
-    """An event for all nodes of several services is one for each."""
+    """Splits an event for all nodes of several services into one for each."""
     if not isinstance(event, NodeEvent) or event.count is not None:
         yield event
         return
@@ -108,14 +108,14 @@ def _subject(event: Event) -> object:
 
 
 def _clashing(topology: Topology) -> set[object]:
-    """What has downtimes that overlap, or end beside others: an end then undoes only what its own event did."""
+    """Subjects with downtimes that overlap or touch: there an end would undo only its own event."""
     spans: dict[object, list[tuple[float, float]]] = defaultdict(list)
     lasting: set[object] = set()
     for event in topology.events:
         if isinstance(event, LinkEvent) and event.up is None:
             continue
         if isinstance(event, NodeEvent) and event.count is not None:
-            continue  # as many as it says, whoever they are
+            continue  # a number of replicas, not particular ones
         subject, for_s = _subject(event), event.for_s
         lasting |= {subject} if for_s is not None else set()
         spans[subject] += [(at_s, at_s if for_s is None else later(at_s, for_s)) for at_s in event.when.times()]
@@ -127,7 +127,7 @@ def _clashing(topology: Topology) -> set[object]:
 
 
 def _once(event: Event, at_s: float) -> Iterator[Event]:
-    """One occurrence, and what ends it."""
+    """One occurrence and its end."""
     plain = replace(event, when=When(at_s))
     if event.for_s is None:
         yield plain
@@ -148,7 +148,7 @@ def _once(event: Event, at_s: float) -> Iterator[Event]:
 
 
 def with_joins(topology: Topology) -> Rewritten:
-    """Whoever is there at the start joins at 0: beside events, Kollaps starts only what joins."""
+    """Lets services that are present at the start join at 0: if there are events, Kollaps starts only what joins."""
     if not topology.events:
         return topology, []
     absent = starting_absent(topology)
@@ -166,7 +166,7 @@ def with_joins(topology: Topology) -> Rewritten:
 
 
 def in_order(topology: Topology) -> Rewritten:
-    """By time; those of one time stay as they were."""
+    """Sorts events by time, stably."""
     events = tuple(sorted(topology.events, key=lambda event: event.when.at_s))
     said: list[Finding] = []
     if events != topology.events:

@@ -1,11 +1,11 @@
-"""How a learner starts in a container of Kollaps: the one place that says what it is given.
+"""How a learner starts in a container of Kollaps: its variables, volume and limits.
 
 Takes a plan and a service, gives variables, a volume and limits; touches nothing.
 
-Kollaps keeps a container idle and, when the service joins, executes the image's own ENTRYPOINT in it (with the
-service's command, if it has one, as arguments). All replicas of a service get the same variables, so that a learner
-finds out which one it is as Kollaps does: it resolves `<service>-<KOLLAPS_UUID>` until there are as many addresses as
-replicas, and its number is the place of its own among them, in numeric order.
+Kollaps keeps a container idle and, when the service joins, executes the image's ENTRYPOINT in it, with the service's
+command as arguments. All replicas of a service get the same variables, so a learner finds its number as Kollaps does:
+it resolves `<service>-<KOLLAPS_UUID>` until there are as many addresses as replicas, and its number is the position of
+its own address among them, in numeric order.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from testbed.topologies.model import Service
 from testbed.units import format_number
 
 RESULTS = "results"
-"""The folder of runs beside the manifest."""
+"""Folder of runs beside the manifest."""
 _MOUNTED_AT = "/results"
 
 
 @dataclass(frozen=True)
 class LearnerStart:
-    """What the containers of one service get beyond what Kollaps itself needs."""
+    """What the containers of a service get beyond Kollaps' own needs."""
 
     environment: Mapping[str, str]
     volume_source: str
-    """On every machine of the cluster: the same folder of all, or its results are spread."""
+    """Path on every machine of the cluster; results are spread unless all machines share the folder."""
     volume_target: str
     limits: Mapping[str, str]
 
 
 def learner_start(run_id: str, service: Service, folder: str) -> LearnerStart:
-    """For a service whose manifest lies in a folder of every machine."""
+    """The start of a service's learners; `folder`: where the manifest lies on every machine."""
     limits = {}
     if service.cpus is not None:
         limits["cpus"] = format_number(service.cpus)
@@ -52,5 +52,5 @@ def learner_start(run_id: str, service: Service, folder: str) -> LearnerStart:
 
 
 def plan_file(run_id: str) -> str:
-    """Where the plan lies, beside the manifest: in the run directory that learners see as TESTBED_RUN."""
+    """Path of the plan beside the manifest, in the run directory that learners see as TESTBED_RUN."""
     return f"{RESULTS}/{run_id}/plan.json"

@@ -1,6 +1,6 @@
-"""Links as Kollaps wants them: both directions together, bridges instead of shared links, some latency on every path.
+"""Rewrites links for Kollaps: both directions together, bridges instead of shared links, latency on every path.
 
-Takes a `Topology`, gives an equal one and what was said about it; touches nothing.
+Takes a `Topology`, gives an equivalent one and notes; touches nothing.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from testbed.errors import Finding, note
 from testbed.manifests.kollaps.services import Rewritten
 from testbed.topologies.model import Bridge, Event, Link, LinkEvent, LinkProperties, Topology
-from testbed.topologies.pairs import in_pairs, same_link
+from testbed.topologies.two_way import in_pairs, same_link
 from testbed.units import format_latency, shown
 
 LEAST_MS = 0.001
-"""What Kollaps' kernel queues still tell from nothing."""
+"""The least latency that Kollaps' kernel queues do not round to zero."""
 _DIGITS = 12
 
 
 def in_both_directions(topology: Topology) -> Rewritten:
-    """The two directions of a link stand together wherever the file has them, so that they become one element."""
+    """Puts the two directions of a link side by side, so that they become one element."""
     waiting: dict[tuple[object, ...], deque[int]] = defaultdict(deque)
     links = topology.links
     for place, link in enumerate(links):
@@ -55,7 +55,7 @@ def in_both_directions(topology: Topology) -> Rewritten:
 
 
 def _key(link: Link, origin: str, dest: str) -> tuple[object, ...]:
-    """The same for a link and for one that can be its way back, with ends exchanged."""
+    """Equal for a link and for one that can be its opposite direction, with ends exchanged."""
     a = link.properties
     forward = origin == link.origin
     sides = (link.origin_shared, link.dest_shared) if forward else (link.dest_shared, link.origin_shared)
@@ -64,7 +64,7 @@ def _key(link: Link, origin: str, dest: str) -> tuple[object, ...]:
 
 @dataclass
 class _Bridges:
-    """The bridges that stand for the points where replicas meet."""
+    """Adds bridges that stand for the points where replicas meet."""
 
     topology: Topology
     made: dict[tuple[str, str], Bridge] = field(default_factory=dict)
@@ -84,10 +84,10 @@ class _Bridges:
 
 
 def without_sharing(topology: Topology) -> Rewritten:
-    """Where replicas share an access link there is a bridge instead, to which each has a link of its own.
+    """Replaces a shared access link by a bridge, to which each replica has a link of its own.
 
-    Replicas have next to no latency between them. Links of a service with itself, and shared links beside others of
-    the same ends, are left to be refused: events could not tell them apart.
+    The latency between replicas is nearly zero. Links of a service with itself, and shared links parallel to others,
+    are left to be refused: events could not distinguish them.
     """
     if not any(link.origin_shared or link.dest_shared for link in topology.links):
         return topology, []
@@ -130,7 +130,7 @@ def without_sharing(topology: Topology) -> Rewritten:
 
 
 def _legs(topology: Topology, there: Link, back: Link | None, replicas: str, bridge: str) -> Iterator[Link]:
-    """From the replicas to their bridge with the rate of `there`, and back."""
+    """Links from the replicas to their bridge with the rate of `there`, and back."""
     yield Link(
         replicas, bridge, LinkProperties(LEAST_MS, _most_bps(topology, there)), network=there.network, where=there.where
     )
@@ -140,13 +140,13 @@ def _legs(topology: Topology, there: Link, back: Link | None, replicas: str, bri
 
 
 def _leg(topology: Topology, link: Link, bridge: str) -> Link:
-    """The end of a one-way link to replicas that share it."""
+    """The last hop of a one-way link to replicas that share it."""
     properties = LinkProperties(LEAST_MS, _most_bps(topology, link))
     return Link(bridge, link.dest, properties, network=link.network, where=link.where)
 
 
 def _most_bps(topology: Topology, link: Link) -> float:
-    """The highest rate that the link ever has: behind its legs, the link itself is what limits."""
+    """The highest rate that the link ever has, so that the legs never limit it."""
     rates = [link.properties.rate_bps]
     for event in topology.events:
         if isinstance(event, LinkEvent) and (event.origin, event.dest) == (link.origin, link.dest):
@@ -155,7 +155,7 @@ def _most_bps(topology: Topology, link: Link) -> float:
 
 
 def _main(link: Link, origin: str, dest: str) -> Link:
-    """The link between its bridges, with the latency that the legs leave of it."""
+    """The link between the bridges, with the latency that remains after the legs."""
     legs = (origin != link.origin) + (dest != link.dest)
     properties = replace(link.properties, latency_ms=_less(link.properties.latency_ms, legs))
     return replace(link, origin=origin, dest=dest, properties=properties, origin_shared=False, dest_shared=False)
@@ -166,7 +166,7 @@ def _less(latency_ms: float, legs: int) -> float:
 
 
 def _moved(event: Event, new_ends: dict[tuple[str, str], tuple[str, str]]) -> Event:
-    """An event of a link that now ends at bridges."""
+    """The event for a link that now ends at bridges."""
     ends = new_ends.get((event.origin, event.dest)) if isinstance(event, LinkEvent) else None
     if ends is None or not isinstance(event, LinkEvent):
         return event
@@ -177,7 +177,7 @@ def _moved(event: Event, new_ends: dict[tuple[str, str], tuple[str, str]]) -> Ev
 
 
 def with_latency(topology: Topology) -> Rewritten:
-    """Every link of a node without latency gets the least there is, at any time: so does every path of two nodes."""
+    """Gives nodes' links of latency 0 the least latency at any time, so that every path has some."""
     services = {service.name for service in topology.services}
     changed = [link for link in topology.links if _is_instant(link, services)]
     links = tuple(

@@ -1,4 +1,4 @@
-"""A plan → `topology.xml` and the manifest that real Kollaps 2.0 wants. Pure, but for the templates that are read."""
+"""A plan → `topology.xml` and the manifest for Kollaps 2.0. Pure, except that it reads templates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from enum import StrEnum
 from uuid import UUID, uuid5
 
 from testbed.errors import Finding, InvalidInput, error
+from testbed.manifests import Manifest
 from testbed.manifests.kollaps.learner import LearnerStart, learner_start, plan_file
 from testbed.manifests.kollaps.rewrite import rewritten
-from testbed.manifests.manifest import Manifest
 from testbed.manifests.templates import compose_value, fill, shell_word, yaml_value
 from testbed.plan.files import to_text
 from testbed.plan.model import RunPlan
@@ -27,17 +27,17 @@ TOPOLOGY_FILE, SWARM_FILE, KUBERNETES_FILE, README_FILE = (
     "README.txt",
 )
 _RUNS = UUID("5f0d6c3e-3b1c-5f3a-9d0e-7c1f4f0f8a11")
-"""A name space of our own: the experiment's UUID follows from the run's id, so that the same plan is the same text."""
+"""Our UUID name space: the experiment's UUID follows from the run's id, so that the same plan gives the same text."""
 _MOST_CONFIG_BYTES = 2**20 - 2**12
-"""Kubernetes keeps no more than 1 MiB, with its own words around it."""
+"""Kubernetes' limit of 1 MiB, less its own overhead."""
 _STACK, _MOST_BESIDE_NAME = "testbed", 25
 _SMALL_NETWORK = 250
 _NODE_PORT = 30007
-"""Where Kubernetes shows the dashboard; in the template, too."""
+"""The dashboard's port on Kubernetes, also in the template."""
 
 
 class Orchestrator(StrEnum):
-    """What starts Kollaps and the containers."""
+    """The orchestrator that starts Kollaps and the containers."""
 
     SWARM = "swarm"
     KUBERNETES = "kubernetes"
@@ -45,7 +45,7 @@ class Orchestrator(StrEnum):
 
 @dataclass(frozen=True)
 class _Entry:
-    """One service as a template sees it."""
+    """A service as a template needs it."""
 
     name: str
     image: str
@@ -57,7 +57,7 @@ class _Entry:
 
 
 def experiment_uuid(run_id: str) -> str:
-    """Kollaps' name for the experiment of a run."""
+    """Kollaps' UUID for the experiment of a run."""
     return str(uuid5(_RUNS, run_id))
 
 
@@ -71,9 +71,9 @@ def render(
     machines: int = 1,
     uuid: str | None = None,
 ) -> Manifest:
-    """The files; `folder` is where they will lie on every machine, `topology` the plan's with its places in `file`.
+    """Renders the files; `folder`: their path on every machine, `topology`: the plan's, with its places in `file`.
 
-    Raises InvalidInput where Kollaps cannot run the topology, nor one that is equal to it.
+    Raises InvalidInput where Kollaps can run neither the topology nor an equivalent one.
     """
     given = topology if topology is not None else plan.load_topology()
     file = file or plan.topology_name
@@ -123,7 +123,7 @@ def _entry(run_id: str, service: Service, devices: dict[str, Service], folder: s
 
 
 def _check_reading(xml: str, kollaps: Topology, file: str) -> None:
-    """What was written must be read as what was meant; rewriting events can ask for more replicas than there are."""
+    """Reads the XML back and compares: rewritten events may ask for more replicas than there are."""
     again = load_bytes(xml.encode(), Form.XML, file)
     if again.topology is None:
         raise InvalidInput(file, [_unwritable(each) for each in again.findings])
@@ -133,7 +133,7 @@ def _check_reading(xml: str, kollaps: Topology, file: str) -> None:
 
 
 def _unwritable(finding: Finding) -> Finding:
-    """At the beginning: its place is one in a text that nobody has seen."""
+    """The finding without its place, which is one in the generated text."""
     return Finding(finding.severity, finding.code, f"rewritten for Kollaps: {finding.message}", finding.hint)
 
 

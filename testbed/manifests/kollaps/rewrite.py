@@ -1,4 +1,4 @@
-"""A topology → an equal one that real Kollaps runs as it is meant, or every reason why there is none. Pure."""
+"""A topology → an equivalent one that Kollaps runs as intended, or all reasons why there is none. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from testbed.manifests.kollaps.services import Rewritten, one_network, whole_ser
 from testbed.network.findings import path_findings
 from testbed.network.graph import Network, expand
 from testbed.network.paths import compute_paths
+from testbed.targets import Target
 from testbed.targets.rules import judge
-from testbed.targets.target import Target
 from testbed.topologies.model import BridgeEvent, LinkEvent, Routing, Topology
 
 _STEPS = (
@@ -32,11 +32,11 @@ _STEPS = (
 _TIES, _ZERO, _UPPER_CASE = "kollaps-ties", "kollaps-zero-latency", "kollaps-upper-case"
 _CANNOT_SAY = "kollaps-cannot-say"
 _MOST_NODES_COMPARED = 256
-"""All their paths, twice, are computed in well below a second."""
+"""Computing all their paths twice takes well below a second."""
 
 
 def rewritten(topology: Topology, file: str, *, lower_case: bool) -> Rewritten:
-    """An equal topology without errors for Kollaps, and what is to be said; raises InvalidInput about `file`."""
+    """An equivalent topology without errors for Kollaps, and notes; raises InvalidInput about `file`."""
     said: list[Finding] = []
     for step in _STEPS:
         topology, more = step(topology)
@@ -66,14 +66,14 @@ def _judged(topology: Topology) -> tuple[Sequence[Finding], Network]:
 
 
 def _as_it_matters(finding: Finding, *, lower_case: bool) -> Finding:
-    """What is doubtful in a file is wrong in a manifest: random routes, names that the orchestrator does not take."""
+    """Raises warnings to errors that a manifest must not have: random routes, names that an orchestrator rejects."""
     if finding.code == _TIES or (finding.code == _UPPER_CASE and lower_case):
         return replace(finding, severity=Severity.ERROR)
     return finding
 
 
 def _with_causes(findings: Iterable[Finding], causes: Mapping[Where, str]) -> list[Finding]:
-    """Repeated and lasting events are written out here: of those that were not it is said why."""
+    """Replaces findings about repeated and lasting events by the reasons why they were not written out."""
     return [
         replace(each, message=f"Kollaps' XML cannot say {causes[each.where]}")
         if each.code == _CANNOT_SAY and each.where in causes
@@ -83,7 +83,7 @@ def _with_causes(findings: Iterable[Finding], causes: Mapping[Where, str]) -> li
 
 
 def _is_decided_by_latency(topology: Topology, network: Network) -> bool:
-    """Whether routing by latency has no ties and gives every pair the path that it has."""
+    """Whether routing by latency has no ties and keeps the path of every pair."""
     is_still = not any(isinstance(event, LinkEvent | BridgeEvent) for event in topology.events)
     if topology.routing is not Routing.HOPS or not is_still or network.node_count > _MOST_NODES_COMPARED:
         return False

@@ -1,6 +1,6 @@
-"""Services as Kollaps wants them: one dashboard, one network, no devices, no replicas named singly where there is one.
+"""Rewrites services for Kollaps: one dashboard, one network, no devices, single replicas named as their service.
 
-Takes a `Topology`, gives an equal one and what was said about it; touches nothing.
+Takes a `Topology`, gives an equivalent one and notes; touches nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from testbed.errors import Finding, note
+from testbed.targets.host_names import learners
 from testbed.targets.kollaps_services import DASHBOARD_PORT
-from testbed.targets.names import learners
 from testbed.topologies.model import LinkEvent, NodeEvent, Service, Topology
 from testbed.units import shown
 
@@ -20,7 +20,7 @@ Rewritten = tuple[Topology, list[Finding]]
 
 
 def with_dashboard(topology: Topology) -> Rewritten:
-    """Exactly one supervisor that Kollaps will start and people can reach; several are left to be refused."""
+    """Ensures one supervisor that Kollaps starts and that is reachable; several are left to be refused."""
     supervisors = [service for service in topology.services if service.supervisor]
     if len(supervisors) > 1:
         return topology, []
@@ -42,7 +42,7 @@ def with_dashboard(topology: Topology) -> Rewritten:
 
 
 def without_devices(topology: Topology) -> Rewritten:
-    """Processors and memory are limits in the manifest, and the plan holds a device's speed: XML has words for none."""
+    """Removes devices, which XML cannot express: the manifest limits processors and memory, the plan has the speed."""
     plain = tuple(replace(service, cpus=None, memory_bytes=None, speed=1.0) for service in topology.services)
     changed = [new for old, new in zip(topology.services, plain, strict=True) if old != new]
     if not changed:
@@ -53,7 +53,7 @@ def without_devices(topology: Topology) -> Rewritten:
 
 
 def one_network(topology: Topology) -> Rewritten:
-    """All links in the containers' network of the first: which one carries packets says nothing about the topology."""
+    """Puts all links into the container network of the first, which makes no difference to the topology."""
     if not topology.links:
         return topology, []
     first = topology.links[0].network
@@ -66,7 +66,7 @@ def one_network(topology: Topology) -> Rewritten:
 
 
 def whole_services(topology: Topology) -> Rewritten:
-    """The only node of a service is called as its service."""
+    """Names the only node of a service as its service."""
     only = {f"{service.name}.0": service.name for service in learners(topology) if service.replicas == 1}
     links = tuple(
         replace(link, origin=_called(link.origin, only), dest=_called(link.dest, only)) for link in topology.links

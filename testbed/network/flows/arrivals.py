@@ -1,29 +1,30 @@
-"""When messages arrive: latency and jitter, and the time that lost segments cost.
+"""Arrival times of messages: latency, jitter, and delays by lost segments.
 
-Takes `Connections` and when bytes left, gives `Delivered` and `Acknowledged` at their times; touches nothing.
+Takes `Connections` and times of departure, gives `Delivered` and `Acknowledged` at their times; touches nothing.
 """
 
 from __future__ import annotations
 
+import math
 from heapq import heapify, heappop, heappush
 
-from testbed.network.flows.connections import Connection, Connections
-from testbed.network.flows.messages import Acknowledged, Delivered, Left, News, Transfer
-from testbed.network.flows.routes import Route
+from testbed.network.flows.connections import Connections, TcpConnection
+from testbed.network.flows.routes import FlowRoute
 from testbed.network.flows.settings import Tcp
+from testbed.network.flows.transfers import Acknowledged, Delivered, News, Sent, Transfer
 
 _LONGEST_BACKOFF_S = 120.0
 _MOST_TRIES = 15
-"""A segment, or a handshake, that is lost so often again gets through the next time: Linux gives up a connection then,
-after a quarter of an hour, and whoever uses it opens another one."""
+"""After so many losses in a row a segment or handshake gets through: there Linux gives up the connection, after a
+quarter of an hour, and the application opens another one."""
 
-_STAGES = (Left, Delivered, Acknowledged)
+_STAGES = (Sent, Delivered, Acknowledged)
 _Due = tuple[float, int, int, int, int, Transfer]
-"""When, destination, origin, number, which of the stages, and of what."""
+"""Time, destination, origin, number, stage, and transfer."""
 
 
 class Arrivals:
-    """What is on its way to a receiver, or back to a sender."""
+    """Events under way to a receiver, or back to a sender."""
 
     def __init__(self, connections: Connections, tcp: Tcp) -> None:
         self._state = connections
@@ -34,7 +35,7 @@ class Arrivals:
         return self._news[0][0] if self._news else float("inf")
 
     def take(self, until_s: float) -> list[News]:
-        """What became true by then: in the order of times, then of destination, origin and number."""
+        """News up to a time, ordered by time, then by destination, origin and number."""
         found: list[News] = []
         while self._news and self._news[0][0] <= until_s:
             *_, stage, transfer = heappop(self._news)
@@ -42,12 +43,12 @@ class Arrivals:
         return found
 
     def forget(self, rank: int) -> None:
-        """Nothing that is under way from or to this node arrives."""
+        """Drops everything under way from or to this node."""
         self._news = [news for news in self._news if rank not in news[1:3]]
         heapify(self._news)
 
-    def leave(self, connection: Connection, transfer: Transfer, left_s: float, now_s: float) -> None:
-        """The last byte left then: it arrives after everything before it, and the sender hears of that."""
+    def leave(self, connection: TcpConnection, transfer: Transfer, left_s: float, now_s: float) -> None:
+        """Schedules the arrival of a message whose last byte has left, behind earlier ones, and its acknowledgement."""
         route = connection.present_route
         transfer.has_left = True
         if transfer.is_cancelled:
@@ -62,11 +63,11 @@ class Arrivals:
         for stage, at_s in enumerate(times_s):
             heappush(self._news, (at_s, *key, stage, transfer))
 
-    def lose(self, connection: Connection, at_s: float, left_bytes: float) -> None:
-        """The segment that the stream has run into is lost: what leaves after it waits until it has been sent again.
+    def lose(self, connection: TcpConnection, at_s: float, left_bytes: float) -> None:
+        """Loses the next segment: delivery of what follows waits until it has been retransmitted.
 
-        The acknowledgements of later segments tell the sender so a round trip later. When there are none, nothing but
-        the retransmission timer does.
+        Acknowledgements of later segments tell the sender a round trip later. Without such segments, only the
+        retransmission timer does.
         """
         state, slot, route = self._state, connection.slot, connection.present_route
         if state.to_loss[slot] < 0.0 and state.lost[slot] == 0.0:
@@ -78,7 +79,7 @@ class Arrivals:
             self.draw_loss(connection)
             state.to_loss[slot] -= beyond
 
-    def _send_again(self, connection: Connection, route: Route, at_s: float, *, is_last: bool) -> None:
+    def _send_again(self, connection: TcpConnection, route: FlowRoute, at_s: float, *, is_last: bool) -> None:
         timeout_s = route.rtt_s + self._tcp.min_rto_s
         tries = connection.draws.failures(route.loss, _MOST_TRIES)
         again_s = at_s + (timeout_s if is_last else route.rtt_s) + _waited_s(timeout_s, tries)
@@ -86,13 +87,13 @@ class Arrivals:
         self._state.lost[connection.slot] = max(lost, float(self._state.lost[connection.slot]))
         connection.held_s = max(connection.held_s, again_s + route.latency_s)
 
-    def draw_loss(self, connection: Connection) -> None:
-        """How far it is to the connection's next lost segment."""
+    def draw_loss(self, connection: TcpConnection) -> None:
+        """Draws the number of bytes to the connection's next lost segment."""
         segments = connection.draws.segments_until_loss(connection.present_route.loss)
         self._state.to_loss[connection.slot] = segments * self._tcp.mss_bytes
 
-    def handshake_done_s(self, connection: Connection, began_s: float) -> float:
-        """When the first message of a connection may leave."""
+    def handshake_done_s(self, connection: TcpConnection, began_s: float) -> float:
+        """When the handshake ends and the first message of a connection may leave."""
         if not self._tcp.handshake:
             return began_s
         route = connection.present_route
@@ -101,13 +102,13 @@ class Arrivals:
 
 
 def _waited_s(timeout_s: float, tries: int) -> float:
-    """How long so many retransmission timers run, one after the other, each twice as long as the one before."""
+    """Total time of consecutive retransmission timeouts, each twice as long as the previous one."""
     longest_s = max(timeout_s, _LONGEST_BACKOFF_S)
-    return sum(min(timeout_s * 2.0**number, longest_s) for number in range(tries))
+    return math.fsum(min(timeout_s * 2.0**number, longest_s) for number in range(tries))
 
 
 def next_try_s(stalled_s: float, timeout_s: float, now_s: float) -> float:
-    """The first retransmission from now on: they come at ever longer intervals after the path was gone."""
+    """The next retransmission: they occur at doubling intervals since the path was lost."""
     at_s = stalled_s + timeout_s
     while at_s < now_s:
         timeout_s = min(2.0 * timeout_s, _LONGEST_BACKOFF_S)

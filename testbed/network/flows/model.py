@@ -1,12 +1,12 @@
-"""The fluid model itself: messages go in, and at each instant it says what became true and when the next thing happens.
+"""The fluid model: takes messages and reports news and the time of the next event.
 
-Takes a `Network` and messages, gives `Left`, `Delivered` and `Acknowledged`; touches nothing.
+Takes a `Network` and messages, gives `Sent`, `Delivered` and `Acknowledged`; touches nothing.
 
-Between two *steps* all rates are constant. A step accounts for what was sent since the one before, lets new messages
-and new rounds of TCP begin, shares the links anew, and plans the next step: exactly when something happens, while few
-connections are busy; with many, not before a fraction of a typical round trip has passed. What happens between is
-then dated exactly, but what it sets free or asks for waits for the step. So a step's cost is shared by all that
-happens in it, and a lone flow is exact.
+Between two *steps* all rates are constant. A step accounts for what was sent since the previous one, starts new
+messages and new rounds of TCP, shares the links again, and plans the next step. While few connections are busy, that
+is exactly the next event; with many, not before a fraction of a typical round trip has passed. Events in between are
+still dated exactly, but their effects on others wait for the step. So a step's cost is shared by all its events, and a
+lone flow is exact.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ import math
 import numpy as np
 
 from testbed.network.flows.arrivals import Arrivals, next_try_s
-from testbed.network.flows.connections import Connection, Connections, Part
+from testbed.network.flows.bandwidth_sharing import TWO_WAYS, Links, held_back, max_min, rtt_weighted
+from testbed.network.flows.connections import Connections, TcpConnection, TransferPart
 from testbed.network.flows.draws import Draws
-from testbed.network.flows.messages import News, Transfer
 from testbed.network.flows.queues import Queues
-from testbed.network.flows.routes import Routes
-from testbed.network.flows.settings import Sharing, Tcp
-from testbed.network.flows.sharing import TWO_WAYS, Links, held_back, max_min, rtt_weighted
+from testbed.network.flows.routes import FlowRoutes
+from testbed.network.flows.settings import BandwidthSharing, Tcp
 from testbed.network.flows.tcp import Windows
+from testbed.network.flows.transfers import News, Transfer
 from testbed.network.graph import Network
 
 _FEW = 24
-"""Connections that are stepped exactly."""
+"""Up to so many busy connections, steps are exact."""
 _EXACT_STEP_S = 1e-6
 _INSTANT_S = 1e-9
-"""How long after messages that are handed over at one instant the step is that lets all of them begin."""
+"""Delay of the step that starts all messages handed over at one instant."""
 _SHORTEST_STEP_S, _LONGEST_STEP_S = 1e-3, 1e-2
 _STEPS_PER_ROUND_TRIP = 16
 _NOTHING = 0.5
-"""Bytes; messages are whole bytes, the rest is rounding."""
+"""Bytes below this are rounding errors, since messages are whole bytes."""
 _DEFAULT_TCP = Tcp()
 _NO_SLOTS: Links = np.empty(0, dtype=np.intp)
 
 
 class Flows:
-    """All messages on their way through one network."""
+    """All messages under way in one network."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class Flows:
         *,
         seed: int,
         tcp: Tcp = _DEFAULT_TCP,
-        sharing: Sharing = Sharing.MAX_MIN,
+        sharing: BandwidthSharing = BandwidthSharing.MAX_MIN,
     ) -> None:
         self.now_s = 0.0
         self._seed = seed
         self._tcp = tcp
         self._sharing = sharing
-        self._routes = Routes(network, tcp)
+        self._routes = FlowRoutes(network, tcp)
         self._state = Connections(no_link=network.link_count)
         self._windows = Windows(self._state, tcp)
         self._queues = Queues(self._state, tcp)
-        self._pairs: dict[tuple[int, int], Connection] = {}
+        self._pairs: dict[tuple[int, int], TcpConnection] = {}
         self._resets: dict[int, int] = {}
         self._starting: dict[tuple[int, int], float] = {}
         self._arrivals = Arrivals(self._state, tcp)
@@ -72,14 +72,14 @@ class Flows:
     # What the runtime calls
 
     def send(self, origin: int, dest: int, size_bytes: int) -> Transfer:
-        """Hands over a message now. Those of one ordered pair leave and arrive in the order of these calls."""
+        """Sends a message now. Those of one ordered pair leave and arrive in the order of these calls."""
         if origin == dest or size_bytes < 0:
             raise ValueError(f"cannot send {size_bytes} bytes from {origin} to {dest}")
         connection = self._connection(origin, dest)
         transfer = Transfer(origin, dest, size_bytes, connection.sent_count)
         connection.sent_count += 1
         size = float(max(size_bytes, 1))
-        connection.queue.append(Part(transfer, size))
+        connection.queue.append(TransferPart(transfer, size))
         if (origin, dest) in self._starting:
             return transfer
         if self._is_draining(connection):
@@ -90,7 +90,7 @@ class Flows:
         return transfer
 
     def cancel(self, transfer: Transfer, chunk_bytes: int = 65536) -> int:
-        """Gives up what has not left, in whole chunks; the bytes that left or still do, because their chunk began.
+        """Cancels what has not left, in whole chunks; returns the bytes that have left or will, as their chunk began.
 
         The transfer is never delivered, unless all of it had left.
         """
@@ -111,8 +111,8 @@ class Flows:
             del self._starting[transfer.origin, transfer.dest]
         return transfer.kept_bytes
 
-    def _cut(self, connection: Connection, place: int, cut: float, *, is_gone: bool) -> None:
-        """A message in the queue of a busy connection got smaller, or is out of it."""
+    def _cut(self, connection: TcpConnection, place: int, cut: float, *, is_gone: bool) -> None:
+        """Shortens or removes a message in the queue of a busy connection."""
         state, slot = self._state, connection.slot
         state.queued[slot] -= cut
         if not connection.queue:
@@ -123,13 +123,13 @@ class Flows:
         self._step_soon()
 
     def sent_bytes(self, transfer: Transfer) -> int:
-        """How many of its bytes have left the sender by now."""
+        """Bytes of a transfer that have left the sender by now."""
         connection = self._pairs[transfer.origin, transfer.dest]
         if transfer.has_left:
             return transfer.kept_bytes
         if connection.slot < 0 or not self._state.is_busy[connection.slot]:
             return 0
-        # What has left since the last step goes through the queue from its head.
+        # What has left since the last step is taken from the head of the queue.
         sent = self._moved_since_step(connection.slot) - float(self._state.head[connection.slot])
         for part in connection.queue:
             sent += part.size_bytes if part is connection.queue[0] else 0.0
@@ -139,11 +139,11 @@ class Flows:
         return 0
 
     def next_s(self) -> float:
-        """When the next thing happens; infinite when nothing will."""
+        """Time of the next event; infinite when there is none."""
         return min(self._step_s, self._arrivals.next_s())
 
     def advance(self, to_s: float) -> list[News]:
-        """Moves time on, no further than `next_s`; what became true then, by destination, origin and number."""
+        """Advances time, at most to `next_s`; returns the news of then, by destination, origin and number."""
         if to_s < self.now_s or to_s > self.next_s():
             raise ValueError(f"cannot go from {self.now_s} to {to_s}: the next thing happens at {self.next_s()}")
         self.now_s = to_s
@@ -152,13 +152,13 @@ class Flows:
         return self._arrivals.take(to_s)
 
     def change(self, network: Network) -> None:
-        """From now on the network is this one; what is under way arrives. Without a path, connections stall.
+        """Replaces the network; what is under way still arrives. Connections without a path stall.
 
-        They try again after a retransmission timeout, then after twice that, and so on; the first time that finds a
-        path resumes sending, with a window of one segment.
+        They retry after a retransmission timeout, then after twice that, and so on; the first attempt that finds a path
+        resumes sending, with a window of one segment.
         """
         self._account()
-        self._routes = Routes(network, self._tcp)
+        self._routes = FlowRoutes(network, self._tcp)
         if network.link_count != self._state.no_link:
             raise ValueError("a network does not get more or fewer links, they go up and down")
         for connection in self._state.by_slot:
@@ -168,7 +168,7 @@ class Flows:
         self._go_on()
 
     def reset(self, rank: int) -> None:
-        """The node died: its connections and all that they carried vanish. A later send opens a new connection."""
+        """Removes a dead node's connections and all that they carry. A later send opens a new connection."""
         self._account()
         self._resets[rank] = self._resets.get(rank, 0) + 1
         self._arrivals.forget(rank)
@@ -177,7 +177,7 @@ class Flows:
                 self._forget(connection)
         self._go_on()
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: TcpConnection) -> None:
         pair = connection.origin, connection.dest
         for part in connection.queue:
             part.transfer.is_cancelled = True
@@ -193,17 +193,17 @@ class Flows:
 
     # Messages in and out
 
-    def _connection(self, origin: int, dest: int) -> Connection:
+    def _connection(self, origin: int, dest: int) -> TcpConnection:
         pair = origin, dest
         if pair not in self._pairs:
-            self._pairs[pair] = Connection(origin, dest, self._draws(origin, dest))
+            self._pairs[pair] = TcpConnection(origin, dest, self._draws(origin, dest))
         return self._pairs[pair]
 
     def _draws(self, origin: int, dest: int) -> Draws:
         return Draws(self._seed, origin, dest, self._resets.get(origin, 0) + self._resets.get(dest, 0))
 
-    def _is_draining(self, connection: Connection) -> bool:
-        """Still has something to send by now, so that more goes on behind it."""
+    def _is_draining(self, connection: TcpConnection) -> bool:
+        """Whether it still has something to send now, so that a further message follows directly."""
         slot = connection.slot
         if slot < 0 or not self._state.is_busy[slot]:
             return False
@@ -215,7 +215,7 @@ class Flows:
         return max(0.0, min(float(state.rate[slot]) * (self.now_s - self._stepped_s), room))
 
     def _step_soon(self) -> None:
-        """Something was begun or given up: the next step is not later than it may be."""
+        """Schedules the next step as early as allowed, since something was started or cancelled."""
         self._step_s = min(self._step_s, max(self.now_s + _INSTANT_S, self._stepped_s + self._quantum_s))
 
     # Steps
@@ -225,13 +225,13 @@ class Flows:
         self._go_on()
 
     def _account(self) -> None:
-        """Everything that was sent since the last step, up to now."""
+        """Accounts for everything sent since the last step."""
         state, sending, since_s = self._state, self._sending, self._stepped_s
         self._stepped_s = self.now_s
         elapsed_s = self.now_s - since_s
         if not sending.size or elapsed_s <= 0.0:
             return
-        # Every array is looked up once: that is most of the work.
+        # Each array is looked up once, since that is most of the work.
         rate, budget, queued = state.rate[sending], state.budget[sending], state.queued[sending]
         moved = np.minimum(rate * elapsed_s, np.minimum(budget, queued))
         head, to_loss = state.head[sending] - moved, state.to_loss[sending] - moved
@@ -258,7 +258,7 @@ class Flows:
             self._arrivals.lose(state.by_slot[slot], at_s, float(state.queued[slot]))
 
     def _finish(self, slot: int, at_s: float, bytes_s: float, lost_s: float) -> None:
-        """All messages whose last byte has left since the last step, the first of them at a given time."""
+        """Finishes all messages whose last byte has left since the last step, the first of them at `at_s`."""
         state, connection = self._state, self._state.by_slot[slot]
         left = float(state.head[slot])
         while connection.queue and left < _NOTHING:
@@ -278,7 +278,7 @@ class Flows:
             state.queued[slot] = state.head[slot] = 0.0
 
     def _go_on(self) -> None:
-        """Lets begin what is due, shares the links, and plans the next step."""
+        """Starts what is due, shares the links, and plans the next step."""
         state = self._state
         begun = self._open_waiting()
         self._busy = state.is_busy[: state.slots].nonzero()[0]
@@ -296,7 +296,7 @@ class Flows:
         self._plan()
 
     def _open_waiting(self) -> list[int]:
-        """Connections that have something to send after a pause, in the order of pairs; those that may send at once."""
+        """Starts idle connections that have something to send, in the order of pairs; returns those that may send."""
         state = self._state
         begun = []
         for pair in sorted(self._starting):
@@ -320,17 +320,17 @@ class Flows:
             state.is_busy[slot] = True
             state.began_s[slot] = began_s
             state.head[slot] = connection.queue[0].size_bytes
-            state.queued[slot] = sum(part.size_bytes for part in connection.queue)
+            state.queued[slot] = math.fsum(part.size_bytes for part in connection.queue)
         self._starting.clear()
         return begun
 
-    def _open(self, connection: Connection, began_s: float) -> None:
+    def _open(self, connection: TcpConnection, began_s: float) -> None:
         connection.opened_s = self._arrivals.handshake_done_s(connection, began_s)
         self._windows.open(connection.slot, connection.opened_s)
         self._arrivals.draw_loss(connection)
 
-    def _reroute(self, connection: Connection) -> None:
-        """The connection's path in the present network; without one it waits, with one again it tries again."""
+    def _reroute(self, connection: TcpConnection) -> None:
+        """Looks up the connection's path in the current network; without one it stalls, with a new one it retries."""
         state, slot, before = self._state, connection.slot, connection.route
         route = self._routes.route(connection.origin, connection.dest)
         connection.route, connection.routes = route, self._routes
@@ -355,7 +355,7 @@ class Flows:
             self._open(connection, next_try_s(connection.stalled_s, self._tcp.syn_timeout_s, self.now_s))
 
     def _share(self) -> None:
-        """Gives every flow that may send its rate."""
+        """Sets the rate of every flow that may send."""
         state = self._state
         sending = self._busy[state.room(self._busy) >= _NOTHING]
         before = self._sending
@@ -366,7 +366,7 @@ class Flows:
         if not sending.size:
             return
         links = state.links.take(sending, axis=0)
-        if self._sharing is Sharing.MAX_MIN:
+        if self._sharing is BandwidthSharing.MAX_MIN:
             rates = max_min(links, self._routes.capacity)
             if self._tcp.two_ways:
                 waiting = np.maximum(1.0 - state.window[sending] / state.queued[sending], 0.0)
@@ -391,7 +391,7 @@ class Flows:
         self._step_s = max(next_s, self.now_s + self._quantum_s)
 
     def _least_step_s(self) -> float:
-        """How long no step is made after a step."""
+        """Least time between two steps."""
         if self._busy.size <= _FEW:
             return _EXACT_STEP_S
         typical_s = float(self._state.rtt_s[self._busy].mean()) / _STEPS_PER_ROUND_TRIP

@@ -1,8 +1,8 @@
-"""What stands before the links: acknowledgements wait behind it, and what a queue does not hold is dropped.
+"""Queues before links: acknowledgements wait behind data, and what a queue cannot hold is dropped.
 
-Takes `Connections` and what the links carry, says when rounds end and what of them gets through; touches nothing else.
-A sender hands its window to its first link at once. So what a round may still send stands before links, but for what
-acknowledgements set free one after the other: of that a round trip's worth is under way.
+Takes `Connections` and the links' capacities, computes when rounds end and what gets through; touches nothing else. A
+sender hands its window to its first link at once, so what a round may still send waits before links. The exception is
+what acknowledgements release one by one: of that a round trip's worth is in flight.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.network.flows.connections import Connections
-from testbed.network.flows.routes import Routes
+from testbed.network.flows.routes import FlowRoutes
 from testbed.network.flows.settings import Tcp
 from testbed.network.graph import Floats
 
 Slots = NDArray[np.intp]
 
 _AT_ONCE = 1e15
-"""Bytes per second at which a host fills its first link's queue."""
+"""Rate in bytes per second at which a host fills the queue of its first link."""
 
 
 class Queues:
-    """Of all links, as the windows of the busy connections fill them."""
+    """The queues of all links, as the windows of busy connections fill them."""
 
     def __init__(self, connections: Connections, tcp: Tcp) -> None:
         self._all = connections
         self._mss = float(tcp.mss_bytes)
         self._drops = tcp.drops
 
-    def look(self, busy: Slots, asked: Slots, rounds: Slots, begun: list[int], routes: Routes) -> None:
-        """What queues do to all that happens at an instant, whatever its order.
+    def look(self, busy: Slots, asked: Slots, rounds: Slots, begun: list[int], routes: FlowRoutes) -> None:
+        """Applies queues to everything that happens at one instant, independent of its order.
 
-        The first segments of those that are `asked` have arrived: they are told when their rounds are over. Rounds of
-        others begin, and messages within rounds: what queues do not hold of them is dropped.
+        `asked`: connections whose first segments have arrived, so that the ends of their rounds are computed. Rounds of
+        others begin, and messages within rounds: what queues cannot hold of them is dropped.
         """
         capacity = routes.capacity
         standing = self._standing(busy, capacity)
@@ -44,24 +44,24 @@ class Queues:
             self._overflow(adding, busy, standing, routes)
 
     def _answer(self, slots: Slots, stands_s: Floats) -> None:
-        """What is to pass the links on the way back is before their acknowledgements."""
+        """Delays acknowledgements by the data that waits before the links of the path back."""
         every = self._all
         every.round_end_s[slots] += stands_s.take(every.back.take(slots, axis=0)).max(axis=1) + every.return_s[slots]
         every.is_unanswered[slots] = False
 
     def _standing(self, slots: Slots, capacity: Floats) -> Floats:
-        """Bytes that are to pass each link, wherever they stand now."""
+        """Bytes that have still to pass each link, wherever they wait now."""
         links = self._all.links.take(slots, axis=0)
         each = np.repeat(self._all.standing(slots), links.shape[1])
         found: Floats = np.bincount(links.ravel(), each, minlength=capacity.size).astype(np.float64, copy=False)
         found[-1] = 0.0
         return found
 
-    def _overflow(self, adding: Slots, busy: Slots, standing: Floats, routes: Routes) -> None:
-        """What does not fit is not sent in this round, and the window is cut at the round's end.
+    def _overflow(self, adding: Slots, busy: Slots, standing: Floats, routes: FlowRoutes) -> None:
+        """Drops what does not fit: it is not sent in this round, and the window is reduced at the round's end.
 
-        Messages that are handed over together stand one behind the other, so the last of them lose; what
-        acknowledgements set free is mixed, and all lose their part.
+        Messages handed over together queue in order, so the last of them lose; what acknowledgements release is mixed,
+        so all lose a share.
         """
         every = self._all
         over = _queued(every.links[busy], standing, routes.capacity) - routes.limit
@@ -93,7 +93,7 @@ class Queues:
 
 
 def _queued(links: Slots, standing: Floats, capacity: Floats) -> Floats:
-    """How much of that a link's queue holds when all of it has come: it comes as fast as links before let it."""
+    """Bytes in a link's queue when all data has arrived at it, as fast as earlier links allow."""
     share = capacity / np.maximum(np.bincount(links.ravel(), minlength=capacity.size), 1)
     coming = np.full(links.shape, _AT_ONCE)
     coming[:, 1:] = np.minimum.accumulate(share[links], axis=1)[:, :-1]

@@ -1,6 +1,6 @@
-"""The routes of pairs of nodes: which links they use, and what these add up to.
+"""Routes of pairs of nodes: the links that they use, and their total properties.
 
-Takes a `Network`, gives a `Route` for a pair; touches nothing. Paths are worked out when the first pair is asked for.
+Takes a `Network`, gives a `FlowRoute` for a pair; touches nothing. Paths are computed on first use.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from testbed.network.graph import Floats, Network
 from testbed.network.paths import Paths, compute_paths
 
 UNTHROTTLED_BYTES_S = 12.5e9
-"""What a flow gets where nothing throttles it: 100 Gbit/s, more than a host copies."""
+"""Rate of a flow without any limit: 100 Gbit/s, more than a host can copy."""
 _LEAST_LATENCY_S = 2e-5
-"""Even on an ideal link a packet takes this long through the hosts."""
+"""Latency that hosts add even to an ideal link."""
 _BITS = 8.0
 
 
 _LEAST_LEFT = 0.001
-"""Of a link's rate, however much other traffic there is: as in the packet model."""
+"""Least share of a link's rate that background traffic leaves, as in the packet model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """There and back between two nodes."""
+class FlowRoute:
+    """The paths between two nodes in both directions."""
 
     links: tuple[int, ...]
-    """Those that throttle, in their order on the way there."""
+    """Links with a limited rate on the path there, in order."""
     back_links: tuple[int, ...]
-    """Those on the way back."""
+    """Links with a limited rate on the path back."""
     latency_s: float
     return_s: float
     jitter_s: float
@@ -45,18 +45,18 @@ class Route:
         return self.latency_s + self.return_s
 
 
-class Routes:
-    """Of one network; a new one for every change. Rates are what is left of them for messages."""
+class FlowRoutes:
+    """All routes of a network; made anew for every change. Rates are what is left for messages."""
 
     def __init__(self, network: Network, tcp: Tcp) -> None:
         self.network = network
         self._bytes_per_bit = tcp.goodput / _BITS
         self._segment_bytes = tcp.mss_bytes
-        self._found: dict[tuple[int, int], Route | None] = {}
+        self._found: dict[tuple[int, int], FlowRoute | None] = {}
 
     @cached_property
     def capacity(self) -> Floats:
-        """Bytes per second of every link, and one more at the end that stands for none."""
+        """Bytes per second of every link; the extra last entry stands for no link."""
         rate_bps = self.network.rate_bps
         rates_bps = np.maximum(rate_bps - self.network.background_bps, rate_bps * _LEAST_LEFT)
         rates = np.minimum(rates_bps * self._bytes_per_bit, UNTHROTTLED_BYTES_S)
@@ -64,7 +64,7 @@ class Routes:
 
     @cached_property
     def limit(self) -> Floats:
-        """Bytes that every link's queue holds; infinite for the one that stands for none."""
+        """Bytes that every link's queue holds; infinite for the entry that stands for no link."""
         held = self.network.queue_ms / 1e3 * self.capacity[:-1]
         return np.append(np.minimum(held, self.network.queue_bytes), math.inf)
 
@@ -72,8 +72,8 @@ class Routes:
     def _paths(self) -> Paths:
         return compute_paths(self.network)
 
-    def route(self, origin: int, dest: int) -> Route | None:
-        """None unless there is a way both there and back that carries anything at all, since TCP needs both."""
+    def route(self, origin: int, dest: int) -> FlowRoute | None:
+        """The route of a pair; None unless both directions carry packets, since TCP needs both."""
         pair = origin, dest
         if pair not in self._found:
             self._found[pair] = self._look_up(origin, dest)
@@ -83,20 +83,20 @@ class Routes:
         return tuple(dict.fromkeys(link for link in links if math.isfinite(self.network.rate_bps[link])))
 
     def _passed_on_s(self, links: list[int]) -> float:
-        """A segment is sent on when all of it is there: what it takes on the links besides the slowest.
+        """Time to serialize a segment on all links but the slowest, since each forwards whole segments.
 
-        On that one it takes its share of the link's rate, which all that is sent takes anyway.
+        On the slowest link that time is part of the flow's rate already.
         """
         each_s = self._segment_bytes / self.capacity[links]
         return float(each_s.sum() - each_s.max())
 
-    def _look_up(self, origin: int, dest: int) -> Route | None:
+    def _look_up(self, origin: int, dest: int) -> FlowRoute | None:
         paths = self._paths
         for one, other in ((origin, dest), (dest, origin)):
             if paths.hops[one, other] <= 0 or paths.loss[one, other] >= 1.0:
                 return None
         links = paths.links(origin, dest)
-        return Route(
+        return FlowRoute(
             links=self._throttling(links),
             back_links=self._throttling(paths.links(dest, origin)),
             latency_s=max(float(paths.latency_ms[origin, dest]) / 1e3, _LEAST_LATENCY_S) + self._passed_on_s(links),

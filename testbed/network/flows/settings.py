@@ -1,4 +1,4 @@
-"""What can be chosen about the fluid model: the rule of sharing, and TCP's settings.
+"""Settings of the fluid model: how bandwidth is shared, and TCP's parameters.
 
 Takes and gives plain values; touches nothing.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Sharing(StrEnum):
+class BandwidthSharing(StrEnum):
     """How the flows on a link divide it."""
 
     MAX_MIN = "max-min"
@@ -19,7 +19,7 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tcp:
-    """How connections behave; the defaults are Linux's, with cubic."""
+    """Parameters of TCP; the defaults are Linux's, with cubic."""
 
     congestion: str = "cubic"
     """`cubic` or `reno`."""
@@ -27,19 +27,19 @@ class Tcp:
     """Segments."""
     mss_bytes: int = 1448
     header_bytes: int = 52
-    """Of every segment: they take their part of each link."""
+    """Headers of every segment, which use a share of each link."""
     idle_restart: bool = True
-    """The window falls back after a retransmission timeout's time without sending."""
+    """Whether the window shrinks after an idle retransmission timeout."""
     handshake: bool = True
-    """The first message of a pair waits a round trip for its connection."""
+    """Whether the first message of a pair waits a round trip for its connection."""
     receive_window_bytes: float = math.inf
-    """The most that is under way at once: socket buffers smaller than bandwidth × delay bind here."""
+    """Most bytes in flight: models socket buffers smaller than bandwidth × delay."""
     min_rto_s: float = 0.2
     syn_timeout_s: float = 1.0
     two_ways: bool = True
-    """Acknowledgements that come back over full links slow their flow down."""
+    """Whether acknowledgements that return over full links slow their flow down."""
     drops: bool = True
-    """A queue drops what it does not hold."""
+    """Whether a queue drops what it cannot hold."""
 
     def __post_init__(self) -> None:
         if self.congestion not in ("cubic", "reno"):
@@ -49,12 +49,12 @@ class Tcp:
 
     @property
     def goodput(self) -> float:
-        """The part of a link's rate that is left for messages."""
+        """Share of a link's rate that is left for messages."""
         return self.mss_bytes / (self.mss_bytes + self.header_bytes)
 
     @property
     def acknowledging(self) -> float:
-        """The part of a full link that acknowledgements take: one, of headers alone, for every two segments."""
+        """Share of a full link that acknowledgements use: one, of headers only, for every two segments."""
         return self.header_bytes / (2.0 * (self.mss_bytes + self.header_bytes))
 
     @property

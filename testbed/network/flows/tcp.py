@@ -1,11 +1,11 @@
-"""TCP's windows: how much a connection may send in its next round, for many connections at once.
+"""TCP's congestion windows: what a connection may send in its next round, for many connections at once.
 
 Takes `Connections` whose rounds are over, updates their windows; touches nothing else. A round is a round trip: the
-window is sent at the rate that the links give, then the sender waits for the first acknowledgement. Where the window
-is larger than what the links carry in a round trip, rounds follow each other without a gap and the links decide.
+window is sent at the rate of the links, then the sender waits for the first acknowledgement. Where the window exceeds
+what the links carry in a round trip, rounds follow each other without a gap and the links limit the flow.
 
-Where nothing could change for a while (the links decide, no slow start), or where round trips are shorter than the
-steps of the model, one round stands for several round trips.
+Where nothing changes for a while (the links limit the flow, no slow start), or where round trips are shorter than the
+model's steps, one round stands for several round trips.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from testbed.network.graph import Flags, Floats
 _CUBIC_SCALE = 0.4
 """Segments per cubic second."""
 _CUBIC_KEEPS, _RENO_KEEPS = 0.7, 0.5
-"""What is left of the window after a loss."""
+"""Share of the window that remains after a loss."""
 _RENO_FRIENDLY = 3.0 * (1.0 - _CUBIC_KEEPS) / (1.0 + _CUBIC_KEEPS)
-"""Segments per round trip by which cubic grows at least."""
+"""Least growth of cubic, in segments per round trip."""
 _LAG = 1.0
 """Round trips without growth after a loss."""
 _FASTEST = 1.5
-"""Cubic's growth in a round trip at most, and at least before the first loss."""
+"""Cubic's largest growth factor per round trip, and its least before the first loss."""
 _BEFORE_LOSS = 1.05
 _HYSTART_SEGMENTS = 16
 _CALM_S = 0.1
 _LEAST_SEGMENTS = 2.0
 _THREE_QUARTERS = 0.75
 _MOST_TRIPS = 64.0
-"""A round of slow start stands for no more: doubling further would leave the range of floats."""
+"""Most round trips that a round of slow start stands for: further doubling would exceed the range of floats."""
 
 Slots = NDArray[np.intp]
 
 
 class Windows:
-    """The rules of congestion control, with the settings of one run."""
+    """Congestion control with the settings of one run."""
 
     def __init__(self, connections: Connections, tcp: Tcp) -> None:
         self._all = connections
@@ -50,7 +50,7 @@ class Windows:
         self._keeps = _CUBIC_KEEPS if self._is_cubic else _RENO_KEEPS
 
     def open(self, slot: int, first_round_s: float) -> None:
-        """A fresh connection: its first round begins then."""
+        """Initialises a new connection; `first_round_s`: when its first round begins."""
         every = self._all
         every.is_open[slot] = True
         every.window[slot] = self._tcp.initial_window_bytes
@@ -64,7 +64,7 @@ class Windows:
             array[slot] = 0.0
 
     def stall(self, slot: int) -> None:
-        """The path is gone: when it is back, sending starts again with one segment."""
+        """Handles loss of the path: when it is back, sending restarts with one segment."""
         every = self._all
         every.round_end_s[slot] = np.inf
         every.is_unanswered[slot] = False
@@ -76,10 +76,10 @@ class Windows:
             array[slot] = 0.0
 
     def resume(self, slots: Slots) -> Slots:
-        """Those of them whose round is over; the others' goes on.
+        """Returns the connections whose round is over; the rounds of others continue.
 
-        A message that began within a round had what was left of the window. Now what was sent before it is
-        acknowledged and may be sent again; all that is one round, which began with the message.
+        A message that began within a round had the rest of the window. Now what was sent before it is acknowledged and
+        its window is free again; all that counts as one round, which began with the message.
         """
         every = self._all
         before = every.before_pause[slots]
@@ -94,10 +94,10 @@ class Windows:
         return slots[~paused]
 
     def _until_told(self, slots: Slots, budget: Floats, ends: Floats) -> Floats:
-        """Until when rounds of one round trip last that end then.
+        """Ends of rounds of one round trip, for which `ends` is known.
 
-        Those that have more to send than their window are told to go on by its first acknowledgement, of which it is
-        known only when that segment has arrived what it meets on the way back.
+        Connections with more to send than their window continue at its first acknowledgement, whose delay on the path
+        back is known only when that segment has arrived.
         """
         if not self._tcp.two_ways:
             return ends
@@ -107,7 +107,7 @@ class Windows:
         return ends - waits * every.return_s[slots]
 
     def next_round(self, slots: Slots, step_s: float) -> None:
-        """Ends the round of these connections, which all have something to send, and begins their next."""
+        """Ends the rounds of these connections, which all have something to send, and begins the next."""
         every = self._all
         rtt, trips = every.rtt_s[slots], every.round_trips[slots]
         window, threshold = every.window[slots], every.threshold[slots]
@@ -116,15 +116,15 @@ class Windows:
         start = np.maximum(round_end, began)
         left = every.budget[slots]
         used_up = left < self._mss
-        # What fits under way: a window that the links or the sender do not fill does not grow beyond twice that.
+        # What fits in flight: a window that neither the links nor the sender fill does not grow beyond twice that.
         filled = 2.0 * sent / trips
 
         slow = window < threshold
-        # On a link the last of them leave while half of the window before is under way: that counts as filled, too.
+        # On a link the last of them leave while half of the previous window is in flight: that counts as filled, too.
         paced = slow & every.is_clocked[slots] & (every.most[slots] < UNTHROTTLED_BYTES_S)
         filled = np.where(paced, np.inf, filled)
         grown = window + sent
-        # Counting is several times faster than asking for any or all of so few.
+        # Counting is several times faster than `any` or `all` on arrays this small.
         how_many_slow = np.count_nonzero(slow)
         if how_many_slow < slow.size:
             grown = np.where(slow, grown, self._avoiding(slots, window, trips, start))
@@ -134,7 +134,7 @@ class Windows:
         hurt = lost > 0.0
         is_any_hurt = np.count_nonzero(hurt)
         if is_any_hurt:
-            # The acknowledgements before the lost segment's still made a slow start's window grow.
+            # Acknowledgements before the lost segment's still grew a slow start's window.
             at_loss = np.where(slow, np.minimum(grown, window + every.before_loss[slots]), window)
             at_loss = np.where(hurt, at_loss, grown)
             grown, threshold = self._after_loss(slots, hurt, at_loss, threshold, start)
@@ -142,7 +142,7 @@ class Windows:
             grown, threshold = self._after_idleness(slots, grown, threshold, rtt)
         grown = np.minimum(grown, self._tcp.receive_window_bytes)
 
-        # The links decided all the time, and so they will.
+        # The links were the limit all the time, and will remain so.
         calm = (busy_s >= rtt / 2.0 * trips) & (began < round_end) & ~(used_up | hurt | (slow & (grown > window)))
         trips = np.ceil(np.where(calm, np.maximum(step_s, _CALM_S), step_s) / rtt)
         trips = np.maximum(np.minimum(trips, np.where(calm, np.inf, _MOST_TRIPS)), 1.0)
@@ -155,21 +155,21 @@ class Windows:
             budget = np.minimum(grown * together, most)
         if is_any_hurt:
             ends = ends + np.where(lost > 1.0, rtt + self._tcp.min_rto_s, 0.0)
-        # What gets through; but for a segment, which is sent whole, whatever becomes of it.
+        # What gets through; but at least a segment, which is always sent as a whole.
         budget = np.maximum(budget * (1.0 - every.loss[slots]), self._mss)
         every.budget[slots] = budget
         every.is_clocked[slots] = began < round_end
         if np.count_nonzero(every.missing[slots]):
             ends = self._after_drop(slots, left, rtt, ends)
             budget = every.budget[slots]
-        # Rounds of several trips have more than they need.
+        # Rounds of several round trips have more than they need.
         every.round_end_s[slots] = self._until_told(slots, np.where(trips > 1.0, np.inf, budget), ends)
         every.round_trips[slots] = trips
         every.before_pause[slots] = 0.0
         every.round_sent[slots] = every.round_busy_s[slots] = every.lost[slots] = 0.0
 
     def _after_delay(self, slots: Slots, slow: Flags, grown: Floats, threshold: Floats) -> tuple[Floats, Floats]:
-        """Windows and thresholds; slow start is over where acknowledgements come in for half a round trip (HyStart)."""
+        """Windows and thresholds; slow start ends where acknowledgements arrive for half a round trip (HyStart)."""
         every = self._all
         window = every.window[slots]
         full = slow & (window >= _HYSTART_SEGMENTS * self._mss)
@@ -177,7 +177,7 @@ class Windows:
             return grown, threshold
         rtt, trips = every.rtt_s[slots], every.round_trips[slots]
         sent, busy_s = every.round_sent[slots], every.round_busy_s[slots]
-        # Their spacing is the links' own; who waits for whom both ways does not show in it.
+        # Their spacing is that of the links; waiting for data in the other direction does not show in it.
         last_trip_s = np.where(trips > 1.0, busy_s / 2.0, busy_s) / (1.0 + every.longer[slots])
         full &= last_trip_s >= rtt / 2.0
         until_full = np.minimum(1.0, rtt / 2.0 / np.maximum(last_trip_s, 1e-12))
@@ -185,14 +185,14 @@ class Windows:
         return grown, np.where(full, grown, threshold)
 
     def _avoiding(self, slots: Slots, window: Floats, trips: Floats, now: Floats) -> Floats:
-        """The window after a round of congestion avoidance that filled it."""
+        """Windows after a round of congestion avoidance that filled them."""
         if not self._is_cubic:
             return window + trips * self._mss
         every = self._all
         peak, rtt, powers = every.peak[slots], every.rtt_s[slots], np.minimum(trips, _MOST_TRIPS)
         since = now - every.epoch_s[slots]
         cubic = peak + _CUBIC_SCALE * (since + rtt - every.peak_in_s[slots]) ** 3 * self._mss
-        # Whole segments, and none while the lost one is sent again: what small windows depend on.
+        # Whole segments, and none while the lost one is retransmitted, which matters for small windows.
         reno = every.threshold[slots] + np.floor(np.maximum(_RENO_FRIENDLY * (since / rtt - _LAG), 0.0)) * self._mss
         least = np.where(peak > 0.0, window, window * _BEFORE_LOSS**powers)
         wanted = np.where(peak > 0.0, np.maximum(cubic, reno), least)
@@ -202,11 +202,11 @@ class Windows:
     def _after_loss(
         self, slots: Slots, hurt: Flags, window: Floats, threshold: Floats, now: Floats
     ) -> tuple[Floats, Floats]:
-        """Windows and thresholds, those of the hurt ones cut."""
+        """Windows and thresholds, reduced for connections with a loss."""
         every = self._all
         kept = np.maximum(np.floor(window * self._keeps / self._mss), _LEAST_SEGMENTS) * self._mss
         where, at_loss = slots[hurt], window[hurt]
-        # A loss below the last one's window: somebody else wants room too, so aim lower (fast convergence).
+        # A loss below the window of the previous one: another flow has joined, so aim lower (fast convergence).
         peak = np.where(at_loss < every.peak[where], at_loss * (1.0 + self._keeps) / 2.0, at_loss)
         every.peak[where] = peak
         every.epoch_s[where] = now[hurt]
@@ -215,10 +215,10 @@ class Windows:
         return np.where(hurt, after, window), np.where(hurt, kept, threshold)
 
     def _after_drop(self, slots: Slots, left: Floats, rtt: Floats, ends: Floats) -> Floats:
-        """When rounds end after one of which a queue dropped the end; `left` is what still stands before the links.
+        """Ends of rounds after a queue dropped the end of one; `left`: bytes that still wait before the links.
 
-        Acknowledgements of what follows tell what is missing, so only that is sent in this round. Nothing follows the
-        end of a message: then a probe does so, after two round trips (RFC 8985).
+        Acknowledgements of later segments reveal what is missing, so only that is sent in this round. At the end of a
+        message nothing follows: then a probe reveals it, after two round trips (RFC 8985).
         """
         every = self._all
         missing = every.missing[slots]
@@ -231,7 +231,7 @@ class Windows:
         return np.where(is_end, ends + 2.0 * rtt, ends)
 
     def _after_idleness(self, slots: Slots, window: Floats, threshold: Floats, rtt: Floats) -> tuple[Floats, Floats]:
-        """Windows of those that have been silent: halved for every timeout's time, down to the initial one."""
+        """Windows of idle connections: halved for every timeout's time, down to the initial one."""
         every = self._all
         timeouts = (every.began_s[slots] - every.last_sent_s[slots]) / (rtt + self._tcp.min_rto_s)
         idle = timeouts > 1.0

@@ -30,8 +30,8 @@ When a latency changes or a route moves, later packets may overtake those on the
 
 from __future__ import annotations
 
-from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot
+from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot, Times
 from testbed.network.packets.model import Arrival, Packets
 from testbed.network.packets.routes import Routes
 
-__all__ = ["Arrival", "LinkCounts", "Packets", "PairCounts", "Routes", "Snapshot"]
+__all__ = ["Arrival", "LinkCounts", "Packets", "PairCounts", "Routes", "Snapshot", "Times"]

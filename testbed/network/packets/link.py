@@ -2,18 +2,20 @@
 
 Takes pieces in the order in which they reach the link, gives when they get to its end; touches nothing. Every link has
 random streams of its own, by its name: one for losses (a draw for every piece sent while there is loss) and one for
-jitter (a draw for every piece that is not lost while there is jitter).
+jitter (a draw for every piece that is not lost while there is jitter). Draws, and the order of operations on times,
+are specified in docs/internals/random-numbers.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
-from random import Random
 
+from testbed.network.draws import normals, uniforms
 from testbed.network.packets.train import Train
-from testbed.network.packets.wire import FARTHEST_JITTER, Wire
-from testbed.seeds import stream
+from testbed.network.packets.wire import Wire
+from testbed.seeds import derive
 
 Carried = tuple[list[float], list[float], list[int]]
 """When pieces get to the end, when they leave the queue, and which they are."""
@@ -39,12 +41,13 @@ class Link:
         self.queue_s = self.queue_max_s = 0.0
 
     @cached_property
-    def loss_draws(self) -> Random:
-        return stream(self._seed, "packets", "loss", self._name)
+    def draw_loss(self) -> Callable[[], float]:
+        """The next draw of the losses: a piece is lost when it is less than the loss rate."""
+        return uniforms(derive(self._seed, "packets", "loss", self._name))
 
     @cached_property
-    def _jitter_draws(self) -> Random:
-        return stream(self._seed, "packets", "jitter", self._name)
+    def _draw_jitter(self) -> Callable[[], float]:
+        return normals(derive(self._seed, "packets", "jitter", self._name))
 
     @property
     def free_since_s(self) -> float:
@@ -69,6 +72,7 @@ class Link:
             wire.drain,
             wire.loss,
         )
+        draw_loss = self.draw_loss if loss else None
         departs: list[float] = []
         pieces: list[int] = []
         too_long = lost = sent_bytes = 0
@@ -90,7 +94,7 @@ class Link:
             backlog = wait + size * byte_s
             at_s = time_s
             sent_bytes += size
-            if loss and self.loss_draws.random() < loss:
+            if draw_loss is not None and draw_loss() < loss:
                 lost += 1
                 continue
             departs.append(time_s + backlog)
@@ -111,8 +115,8 @@ class Link:
 
     def _shaken(self, train: Train, departs: list[float], pieces: list[int]) -> Carried:
         latency, jitter = self.wire.latency_s, self.wire.jitter_s
-        draw = self._jitter_draws.gauss
-        arrivals = [depart + max(0.0, latency + jitter * max(draw(0.0, 1.0), -FARTHEST_JITTER)) for depart in departs]
+        draw = self._draw_jitter
+        arrivals = [depart + max(0.0, latency + jitter * draw()) for depart in departs]
         if not self._in_order:
             ordered = sorted(zip(arrivals, departs, pieces, strict=True))
             return [each[0] for each in ordered], [each[1] for each in ordered], [each[2] for each in ordered]

@@ -83,6 +83,8 @@ class Packets:
         """Of the routes."""
         self._segments = 0
         self._no_path = 0
+        self._taken = 0
+        """Pieces that were offered elsewhere."""
         self._agenda: list[tuple[float, int, int, int, Link]] = []
         """When some train reaches which link: time, key, piece, link. Entries that are no longer true are skipped."""
         self._due: list[tuple[float, int, int, Train]] = []
@@ -96,9 +98,7 @@ class Packets:
         None, and counted, where there is no path.
         """
         self._forward(now_s)
-        flow = self._flows.get(origin * self._network.node_count + dest) or self._new_flow(origin, dest)
-        if flow.epoch != self._epoch:
-            self._find_route(flow)
+        flow = self._flow(origin, dest)
         count = len(sizes)
         flow.offered_packets += count
         flow.offered_bytes += sum(sizes)
@@ -113,6 +113,35 @@ class Packets:
         train = Train(route, key_of(origin, segment), tuple(sizes), 0, times, times, list(range(count)))
         self._wait(train, route.links[0])
         return segment
+
+    def take(
+        self, link: int, origin: int, dest: int, sizes: Sequence[int], pieces: Sequence[int], times_s: Sequence[float]
+    ) -> int | None:
+        """Pieces of a segment that another network model has carried up to a link of this one go on from there.
+
+        `pieces` says which of the sizes they are, `times_s` when each of them reaches the link; none before now. Gives
+        the number of the segment here; None, and counted, where the way from origin to destination no longer has that
+        link. A segment comes after all that were offered or taken before, should both reach a link at the same time.
+        """
+        flow = self._flow(origin, dest)
+        route = flow.route
+        hop = next((hop for hop, each in enumerate(route.links) if each.index == link), None) if route else None
+        self._taken += len(pieces)
+        if route is None or hop is None or not pieces:
+            flow.dropped_packets += len(pieces)
+            self._no_path += len(pieces)
+            return None
+        segment = self._segments
+        self._segments += 1
+        times, order = (list(each) for each in zip(*sorted(zip(times_s, pieces, strict=True)), strict=True))
+        if times[0] < self._now_s:
+            raise ValueError(f"time went backwards, from {self._now_s} s to {times[0]} s")
+        self._wait(Train(route, key_of(origin, segment), tuple(sizes), hop, times, times, order), route.links[hop])
+        return segment
+
+    def under_way(self) -> set[int]:
+        """The numbers of all segments of which some piece has neither arrived nor been dropped."""
+        return {segment_of(train.key) for train in self._trains()}
 
     def route_of(self, origin: int, dest: int) -> Route | None:
         """The path that the pair's latest packets took; None where there were none, or no path for them."""
@@ -174,7 +203,7 @@ class Packets:
         """All counts so far, both of links and of pairs."""
         links, pairs = self.links(), self.pairs()
         settled = int(pairs.arrived_packets.sum() + pairs.dropped_packets.sum())
-        in_flight = int(pairs.offered_packets.sum()) - settled
+        in_flight = int(pairs.offered_packets.sum()) + self._taken - settled
         return Snapshot(self._now_s, links, pairs, self._no_path, in_flight)
 
     # -- inside ----------------------------------------------------------------------------------------------------
@@ -183,6 +212,13 @@ class Packets:
         if now_s < self._now_s:
             raise ValueError(f"time went backwards, from {self._now_s} s to {now_s} s")
         self._now_s = now_s
+
+    def _flow(self, origin: int, dest: int) -> Flow:
+        """With its route as of now."""
+        flow = self._flows.get(origin * self._network.node_count + dest) or self._new_flow(origin, dest)
+        if flow.epoch != self._epoch:
+            self._find_route(flow)
+        return flow
 
     def _new_flow(self, origin: int, dest: int) -> Flow:
         count = self._network.node_count
@@ -206,7 +242,9 @@ class Packets:
             self._time_route(flow.route)
 
     def _time_route(self, route: Route) -> None:
-        route.latency_s = sum(link.wire.latency_s for link in route.links)
+        route.latency_s = 0.0
+        for link in route.links:  # in this order; Python's `sum` rounds differently from version to version
+            route.latency_s += link.wire.latency_s
         longest_s = max(self._window_s, _LONGEST_WINDOW_S) * self._scale
         route.window_s = min(max(self._window_s * self._scale, self._window_share * route.latency_s), longest_s)
 
@@ -246,9 +284,9 @@ class Packets:
             self._epoch += 1
         concerned = [each for each in rewired if each.concerns_queue]
         if concerned:
-            self._start_again(retime(now_s, self._under_way(), concerned, self._in_order))
+            self._start_again(retime(now_s, self._trains(), concerned, self._in_order))
 
-    def _under_way(self) -> list[Train]:
+    def _trains(self) -> list[Train]:
         waiting = [entry[3] for link in self._links.values() for entry in link.pending]
         return waiting + [entry[3] for entry in self._due]
 

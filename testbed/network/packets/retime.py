@@ -87,7 +87,7 @@ def _leave_later(
     parts: dict[Train, list[tuple[float, float, int]]] = {}
     for each in queued:
         route = each.train.route
-        if also_lost and link.loss_draws.random() < also_lost:
+        if also_lost and link.draw_loss() < also_lost:
             link.dropped_loss += 1
             route.flow.dropped_packets += 1
             continue

@@ -21,7 +21,7 @@ _ROUNDING_S = 1e-9
 _MOST_BACKGROUND = 0.999
 """Background traffic never fills a link: a rate that fell below it leaves this little."""
 FARTHEST_JITTER = 6.0
-"""In standard deviations, towards less: how early a packet can be. One in 10^9 would be earlier."""
+"""In standard deviations: no draw of `normals` is farther from the mean, so no packet is earlier."""
 
 
 @dataclass(frozen=True, slots=True)

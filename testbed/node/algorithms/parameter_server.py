@@ -9,12 +9,15 @@ Stale Synchronous Parallel Parameter Server", NeurIPS 2013.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from testbed.node.algorithm import Algorithm
 from testbed.node.messages import Message, Received, UnusableModel, snapshot
 from testbed.node.node import Node, PeerMissing
-from testbed.node.sharing.base import MODEL, Sharing, gradient_in, whole
+from testbed.node.sharing.base import MODEL, Sharing, whole, whole_in
+from testbed.node.state import NOTHING, State, whole_number_in, whole_numbers_in
 from testbed.node.world import Vector
 
 GRADIENT = "gradient"
@@ -34,6 +37,7 @@ class ParameterServer(Algorithm):
         self.mode = mode
         self.damping = damping
         self.max_lead = max_lead
+        self._progress = _Progress()
 
     async def run(self, node: Node) -> None:
         assert node.server is not None  # noqa: S101 - the plan has one
@@ -45,6 +49,14 @@ class ParameterServer(Algorithm):
                 version = received.message.fields.get("version", 0)
                 await node.send(node.server, Message(GRADIENT, received.round, {"version": version}, (gradient,)))
             done += 1
+
+    def state(self) -> State:
+        version, steps = self._progress.version, self._progress.steps
+        return {"version": version, "ranks": list(steps), "steps": list(steps.values())} if version else NOTHING
+
+    def restore(self, state: State) -> None:
+        steps = zip(whole_numbers_in(state, "ranks"), whole_numbers_in(state, "steps"), strict=False)
+        self._progress = _Progress(whole_number_in(state, "version"), dict(steps))
 
     async def serve(self, node: Node) -> None:
         if type(self.sharing) is not Sharing:
@@ -64,24 +76,34 @@ class ParameterServer(Algorithm):
 
     async def _serve_each_at_once(self, node: Node) -> None:
         lr = node.plan.experiment.training.lr
-        workers = _Workers(node, self.max_lead)
+        workers = _Workers(node, self.max_lead, self._progress)
         async for _ in node.rounds():
             for _ in node.learners:
                 await workers.answer()
                 received, staleness = await workers.next_gradient()
                 _step(node.model, received, lr / (1 + staleness) if self.damping == "staleness" else lr)
-                workers.version += 1
+                self._progress.version += 1
+
+
+@dataclass
+class _Progress:
+    """What an asynchronous server remembers besides the model."""
+
+    version: int = 0
+    """Of the model: how many steps have been taken."""
+    steps: dict[int, int] = field(default_factory=dict)
+    """Gradients that each worker has sent; only of those that still count for the others' lead."""
 
 
 class _Workers:
-    """Who has been sent which version, and who waits for the next one."""
+    """Which worker has been sent which version, and which of them wait for the next one."""
 
-    def __init__(self, node: Node, max_lead: int | None) -> None:
-        self.version = 0
+    def __init__(self, node: Node, max_lead: int | None, progress: _Progress) -> None:
+        self._progress = progress
         self._node = node
         self._max_lead = max_lead
-        self._steps = dict.fromkeys(node.learners, 0)
-        """Gradients that each has sent; only of those that still count for the others' lead."""
+        self._steps = progress.steps
+        self._steps.update((rank, self._steps.get(rank, 0)) for rank in node.learners)
         self._waiting = set(node.learners)
         self._arrived: list[Received] = []
         self._patience_s: float | None = node.plan.experiment.missing.after_s
@@ -93,7 +115,7 @@ class _Workers:
             if self._max_lead is None or self._steps[rank] - slowest <= self._max_lead:
                 self._waiting.remove(rank)
                 model = whole(self._node.model, self._node.round)
-                await self._node.send(rank, model.with_fields(version=self.version))
+                await self._node.send(rank, model.with_fields(version=self._progress.version))
 
     async def next_gradient(self) -> tuple[Received, int]:
         """A gradient, and how many versions it is behind."""
@@ -102,23 +124,22 @@ class _Workers:
             if not self._arrived:
                 await self._all_silent()
         received = self._arrived.pop(0)
-        version = received.message.fields.get("version")
-        if type(version) is not int or not 0 <= version <= self.version:
-            raise UnusableModel(
-                received.sender, f"a gradient of the version {version!r}, the model is at {self.version}"
-            )
+        version, now = received.message.fields.get("version"), self._progress.version
+        # A server that came back goes on from a snapshot: workers may have had later versions of its earlier life.
+        if type(version) is not int or version < 0 or (version > now and not self._node.came_back):
+            raise UnusableModel(received.sender, f"a gradient of the version {version!r}, the model is at {now}")
         # One that was given up for dead goes on as the slowest.
         self._steps.setdefault(received.sender, min(self._steps.values(), default=0))
         self._steps[received.sender] += 1
         self._waiting.add(received.sender)
-        return received, self.version - version
+        return received, max(0, now - version)
 
     async def _all_silent(self) -> None:
         """Nobody who has a model has answered for too long."""
         node, then = self._node, self._node.plan.experiment.missing.then
         silent = sorted(self._steps.keys() - self._waiting)
         names = ", ".join(node.plan.ranks[rank] for rank in silent)
-        node.note("peer-missing", f"version {self.version}: {names}: {then}")
+        node.note("peer-missing", f"version {self._progress.version}: {names}: {then}")
         if then == "wait":
             self._patience_s = None
             return
@@ -131,4 +152,4 @@ class _Workers:
 
 def _step(model: Vector, received: Received, scale: float) -> None:
     """One step of gradient descent."""
-    model -= np.float32(scale) * gradient_in(received, model.size)
+    model -= np.float32(scale) * whole_in(received, model.size, GRADIENT)

@@ -1,8 +1,8 @@
-"""Takes named files out of an archive, and nothing else.
+"""Extracts named files from an archive, and nothing else.
 
 Takes the path of an archive (tar, zip/wheel, Debian package), gives the paths of the wanted files; touches the
-folder it is told to write into. A name inside an archive never becomes a path: files are written under names of
-ours, each up to a limit.
+target folder. A name inside an archive never becomes a path: files are written under our own names, each up to a
+limit.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import IO
 from testbed.node.data.problems import SourceFailed
 
 MOST_BYTES = 256 << 20
-"""Of any one file; the largest wanted has 47 MB."""
+"""Limit of one file; the largest in use has 47 MB."""
 _MOST_MEMBERS = 100_000
 _CHUNK = 1 << 20
 
 
 def check_sha256(file: Path, expected: str) -> None:
-    """Fails unless the file is exactly the one that was meant."""
+    """Raises SourceFailed unless the file has this hash."""
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     if found != expected:
@@ -36,7 +36,7 @@ def check_sha256(file: Path, expected: str) -> None:
 
 
 def extract(archive: Path, wanted: Mapping[str, str], into: Path) -> dict[str, Path]:
-    """The wanted files (our name → name in the archive), as files in `into` under our names."""
+    """Extracts the wanted files (our name → name in the archive) into `into` under our names."""
     try:
         if archive.suffix in (".whl", ".zip"):
             found = _from_zip(archive, wanted, into)
@@ -47,7 +47,7 @@ def extract(archive: Path, wanted: Mapping[str, str], into: Path) -> dict[str, P
                 found = _from_tar(opened, wanted, into)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, LZMAError, zlib.error, NotImplementedError) as problem:
         raise SourceFailed(f"{archive.name} is damaged: {problem}") from None
-    except RuntimeError as problem:  # what zipfile says of files with a password
+    except RuntimeError as problem:  # raised by zipfile for files with a password
         raise SourceFailed(f"{archive.name} cannot be read: {problem}") from None
     missing = [name for ours, name in wanted.items() if ours not in found]
     if missing:
@@ -84,7 +84,7 @@ def _from_zip(archive: Path, wanted: Mapping[str, str], into: Path) -> dict[str,
 
 
 def _from_debian(archive: Path, wanted: Mapping[str, str], into: Path) -> dict[str, Path]:
-    """Debian's own tool knows every compression that packages have; nothing is unpacked but what is wanted."""
+    """Extracts by Debian's own tool, which knows every compression of packages; unpacks only wanted files."""
     tool = shutil.which("dpkg-deb")
     if tool is None:
         raise SourceFailed("dpkg-deb is not installed here")
@@ -95,7 +95,7 @@ def _from_debian(archive: Path, wanted: Mapping[str, str], into: Path) -> dict[s
             with tarfile.open(fileobj=process.stdout, mode="r|") as opened:
                 return _from_tar(opened, wanted, into)
         finally:
-            process.kill()  # what follows the last wanted file is of no interest
+            process.kill()  # the rest of the archive is not needed
 
 
 def _write(stream: IO[bytes], target: Path, size_bytes: int, name: str) -> Path:

@@ -1,6 +1,6 @@
-"""The data sets that are known by name: what they are, whose, how large, and where to get them.
+"""The data sets that are known by name: whose they are, what they consist of, and where to get them.
 
-Takes a name, gives its entry; touches nothing.
+Takes a name, gives its entry; touches nothing. What an experiment must know of them is in `testbed/catalogue`.
 """
 
 from __future__ import annotations
@@ -9,63 +9,75 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from testbed.catalogue.data_sets import DATA_SETS, DataSetFacts
 from testbed.errors import did_you_mean
 from testbed.node.data import clients, formats
 from testbed.node.data.dataset import Kind
 from testbed.node.data.problems import Impossible
 from testbed.node.data.sources import (
+    DataSource,
     DebianPackage,
     OfficialArchive,
     OfficialFiles,
     Package,
-    Source,
 )
 from testbed.units import shown
 
 
 @dataclass(frozen=True)
 class ArrayShape:
-    """One array as it must be, whichever source it came from."""
+    """Expected type, shape and hash of an array, the same from every source."""
 
     dtype: str
     shape: tuple[int, ...]
     sha256: str
-    """Of its bytes in C order."""
+    """Hash of its bytes in C order."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One data set."""
+class CatalogueEntry:
+    """A data set known by name."""
 
-    name: str
-    summary: str
+    facts: DataSetFacts
     terms: str
     kind: Kind
     classes: int
     input_shape: tuple[int, ...]
     train: int
-    """How many samples; of `synthetic` by default."""
+    """Number of samples to train on; for `synthetic` the default."""
     test: int
     users: int = 0
     items: int = 0
     class_counts: tuple[int, ...] = ()
-    """How many of the samples to train on each class has; empty where that is known only with the data."""
+    """Number of samples to train on, by class; empty where only the data tells."""
     class_names: tuple[str, ...] = ()
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     scale: float = 1.0
     arrays: Mapping[str, ArrayShape] | None = None
-    """What is stored; None: nothing, it is made where it is needed."""
-    sources: tuple[Source, ...] = ()
-    """In the order in which they are tried."""
+    """The stored arrays; None for a data set that is generated where it is needed."""
+    sources: tuple[DataSource, ...] = ()
+    """Sources in the order in which they are tried."""
+
+    def __post_init__(self) -> None:
+        if self.facts.is_fetched != (self.arrays is not None):
+            raise ValueError(f"{self.name} has arrays to store, or it is not fetched")
+
+    @property
+    def name(self) -> str:
+        return self.facts.name
+
+    @property
+    def summary(self) -> str:
+        return self.facts.summary
 
     @property
     def needs_download(self) -> bool:
-        return self.arrays is not None
+        return self.facts.is_fetched
 
     @property
     def stored_bytes(self) -> int:
-        """What it takes on disk."""
+        """Bytes on disk."""
         sizes = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8}
         return sum(sizes[each.dtype] * prod(each.shape) for each in (self.arrays or {}).values())
 
@@ -89,9 +101,8 @@ def _split_arrays(
     }
 
 
-_FASHION_MNIST = Entry(
-    name="fashion-mnist",
-    summary="Zalando's pictures of clothes, 10 classes",
+_FASHION_MNIST = CatalogueEntry(
+    facts=DATA_SETS["fashion-mnist"],
     terms="MIT licence (Zalando SE)",
     kind=Kind.CLASSES,
     classes=10,
@@ -141,9 +152,8 @@ _FASHION_MNIST = Entry(
     ),
 )
 
-_MNIST = Entry(
-    name="mnist",
-    summary="handwritten digits, 10 classes",
+_MNIST = CatalogueEntry(
+    facts=DATA_SETS["mnist"],
     terms="Yann LeCun, Corinna Cortes, Christopher Burges; usually given as CC BY-SA 3.0",
     kind=Kind.CLASSES,
     classes=10,
@@ -185,9 +195,8 @@ _MNIST = Entry(
     ),
 )
 
-_CIFAR10 = Entry(
-    name="cifar10",
-    summary="small colour pictures of animals and vehicles, 10 classes",
+_CIFAR10 = CatalogueEntry(
+    facts=DATA_SETS["cifar10"],
     terms="no formal licence; cite Alex Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
     kind=Kind.CLASSES,
     classes=10,
@@ -238,9 +247,8 @@ _CIFAR10 = Entry(
     ),
 )
 
-_MOVIELENS = Entry(
-    name="movielens",
-    summary="MovieLens-100K: what users think of films; 70 % of each user's ratings to train, 30 % to test",
+_MOVIELENS = CatalogueEntry(
+    facts=DATA_SETS["movielens"],
     terms="GroupLens: for research, no commercial use, no redistribution; cite Harper and Konstan, 2015",
     kind=Kind.RATINGS,
     classes=0,
@@ -275,9 +283,8 @@ _MOVIELENS = Entry(
     ),
 )
 
-_DIGITS = Entry(
-    name="digits",
-    summary="handwritten digits of 8×8 pixels, 10 classes; comes with scikit-learn",
+_DIGITS = CatalogueEntry(
+    facts=DATA_SETS["digits"],
     terms="UCI Optical Recognition of Handwritten Digits (Alpaydin and Kaynak), CC BY 4.0",
     kind=Kind.CLASSES,
     classes=10,
@@ -289,9 +296,8 @@ _DIGITS = Entry(
     scale=1 / 16,
 )
 
-_SYNTHETIC = Entry(
-    name="synthetic",
-    summary="made from the seed: users whose linear classifiers are alike or not, after LEAF's synthetic data set",
+_SYNTHETIC = CatalogueEntry(
+    facts=DATA_SETS["synthetic"],
     terms="none: it is made on the spot",
     kind=Kind.CLASSES,
     classes=10,
@@ -301,13 +307,13 @@ _SYNTHETIC = Entry(
     users=100,
 )
 
-ENTRIES: Mapping[str, Entry] = {
-    entry.name: entry for entry in (_FASHION_MNIST, _MNIST, _CIFAR10, _MOVIELENS, _DIGITS, _SYNTHETIC)
+ENTRIES: Mapping[str, CatalogueEntry] = {
+    entry.name: entry for entry in (_FASHION_MNIST, _MNIST, _CIFAR10, _DIGITS, _MOVIELENS, _SYNTHETIC)
 }
 NEED_NO_DOWNLOAD = tuple(name for name, entry in ENTRIES.items() if not entry.needs_download)
 
 
-def entry_of(name: str) -> Entry:
+def entry_of(name: str) -> CatalogueEntry:
     """The data set of that name."""
     try:
         return ENTRIES[name]

@@ -1,7 +1,7 @@
-"""Downloads one file with an ordinary client: the package managers of this machine, or plain HTTPS.
+"""Downloads one file with an ordinary client: this machine's package managers, or plain HTTPS.
 
 Takes the name of a package and an empty folder, gives the path of the archive in it; touches that folder and the
-network. Nothing is installed and nobody has to be root. Every failure is a `SourceFailed` with a reason for people.
+network. Nothing is installed, and root is not needed. Every failure is a `SourceFailed` with a readable reason.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from urllib.request import Request, urlopen
 from testbed.node.data.problems import SourceFailed
 
 _TIMEOUT_S = 1800.0
-"""For one package: the largest has 139 MB, lines are slow."""
+"""For one package: the largest has 139 MB, and lines may be slow."""
 _QUICK_S = 5.0
-"""For a site to answer at all."""
+"""How long a site may take to answer at all."""
 _CHUNK = 1 << 20
 _LONGEST_REASON = 300
 
 
 def apt_download(package: str, into: Path) -> Path:
-    """A Debian package, from the machine's own list of packages or from one fetched for this purpose."""
+    """Downloads a Debian package, by the machine's package lists or by lists fetched for this purpose."""
     client = _found("apt-get")
     quick = ["-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=10", "-o", "Acquire::https::Timeout=10"]
-    # As root apt would step down to a user that may not write here; as anybody else the setting changes nothing.
+    # As root, apt would switch to a user that may not write here; for other users the setting has no effect.
     quick += ["-o", "APT::Sandbox::User=root"]
     try:
         run([client, *quick, "download", package], into)
@@ -43,7 +43,7 @@ def apt_download(package: str, into: Path) -> Path:
 
 
 def _apt_download_with_own_lists(client: Sequence[str], package: str, into: Path) -> None:
-    """The machine's lists are empty or stale, and only root may fetch them: so use private ones."""
+    """Uses private package lists: the machine's may be empty or stale, and only root may update them."""
     state, cache = into / "apt-state", into / "apt-cache"
     (state / "lists" / "partial").mkdir(parents=True)
     (cache / "archives" / "partial").mkdir(parents=True)
@@ -60,7 +60,7 @@ def _apt_download_with_own_lists(client: Sequence[str], package: str, into: Path
 
 
 def _update(client: Sequence[str], into: Path) -> str:
-    """Fetch lists of packages; what went wrong is only told, because the site that matters may be another one."""
+    """Fetches package lists; failures are returned, not raised, since the site that matters may be another one."""
     try:
         run([*client, "-o", "APT::Update::Error-Mode=any", "update"], into)
     except SourceFailed as problem:
@@ -69,7 +69,7 @@ def _update(client: Sequence[str], into: Path) -> str:
 
 
 def npm_pack(package: str, version: str, into: Path) -> Path:
-    """The archive of an npm package, with a cache of its own, so that nobody's home is filled or needed."""
+    """Downloads the archive of an npm package, with a private cache, so that no home folder is needed."""
     cache = into / "npm-cache"
     patience = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000"]
     arguments = ["pack", f"{package}@{version}", "--loglevel=error", "--ignore-scripts", f"--cache={cache}", *patience]
@@ -81,7 +81,7 @@ def npm_pack(package: str, version: str, into: Path) -> Path:
 
 
 def pip_download(package: str, version: str, into: Path) -> Path:
-    """The wheel of a Python package, without what it depends on."""
+    """Downloads the wheel of a Python package, without its dependencies."""
     client = [sys.executable, "-m", "pip"] if find_spec("pip") else [_found("pip3", "pip")]
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "--retries=1"]
     run([*client, "download", "--quiet", *options, "--timeout=10", f"--dest={into}", f"{package}=={version}"], into)
@@ -89,7 +89,7 @@ def pip_download(package: str, version: str, into: Path) -> Path:
 
 
 def https_download(url: str, into: Path, most_bytes: int) -> Path:
-    """A file from a site; gives up soon when the site does not answer, and on anything larger than expected."""
+    """Downloads a file from a site; gives up soon when the site does not answer, and on larger files than expected."""
     target = into / url.rpartition("/")[2]
     if not url.startswith("https://"):
         raise SourceFailed(f"{url} is not HTTPS")
@@ -110,7 +110,7 @@ def https_download(url: str, into: Path, most_bytes: int) -> Path:
 
 
 def run(arguments: Sequence[str], folder: Path, timeout_s: float = _TIMEOUT_S) -> None:
-    """Run a client in a folder; what it prints is shown only when it fails, and nothing of it outlives this call."""
+    """Runs a client in a folder; shows its output only when it fails, and leaves none of its processes running."""
     name = "pip" if "pip" in arguments[:3] else Path(arguments[0]).name
     try:
         process = subprocess.Popen(  # noqa: S603 - no shell; arguments are ours
@@ -138,7 +138,7 @@ def run(arguments: Sequence[str], folder: Path, timeout_s: float = _TIMEOUT_S) -
 
 
 def _last_words(output: bytes) -> str:
-    """The lines of a client's output that say most: errors if it marks them, else the end."""
+    """The most telling lines of a client's output: errors if it marks them, otherwise the end."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
     marked = [line for line in lines if line.lower().startswith(("e:", "error", "npm err", "npm error"))]
     return _short("; ".join(dict.fromkeys(marked[:3] or lines[-3:]))) or "it said nothing"

@@ -1,4 +1,4 @@
-"""A data set in memory: samples to train on, samples to test with, and how they become a model's inputs.
+"""A data set in memory: samples to train on and to test with, and how they become a model's inputs.
 
 Takes arrays, gives batches; touches nothing (the arrays may be mapped from files, and are never written).
 """
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 
 class Kind(StrEnum):
-    """What a model has to say about a sample."""
+    """What a model predicts for a sample."""
 
     CLASSES = "classes"
-    """Which class it belongs to."""
+    """The class of the sample."""
     RATINGS = "ratings"
-    """What a user thinks of an item."""
+    """A user's rating of an item."""
 
 
 @dataclass(frozen=True)
@@ -40,25 +40,25 @@ class Samples:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a learner needs to know of its data."""
+    """Everything that a learner needs to know of its data."""
 
     name: str
     kind: Kind
     classes: int
     """0 for ratings."""
     input_shape: tuple[int, ...]
-    """Of one sample."""
+    """Shape of one sample."""
     users: int
-    """0 where samples have none."""
+    """0 where samples have no users."""
     items: int
     """0 for classes."""
     train: Samples
     test: Samples
     mean: tuple[float, ...] = ()
-    """Per channel (or one for all), of the scaled inputs; empty: inputs are taken as they are."""
+    """Of the scaled inputs, per channel or one for all; empty: inputs are not normalised."""
     std: tuple[float, ...] = ()
     scale: float = 1.0
-    """What raw inputs are multiplied with first: 1/255 brings a byte to 0…1."""
+    """Factor of raw inputs: 1/255 maps a byte to 0…1."""
 
     def batch(self, samples: Samples, indices: NDArray[np.intp]) -> NDArray[np.float32] | NDArray[np.int64]:
         """The chosen samples as a new array: normalised float32, or int64 pairs for ratings."""
@@ -73,7 +73,7 @@ class DataSet:
 
     @cached_property
     def _affine(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Scaling and normalising as one multiplication and one addition."""
+        """Factor and summand that scale and normalise in one step."""
         mean = np.asarray(self.mean or (0.0,), np.float64)
         std = np.asarray(self.std or (1.0,), np.float64)
         shape = (-1, *(1,) * (len(self.input_shape) - 1))

@@ -1,4 +1,4 @@
-"""The digits that come with scikit-learn: real handwriting without a download.
+"""Loads the digits that come with scikit-learn: real handwriting without a download.
 
 Takes nothing, gives a data set; touches scikit-learn's installed files.
 """
@@ -12,18 +12,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.data.catalogue import Entry
+from testbed.node.data.catalogue import CatalogueEntry
+from testbed.node.data.catalogue_check import dataset_of
 from testbed.node.data.dataset import DataSet, Samples
 from testbed.node.data.draws import permutation
-from testbed.node.data.facts import dataset_of
 from testbed.node.data.problems import NoSource
 from testbed.seeds import stream
 
 
-def load_digits(entry: Entry) -> DataSet:
-    """The same 1500 digits to train and 297 to test for every seed; the order of writers is mixed first."""
+def load_digits(entry: CatalogueEntry) -> DataSet:
+    """The same 1500 digits to train on and 297 to test with for every seed; the order of writers is shuffled first."""
     pixels, targets = _table()
-    order = permutation(stream(0, "digits", "split"), len(targets))
+    order = permutation(stream(0, entry.name, "split"), len(targets))
     parts = []
     for chosen in (order[: entry.train], order[entry.train :]):
         inputs = np.ascontiguousarray(pixels[chosen].reshape(-1, *entry.input_shape))
@@ -34,7 +34,7 @@ def load_digits(entry: Entry) -> DataSet:
 
 
 def _table() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """From the file itself: importing scikit-learn takes a second and 60 MB that every learner would hold."""
+    """Reads the file itself: importing scikit-learn takes a second, and 60 MB in every learner."""
     found = find_spec("sklearn")
     if found is None:
         raise NoSource(
@@ -46,7 +46,7 @@ def _table() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
             with gzip.open(file, "rt") as rows:
                 table = np.loadtxt(rows, delimiter=",", dtype=np.int64)
             return table[:, :-1].astype(np.uint8), table[:, -1].copy()
-    from sklearn import datasets  # type: ignore[import-untyped]  # its files have moved; it knows where
+    from sklearn import datasets  # type: ignore[import-untyped]  # the file is elsewhere: scikit-learn knows where
 
     bunch = datasets.load_digits()
     return bunch.data.astype(np.uint8), bunch.target.astype(np.int64)

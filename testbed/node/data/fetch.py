@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from testbed.node.data import store
-from testbed.node.data.catalogue import NEED_NO_DOWNLOAD, Entry, entry_of
+from testbed.node.data.catalogue import NEED_NO_DOWNLOAD, CatalogueEntry, entry_of
 from testbed.node.data.problems import Impossible, SourceFailed
 from testbed.node.data.problems import NoSource as NoSource
 
@@ -18,19 +18,19 @@ Tell = Callable[[str], None]
 
 
 def silently(words: str) -> None:
-    """For callers who do not want to hear."""
+    """Discards progress messages."""
 
 
 def ensure(name: str, *, cache: Path | None = None, tell: Tell = silently, check: bool = False) -> Path:
-    """The folder of a data set, fetched if need be; with `check` what is there is read, and replaced if damaged."""
+    """The folder of a data set, fetched if needed; with `check`, stored data is verified and replaced if damaged."""
     entry = entry_of(name)
     if not entry.needs_download:
         raise Impossible(f"{name} needs no download: it is made where it is needed")
     return ensure_entry(entry, store.cache_folder(cache), tell, check)
 
 
-def ensure_entry(entry: Entry, cache: Path, tell: Tell, check: bool = False) -> Path:
-    """The folder of a data set that may be in nobody's catalogue."""
+def ensure_entry(entry: CatalogueEntry, cache: Path, tell: Tell, check: bool = False) -> Path:
+    """The same for an entry that need not be in the catalogue."""
     place = store.place_of(entry, cache)
     if store.is_stored(entry, place) and not check:
         return place
@@ -43,7 +43,7 @@ def ensure_entry(entry: Entry, cache: Path, tell: Tell, check: bool = False) -> 
     return place
 
 
-def _fetch(entry: Entry, cache: Path, place: Path, tell: Tell) -> None:
+def _fetch(entry: CatalogueEntry, cache: Path, place: Path, tell: Tell) -> None:
     reasons = []
     with store.workspace(entry, cache) as folder:
         for number, source in enumerate(entry.sources):

@@ -12,15 +12,15 @@ if sys.platform == "win32":
     import msvcrt
 
     _HELD = (errno.EACCES, errno.EDEADLK)
-    """What it says of a lock that another process has: at once, and when it has waited for a while."""
+    """Errors for a lock that another process holds: immediately, and after waiting."""
 
     def try_lock(descriptor: int) -> bool:
-        """Whether it is this process's now."""
+        """Takes the lock if it is free; whether it did."""
         return _locked(descriptor, msvcrt.LK_NBLCK)
 
     def wait_for_lock(descriptor: int) -> None:
-        """Until it is this process's."""
-        while not _locked(descriptor, msvcrt.LK_LOCK):  # which gives up after ten seconds
+        """Waits until it has the lock."""
+        while not _locked(descriptor, msvcrt.LK_LOCK):  # it gives up after ten seconds
             pass
 
     def _locked(descriptor: int, how: int) -> bool:
@@ -36,7 +36,7 @@ else:
     import fcntl
 
     def try_lock(descriptor: int) -> bool:
-        """Whether it is this process's now."""
+        """Takes the lock if it is free; whether it did."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,5 +44,5 @@ else:
         return True
 
     def wait_for_lock(descriptor: int) -> None:
-        """Until it is this process's."""
+        """Waits until it has the lock."""
         fcntl.flock(descriptor, fcntl.LOCK_EX)

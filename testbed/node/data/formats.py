@@ -1,7 +1,6 @@
-"""Reads the files in which data sets are published.
+"""Reads the file formats in which data sets are published.
 
-Takes paths by our names, gives arrays; touches only those files. Sizes are checked before anything is allocated for
-them.
+Takes paths by our names, gives arrays; touches only those files. Sizes are checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _MOST_BYTES = 1 << 28
 _GZIP = b"\x1f\x8b"
 _CIFAR_RECORD = 1 + 3 * 32 * 32
 CIFAR_ROWS = 10_000
-"""In each of its batches."""
+"""Rows in each of CIFAR's batches."""
 CIFAR_BATCHES = ("train1", "train2", "train3", "train4", "train5", "test")
 
 
 def read_idx_files(files: Files) -> Arrays:
-    """The four files of MNIST and what is made like it; compressed or not."""
+    """Reads the four files of MNIST and data sets like it, compressed or not."""
     return {
         "train_inputs": _images(read_idx(files["train_images"])),
         "train_targets": read_idx(files["train_labels"]).astype(np.int64),
@@ -40,7 +39,7 @@ def read_idx_files(files: Files) -> Arrays:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """One file of bytes in the idx format: a magic number, the shape, the values."""
+    """Reads a file of bytes in the idx format: a magic number, the shape, the values."""
     with path.open("rb") as raw:
         packed = raw.read(2) == _GZIP
     try:
@@ -67,7 +66,7 @@ def _images(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def read_cifar_pictures(files: Files) -> Arrays:
-    """CIFAR-10 as six PNG files, an image to a row of pixels, and two lists of labels."""
+    """Reads CIFAR-10 from six PNG files, with an image in each row of pixels, and two lists of labels."""
     batches = [_picture_rows(files[name]) for name in CIFAR_BATCHES]
     return {
         "train_inputs": np.concatenate(batches[:-1]),
@@ -98,7 +97,7 @@ def _labels(path: Path) -> NDArray[np.int64]:
 
 
 def read_cifar_records(files: Files) -> Arrays:
-    """CIFAR-10 in its authors' binary form: a label, then red, green and blue."""
+    """Reads CIFAR-10 in its authors' binary format: a label, then red, green and blue."""
     batches = [_records(files[name]) for name in CIFAR_BATCHES]
     train = np.concatenate(batches[:-1])
     return {**_split_records(train, "train"), **_split_records(batches[-1], "test")}
@@ -118,7 +117,7 @@ def _split_records(records: NDArray[np.uint8], part: str) -> Arrays:
 
 
 def read_movielens(files: Files) -> Arrays:
-    """MovieLens-100K: user, item, rating and time, separated by tabs, with or without a line of titles."""
+    """Reads MovieLens-100K: user, item, rating and time, separated by tabs, with or without a header."""
     path = files["ratings"]
     try:
         with path.open("rb") as file:

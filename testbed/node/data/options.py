@@ -1,4 +1,4 @@
-"""Reads the options of a data set or a partition: every one known, of the right type and in range.
+"""Reads the options of a data set or a partition, and checks that each is known, of the right type and in range.
 
 Takes a mapping as an experiment file gives it, gives typed values or `Impossible`; touches nothing.
 """
@@ -13,8 +13,8 @@ from testbed.node.data.problems import Impossible
 from testbed.units import shown
 
 
-class Options:
-    """Options of one thing; `done` must be called when all that it knows have been asked for."""
+class DataOptions:
+    """The options of one data set or partition; `done` must be called after all known options have been read."""
 
     def __init__(self, given: Mapping[str, object], of: str) -> None:
         self._given = dict(given)
@@ -51,7 +51,7 @@ class Options:
         return self._given.get(name) is not None
 
     def done(self) -> None:
-        """Nobody may believe that an option works which nothing reads."""
+        """Raises Impossible for an option that was not read: it would have no effect."""
         for name in self._given:
             if name not in self._known:
                 hint = did_you_mean(name, self._known) or "it has no options"

@@ -1,8 +1,8 @@
-"""Who gets which samples: every sample to train on goes to exactly one learner.
+"""Partitions of a data set: every sample to train on goes to exactly one learner.
 
 Takes a data set, a number of learners, a kind of partition with its options and a seed, gives the indices of each
 learner's samples in ascending order; touches nothing. The same arguments give the same parts on every machine, so
-that every node can work out its own.
+every node can compute its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from testbed.errors import did_you_mean
 from testbed.node.data.dataset import DataSet, Kind
-from testbed.node.data.options import Options
+from testbed.node.data.options import DataOptions
 from testbed.node.data.partition_dirichlet import dirichlet
 from testbed.node.data.partition_plain import by_user, iid
 from testbed.node.data.partition_shards import shards
@@ -23,13 +23,13 @@ from testbed.node.data.problems import Impossible
 from testbed.units import shown
 
 Part = NDArray[np.int64]
-Divide = Callable[[DataSet, int, Options, int], list[Part]]
+Divide = Callable[[DataSet, int, DataOptions, int], list[Part]]
 
 KINDS: Mapping[str, Divide] = MappingProxyType({"iid": iid, "shards": shards, "dirichlet": dirichlet, "user": by_user})
 
 
 def partition(dataset: DataSet, learners: int, kind: str, options: Mapping[str, object], seed: int) -> list[Part]:
-    """The parts of all learners, none empty; raises `Impossible` when there can be no such partition."""
+    """The parts of all learners, none empty; raises `Impossible` when no such partition exists."""
     if kind not in KINDS:
         raise Impossible(f"there is no partition called {shown(kind)}", did_you_mean(kind, KINDS))
     count = len(dataset.train)
@@ -38,16 +38,16 @@ def partition(dataset: DataSet, learners: int, kind: str, options: Mapping[str, 
     if learners > count:
         hint = "take a larger data set, or fewer learners"
         raise Impossible(f"{dataset.name} has {count} samples to train on, too few for {learners} learners", hint)
-    given = Options(options, f"the partition {kind}")
+    given = DataOptions(options, f"the partition {kind}")
     parts = KINDS[kind](dataset, learners, given, seed)
     given.done()
     return [np.sort(part) for part in parts]
 
 
 def test_parts(dataset: DataSet, parts: list[Part]) -> list[Part]:
-    """What each learner tests with: all of the test samples, or for ratings those of the users that it trains on.
+    """The test samples of each learner: all of them, or for ratings those of the users that it trains on.
 
-    Raises `Impossible` when there is nothing for one of them: its models could not be tried.
+    Raises `Impossible` when a learner has none: its models could not be evaluated.
     """
     if not len(dataset.test):
         raise Impossible(f"{dataset.name} has nothing to test with")
@@ -70,18 +70,18 @@ def test_parts(dataset: DataSet, parts: list[Part]) -> list[Part]:
     return found
 
 
-test_parts.__test__ = False  # type: ignore[attr-defined]  # its name starts as a test's does
+test_parts.__test__ = False  # type: ignore[attr-defined]  # not a test, despite its name
 
 
 def targets_of(dataset: DataSet) -> NDArray[np.float64] | NDArray[np.int64]:
-    """What a sample can be: the classes, or the ratings that occur, in ascending order."""
+    """All targets: the classes, or the ratings that occur, in ascending order."""
     if dataset.kind is Kind.CLASSES:
         return np.arange(dataset.classes, dtype=np.int64)
     return np.unique(dataset.train.targets).astype(np.float64)
 
 
 def histogram(dataset: DataSet, parts: list[Part]) -> NDArray[np.int64]:
-    """How many samples of each target (columns, as in `targets_of`) each learner (rows) has."""
+    """Number of samples of each target (columns, as in `targets_of`) for each learner (rows)."""
     known = targets_of(dataset)
     columns = np.searchsorted(known, dataset.train.targets)
     return np.stack([np.bincount(columns[part], minlength=len(known)) for part in parts]).astype(np.int64)

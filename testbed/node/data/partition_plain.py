@@ -1,4 +1,4 @@
-"""Partitions that do not look at classes: at random, and by user.
+"""Partitions that ignore classes: at random, and by user.
 
 Takes a data set, gives parts; touches nothing.
 """
@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 
 from testbed.node.data.dataset import DataSet, Kind
 from testbed.node.data.draws import permutation
-from testbed.node.data.options import Options
+from testbed.node.data.options import DataOptions
 from testbed.node.data.problems import Impossible
 from testbed.seeds import stream
 
 
-def iid(dataset: DataSet, learners: int, options: Options, seed: int) -> list[NDArray[np.int64]]:
-    """Samples in random order, cut into parts whose sizes differ by at most one."""
+def iid(dataset: DataSet, learners: int, options: DataOptions, seed: int) -> list[NDArray[np.int64]]:
+    """Shuffles the samples and cuts them into parts whose sizes differ by at most one."""
     del options  # it has none
     return cut(permutation(stream(seed, "partition", "iid"), len(dataset.train)), learners)
 
 
-def by_user(dataset: DataSet, learners: int, options: Options, seed: int) -> list[NDArray[np.int64]]:
-    """Whole users, in numbers that differ by at most one, in random order (LEAF) or in the order of their numbers."""
+def by_user(dataset: DataSet, learners: int, options: DataOptions, seed: int) -> list[NDArray[np.int64]]:
+    """Deals whole users, in numbers that differ by at most one, in random order (LEAF) or by number."""
     usual = "contiguous" if dataset.kind is Kind.RATINGS else "shuffle"
     order = options.choice("order", usual, ("shuffle", "contiguous"))
     if dataset.train.groups is None:
         raise Impossible(
             f"{dataset.name} does not say which user a sample is of, so it cannot be divided by user",
-            "take iid, shards or dirichlet, or a data set with users (movielens, synthetic)",
+            "take iid, shards or dirichlet, or a data set with users (`testbed data list`)",
         )
     users, owner = np.unique(dataset.train.groups, return_inverse=True)
     if learners > len(users):
@@ -47,6 +47,6 @@ def by_user(dataset: DataSet, learners: int, options: Options, seed: int) -> lis
 
 
 def cut(indices: NDArray[np.int64], pieces: int) -> list[NDArray[np.int64]]:
-    """The list in runs whose lengths differ by at most one."""
+    """Cuts a list into runs whose lengths differ by at most one."""
     ends = np.arange(1, pieces, dtype=np.int64) * len(indices) // pieces
     return np.split(indices, ends)

@@ -1,8 +1,8 @@
-"""Shards: runs of samples sorted by class, a few to each learner, so that it sees few classes.
+"""Shard partition: runs of samples sorted by class, a few for each learner, so that it sees few classes.
 
 Takes a data set, gives parts; touches nothing. Two variants: `grid`, where the sorted samples are cut into equal
 shards that are dealt at random (McMahan et al., Communication-Efficient Learning of Deep Networks from
-Decentralized Data, 2017), and `decpy`, which takes random runs of what is left, as DecentralizePy does.
+Decentralized Data, 2017), and `decpy`, which takes random runs of the remaining samples, as DecentralizePy does.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from testbed.node.data.dataset import DataSet, Kind
 from testbed.node.data.draws import permutation
-from testbed.node.data.options import Options
+from testbed.node.data.options import DataOptions
 from testbed.node.data.partition_plain import cut
 from testbed.node.data.problems import Impossible
 from testbed.seeds import stream
 
 
-def shards(dataset: DataSet, learners: int, options: Options, seed: int) -> list[NDArray[np.int64]]:
-    """`per_node` shards for each learner."""
+def shards(dataset: DataSet, learners: int, options: DataOptions, seed: int) -> list[NDArray[np.int64]]:
+    """Deals `per_node` shards to each learner."""
     if dataset.kind is not Kind.CLASSES:
         raise Impossible(f"{dataset.name} has no classes to sort shards by", "take iid or user")
     per_node = options.whole("per_node", 2, 1, 10_000)
@@ -47,7 +47,7 @@ def _grid(by_class: NDArray[np.int64], learners: int, per_node: int, seed: int) 
 
 def _decpy(by_class: NDArray[np.int64], learners: int, per_node: int, seed: int) -> list[NDArray[np.int64]]:
     """DecentralizePy's parts for that seed, except that the last learner also gets the few samples left over."""
-    # Seeded with the bare number, not a stream of ours: comparing with that system is what this is for.
+    # Seeded with the bare number, not with one of our streams, so that results can be compared with that system.
     random = Random(seed)  # noqa: S311 - experiments are repeated, not kept secret
     count = len(by_class)
     fraction = (count // learners) / count

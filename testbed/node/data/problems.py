@@ -1,4 +1,4 @@
-"""What can go wrong with data.
+"""Exceptions about data sets and partitions.
 
 Takes nothing, gives types, touches nothing.
 """
@@ -9,14 +9,14 @@ from testbed.errors import ExitCode, PreflightRefused, TestbedError
 
 
 class Impossible(TestbedError):
-    """Such data, or such a partition of it, cannot be had; says why."""
+    """No such data, or no such partition of it, exists; the message says why."""
 
     exit_code = ExitCode.INVALID_INPUT
 
 
 class NoSource(PreflightRefused):
-    """No source of a data set answered with the right data."""
+    """No source of a data set gave the right data."""
 
 
 class SourceFailed(Exception):
-    """One source of a data set cannot give it; the next one may."""
+    """One source of a data set failed; the next one may succeed."""

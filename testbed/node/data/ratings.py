@@ -1,7 +1,7 @@
-"""Ratings of items by users: MovieLens as it is stored, or a file in the format of the newer MovieLens sets.
+"""Ratings of items by users: the stored MovieLens-100K, or a file in the format of newer MovieLens sets.
 
 Takes pairs and ratings, or a CSV file, gives a data set; touches the given file. Of every user's ratings 70 %, at
-least one, are to train and the rest to test; which ones depends on the seed alone.
+least one, are to train on and the rest to test with; which ones depends only on the seed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_ID = 2**31 - 1
 
 
 def split_ratings(name: str, pairs: NDArray[np.int32], ratings: NDArray[np.float32], seed: int) -> DataSet:
-    """Users and items must be numbered from 0 without gaps."""
+    """Splits ratings into a data set; users and items must be numbered from 0 without gaps."""
     users = int(pairs[:, 0].max()) + 1
     items = int(pairs[:, 1].max()) + 1
     is_train = _split(pairs[:, 0], users, seed)
@@ -44,7 +44,7 @@ def split_ratings(name: str, pairs: NDArray[np.int32], ratings: NDArray[np.float
 
 
 def _split(owners: NDArray[np.int32], users: int, seed: int) -> NDArray[np.bool_]:
-    """70 % of each user's ratings, rounded, at least one."""
+    """Selects 70 % of each user's ratings, rounded, at least one."""
     mixed = permutation(stream(seed, "ratings", "split"), len(owners))
     by_user = mixed[np.argsort(owners[mixed], kind="stable")]
     counts = np.bincount(owners, minlength=users)
@@ -63,7 +63,7 @@ def _samples(pairs: NDArray[np.int32], ratings: NDArray[np.float32], chosen: NDA
 
 
 def read_ratings(path: Path) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """`ratings.csv` of a newer MovieLens set; users and items are numbered anew, in the order of their numbers."""
+    """Reads `ratings.csv` of a newer MovieLens set; users and items are renumbered without gaps, in order."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             users, items, ratings = _columns(path, csv.reader(file))

@@ -1,8 +1,8 @@
-"""Where a data set can be had: each source knows how to get the files and how to read them.
+"""Sources of data sets: each knows how to download the files and how to read them.
 
-Takes an empty folder, gives arrays; touches that folder and what its client touches. A source says what it is and
-how much it downloads before anything starts. What it gives is checked by whoever asks (`store.check_arrays`): all
-sources of a data set must give the same arrays, bit for bit.
+Takes an empty folder, gives arrays; touches that folder and what its client touches. A source tells what it is and
+how much it downloads before it starts. The caller checks its arrays (`store.check_arrays`): all sources of a data set
+must give the same ones, bit for bit.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from testbed.node.data.formats import Arrays, Files
 
 Reader = Callable[[Files], Arrays]
 Client = Callable[[str, str, Path], Path]
-"""Downloads a package of a version into a folder."""
+"""Downloads a version of a package into a folder."""
 
 
-class Source(Protocol):
-    """One way to a data set."""
+class DataSource(Protocol):
+    """One source of a data set."""
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """A readable description."""
 
     @property
     def size_bytes(self) -> int:
-        """How much will be downloaded, about."""
+        """Approximate size of the download."""
 
     def arrays(self, folder: Path) -> Arrays:
-        """Download into the empty folder and read; raises SourceFailed."""
+        """Downloads into the empty folder and reads; raises SourceFailed."""
 
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """Every distribution builds its own, so that the archive has no hash to expect; its contents have."""
+    """A Debian package. Every distribution builds its own, so only its contents have an expected hash."""
 
     package: str
     size_bytes: int
@@ -55,10 +55,10 @@ class DebianPackage:
 
 @dataclass(frozen=True)
 class Package:
-    """One version of a package, whose archive is the same everywhere."""
+    """A version of a package whose archive is the same everywhere."""
 
     kind: str
-    """Of the package, for people."""
+    """Readable kind of the package."""
     client: Client
     package: str
     version: str
@@ -79,7 +79,7 @@ class Package:
 
 @dataclass(frozen=True)
 class OfficialArchive:
-    """One archive on the site of the data set's authors."""
+    """An archive on the site of the data set's authors."""
 
     url: str
     size_bytes: int

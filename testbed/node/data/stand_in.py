@@ -1,9 +1,9 @@
-"""Stands in for a data set that is not here: of its sizes and shapes, with samples that are made up.
+"""Stand-in for a data set that is not here: the same sizes and shapes, with made-up samples.
 
-Takes an entry of the catalogue, gives a `DataSet`; touches nothing. For what depends on sizes alone, such as how
-large a model is, how many samples a learner gets and how long a step takes: nothing can be learnt from it. Parts by
-class are as large as those of the real one, since the catalogue knows how many samples a class has. Of users it knows
-only how many there are, so that all of them have about the same number of samples here.
+Takes an entry of the catalogue, gives a `DataSet`; touches nothing. For questions of size only, such as how large a
+model is, how many samples a learner gets and how long a step takes: nothing can be learnt from it. Parts by class are
+as large as the real ones, since the catalogue has the number of samples of each class. It has only the total number of
+users, so here all users have about the same number of samples.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.data.catalogue import Entry
+from testbed.node.data.catalogue import CatalogueEntry
+from testbed.node.data.catalogue_check import dataset_of
 from testbed.node.data.dataset import DataSet, Kind, Samples
-from testbed.node.data.facts import dataset_of
 from testbed.seeds import stream
 
 
-def stand_in(entry: Entry) -> DataSet:
-    """What the catalogue says of the data set is true of this one, too; takes no more memory than a few samples."""
+def stand_in(entry: CatalogueEntry) -> DataSet:
+    """A data set that agrees with the catalogue and takes no more memory than a few samples."""
     make = _pictures if entry.kind is Kind.CLASSES else _ratings
     return dataset_of(entry, make(entry, entry.train), make(entry, entry.test))
 
 
-def _pictures(entry: Entry, count: int) -> Samples:
-    """Each sample begins a byte after the one before it: random pixels for all of them are few."""
+def _pictures(entry: CatalogueEntry, count: int) -> Samples:
+    """Overlapping samples: each begins one byte after the previous one, so few random pixels are needed."""
     values = int(np.prod(entry.input_shape))
     pixels = np.frombuffer(stream(0, "stand-in", entry.name).randbytes(count + values - 1), np.uint8)
     strides = (1, *np.empty(entry.input_shape, np.uint8).strides)
@@ -35,7 +35,7 @@ def _pictures(entry: Entry, count: int) -> Samples:
     return Samples(inputs, _frozen(np.repeat(np.arange(entry.classes, dtype=np.int64), counts)))
 
 
-def _ratings(entry: Entry, count: int) -> Samples:
+def _ratings(entry: CatalogueEntry, count: int) -> Samples:
     users = np.repeat(np.arange(entry.users, dtype=np.int32), _evenly(count, entry.users))
     items = np.arange(count, dtype=np.int32) % entry.items
     ratings = 1.0 + np.arange(count, dtype=np.float32) % 5
@@ -43,7 +43,7 @@ def _ratings(entry: Entry, count: int) -> Samples:
 
 
 def _evenly(count: int, groups: int) -> NDArray[np.int64]:
-    """How many of so many each group has, as far as they divide."""
+    """Divides a count into groups as evenly as possible."""
     return np.diff(np.arange(groups + 1, dtype=np.int64) * count // groups)
 
 

@@ -1,8 +1,7 @@
-"""Keeps data sets as arrays ready to be mapped into memory: all processes of a machine share the pages.
+"""Stores data sets as arrays that are mapped into memory, so that all processes of a machine share the pages.
 
-Takes arrays, gives a folder, and back; touches the cache. A folder in the cache is whole: it is written elsewhere,
-its `meta.json` last, and renamed into place. Two processes that want the same data set do not meet: the second
-waits.
+Takes arrays, gives a folder, and back; touches the cache. A folder in the cache is always complete: it is written
+elsewhere, its `meta.json` last, and renamed into place. Of two processes that fetch the same data set the second waits.
 
     $TESTBED_DATA, else $XDG_CACHE_HOME/testbed, else ~/.cache/testbed
         fashion-mnist-v1/  train_inputs.npy  train_targets.npy  test_inputs.npy  test_targets.npy  meta.json
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from testbed.errors import UsageProblem
 from testbed.linux import open_flags
-from testbed.node.data.catalogue import Entry
+from testbed.node.data.catalogue import CatalogueEntry
 from testbed.node.data.file_lock import try_lock, wait_for_lock
 from testbed.node.data.formats import Arrays
 from testbed.node.data.problems import SourceFailed
@@ -36,7 +35,7 @@ _MOST_META_BYTES = 100_000
 
 
 def cache_folder(cache: Path | None = None) -> Path:
-    """Where data sets are kept on this machine; need not exist yet."""
+    """The folder of all data sets on this machine; it need not exist yet."""
     if cache is not None:
         return cache
     if own := os.environ.get("TESTBED_DATA"):
@@ -49,19 +48,19 @@ def cache_folder(cache: Path | None = None) -> Path:
 
 
 def made(cache: Path) -> Path:
-    """The folder, which is there from now on, by a path that means the same everywhere on this machine."""
+    """Makes the folder and returns its absolute path."""
     with _writing(cache):
         cache.mkdir(parents=True, exist_ok=True)
     return cache.absolute()
 
 
-def place_of(entry: Entry, cache: Path) -> Path:
+def place_of(entry: CatalogueEntry, cache: Path) -> Path:
     """The folder of one data set."""
     return cache / f"{entry.name}-v{SCHEMA}"
 
 
-def is_stored(entry: Entry, place: Path) -> bool:
-    """Whether the folder holds this data set whole, by its own account and by the sizes of its files."""
+def is_stored(entry: CatalogueEntry, place: Path) -> bool:
+    """Whether the folder holds the complete data set, according to its `meta.json` and the sizes of its files."""
     try:
         with (place / _META).open("rb") as file:
             meta = json.loads(file.read(_MOST_META_BYTES))
@@ -72,8 +71,8 @@ def is_stored(entry: Entry, place: Path) -> bool:
         return False
 
 
-def is_sound(entry: Entry, place: Path) -> bool:
-    """Whether the stored arrays are what they should be, byte for byte; reads all of them."""
+def is_sound(entry: CatalogueEntry, place: Path) -> bool:
+    """Whether the stored arrays have the expected hashes; reads all of them."""
     try:
         check_arrays(entry, read(entry, place))
     except (OSError, ValueError, SourceFailed):
@@ -81,13 +80,13 @@ def is_sound(entry: Entry, place: Path) -> bool:
     return True
 
 
-def read(entry: Entry, place: Path) -> Arrays:
+def read(entry: CatalogueEntry, place: Path) -> Arrays:
     """The stored arrays, mapped read-only."""
     return {name: np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in entry.arrays or {}}
 
 
-def check_arrays(entry: Entry, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Fails unless these are exactly the arrays of that data set."""
+def check_arrays(entry: CatalogueEntry, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raises SourceFailed unless these are exactly the arrays of the data set."""
     expected = entry.arrays or {}
     if set(arrays) != set(expected):
         raise SourceFailed(f"expected the arrays {', '.join(expected)}, got {', '.join(arrays)}")
@@ -105,8 +104,8 @@ def sha256_of(array: NDArray[Any]) -> str:
 
 
 @contextmanager
-def locked(entry: Entry, cache: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Only one process at a time works on a data set; the lock ends with the process, however it ends."""
+def locked(entry: CatalogueEntry, cache: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Locks a data set for one process; the lock ends with the process, however it ends."""
     with _writing(cache):
         descriptor = os.open(
             made(cache) / f".{entry.name}.lock", os.O_RDWR | os.O_CREAT | open_flags("O_CLOEXEC"), 0o666
@@ -121,8 +120,8 @@ def locked(entry: Entry, cache: Path, tell: Callable[[str], None]) -> Iterator[N
 
 
 @contextmanager
-def workspace(entry: Entry, cache: Path) -> Iterator[Path]:
-    """A folder beside the data sets that is gone afterwards, with those that killed processes left. Needs the lock."""
+def workspace(entry: CatalogueEntry, cache: Path) -> Iterator[Path]:
+    """A temporary folder beside the data sets; also removes those that killed processes left. Needs the lock."""
     for left in cache.glob(f".{entry.name}.*.part"):
         shutil.rmtree(left, ignore_errors=True)
     with _writing(cache):
@@ -133,8 +132,8 @@ def workspace(entry: Entry, cache: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write(entry: Entry, arrays: Mapping[str, NDArray[Any]], source: str, folder: Path, place: Path) -> None:
-    """Put checked arrays in place by way of an empty folder on the same file system. Needs the lock."""
+def write(entry: CatalogueEntry, arrays: Mapping[str, NDArray[Any]], source: str, folder: Path, place: Path) -> None:
+    """Moves checked arrays into place via an empty folder on the same file system. Needs the lock."""
     with _writing(place.parent):
         new, old = folder / "new", folder / "old"
         new.mkdir()
@@ -156,16 +155,16 @@ def write(entry: Entry, arrays: Mapping[str, NDArray[Any]], source: str, folder:
             json.dump(meta, file, indent=2)
             _settle(file.fileno())
         with suppress(FileNotFoundError):
-            place.rename(old)  # whoever has mapped the old arrays keeps them
+            place.rename(old)  # processes that have mapped the old arrays keep them
         new.rename(place)
 
 
 def _settle(descriptor: int) -> None:
-    """After a power failure, too, a folder that is in place is whole."""
+    """Flushes to disk, so that a folder in place is complete even after a power failure."""
     os.fsync(descriptor)
 
 
-def _described(entry: Entry) -> dict[str, dict[str, object]]:
+def _described(entry: CatalogueEntry) -> dict[str, dict[str, object]]:
     return {
         name: {"dtype": each.dtype, "shape": list(each.shape), "sha256": each.sha256}
         for name, each in (entry.arrays or {}).items()

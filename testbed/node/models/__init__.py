@@ -1,5 +1,5 @@
 """What can be learned: the models that come with the package, and how a researcher's own is made.
 
-Takes a name, options, a data set and a seed, gives a torch module; touches nothing. `catalogue` and `problems` know no
-torch, so that an experiment can be checked without it.
+Takes a name, options, a data set and a seed, gives a torch module; touches nothing. Which there are is in
+`testbed/catalogue`, which knows no torch, as `problems` does not.
 """

@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import nn
 
+from testbed.catalogue.models import MODELS, ModelFacts
 from testbed.code import CodeProblem, OnlyHere, call, is_code, load_object
+from testbed.errors import did_you_mean
 from testbed.memory import available_bytes
 from testbed.node.data.dataset import DataSet
-from testbed.node.models.catalogue import built_in
 from testbed.node.models.problems import ModelProblem
 from testbed.node.models.signature import DATA_FIRST, check_call, seems_for_data
 from testbed.seeds import derive
-from testbed.units import size_for_people
+from testbed.units import shown, size_for_people
 
 _FLOAT_BYTES = 4
 _COPIES = 3
@@ -29,19 +30,27 @@ def build_model(spec: str, options: Mapping[str, object], dataset: DataSet, seed
 
     Torch's own stream of random numbers goes on afterwards as if nothing had been drawn from it.
     """
-    own = is_code(spec)
-    make = load_object(spec if own else built_in(spec).code)
+    facts = None if is_code(spec) else _facts_of(spec)
+    make = load_object(spec if facts is None else facts.code)
     if not callable(make):
         raise CodeProblem(f"`{spec}` is not a class: it cannot be called with a data set")
     check_call(spec, make, options)
     with torch.random.fork_rng(devices=()):
-        if not own:
+        if facts is not None and not facts.is_usual(options):
             _check_memory(spec, make, dataset, options)
         torch.manual_seed(derive(seed, "init"))
-        model = _called(spec, make, dataset, options) if own else make(dataset, **options)
+        model = _called(spec, make, dataset, options) if facts is None else make(dataset, **options)
     if not isinstance(model, nn.Module):
         raise CodeProblem(f"`{spec}` gives a {type(model).__name__}, not a torch.nn.Module")
     return model.float()
+
+
+def _facts_of(name: str) -> ModelFacts:
+    """The model of that name; raises ModelProblem when there is none."""
+    if name not in MODELS:
+        hint = did_you_mean(name, MODELS)
+        raise ModelProblem(f"there is no model {shown(name)}", f"{hint} (your own is module:Class or file.py:Class)")
+    return MODELS[name]
 
 
 def _check_memory(spec: str, make: Callable[..., object], dataset: DataSet, options: Mapping[str, object]) -> None:

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
+from testbed.node.state import NOTHING, State
 from testbed.node.world import Vector
 
 _Number = TypeVar("_Number", np.float32, np.int32)
-_Places = TypeVar("_Places", bound=NDArray[np.intp] | None)
 
 MODEL = "model"
 """The kind of a message that carries a model, or a part of one."""
+Decoded = tuple[NDArray[np.intp] | None, Vector]
+"""Which parameters a message holds (None: all), and their values."""
 
 
 class Sharing:
@@ -33,16 +35,33 @@ class Sharing:
     def begin(self, model: Vector) -> None:
         """Called once before the first round, with the model that the node starts from."""
 
+    def message_bytes(self, parameters: int) -> int | None:  # noqa: ARG002 - for those that know
+        """What a message takes without its header, for a model of so many parameters; None: nothing is said.
+
+        Estimates ask those that do not come with the package (`testbed/catalogue` has the same of those that do).
+        """
+        return None
+
+    def trained(self, change: Vector) -> None:
+        """The node has trained: what that has changed in its model."""
+
+    def state(self) -> State:
+        """What it remembers from round to round besides the model, for the next life of a node with `rejoin: last`.
+
+        `random` goes on by itself.
+        """
+        return NOTHING
+
+    def restore(self, state: State) -> None:
+        """Go on with what `state` gave in an earlier life; called after `begin`."""
+
     def encode(self, model: Vector, round_: int) -> Message:
         """One immutable message, for all recipients of this round."""
         return whole(model, round_)
 
-    def decode(self, message: Message, parameters: int) -> tuple[NDArray[np.intp] | None, Vector]:
-        """Which parameters a message holds (None: all), and their values; raises MalformedModel for anything else."""
-        values = values_of(message)
-        if values.size != parameters:
-            raise MalformedModel(f"a model of {values.size} parameters arrived, {parameters} are expected")
-        return None, values
+    def decode(self, message: Message, parameters: int) -> Decoded:
+        """What a message holds; raises MalformedModel for anything else."""
+        return None, _all_values(message, parameters, MODEL)
 
     def average(self, model: Vector, received: Sequence[Received], degree: int | None = None) -> None:
         """Mix with Metropolis-Hastings weights: 1 / (1 + the larger of both degrees), the rest for the own model.
@@ -59,13 +78,11 @@ class Sharing:
 
     def adopt(self, model: Vector, received: Received) -> None:
         """Take over a whole model, such as a server's, bit for bit."""
-        places, values = _sound(received, lambda message: Sharing.decode(self, message, model.size))
-        assert places is None  # noqa: S101 - the whole model
-        model[:] = values
+        model[:] = whole_in(received, model.size)
 
     def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
         """Add the received models with their weights; the own model has what is left of 1. In the order given."""
-        decoded = [_sound(each, lambda message: self.decode(message, model.size)) for each in received]
+        decoded = [_usable(each, lambda message: self.decode(message, model.size)) for each in received]
         if all(places is None for places, _ in decoded):
             model *= np.float32(1.0 - sum(weights))
             scaled = np.empty_like(model)
@@ -82,19 +99,12 @@ class Sharing:
         model += change
 
 
-def gradient_in(received: Received, parameters: int) -> Vector:
-    """The values of a message of as many; raises UnusableModel, which names the sender, for anything else."""
-
-    def read(message: Message) -> tuple[None, Vector]:
-        values = values_of(message)
-        if values.size != parameters:
-            raise MalformedModel(f"a gradient of {values.size} parameters arrived, {parameters} are expected")
-        return None, values
-
-    return _sound(received, read)[1]
+def whole_in(received: Received, parameters: int, what: str = MODEL) -> Vector:
+    """A vector of all parameters that arrived; raises UnusableModel, which names the sender, for anything else."""
+    return _usable(received, lambda message: (None, _all_values(message, parameters, what)))[1]
 
 
-def _sound(received: Received, read: Callable[[Message], tuple[_Places, Vector]]) -> tuple[_Places, Vector]:
+def _usable(received: Received, read: Callable[[Message], Decoded]) -> Decoded:
     """What was read; raises UnusableModel, which names the sender, for what is malformed or not finite."""
     try:
         places, values = read(received.message)
@@ -103,6 +113,13 @@ def _sound(received: Received, read: Callable[[Message], tuple[_Places, Vector]]
     if not np.isfinite(values).all():
         raise UnusableModel(received.sender, "it holds NaN or infinite numbers")
     return places, values
+
+
+def _all_values(message: Message, parameters: int, what: str) -> Vector:
+    values = values_of(message)
+    if values.size != parameters:
+        raise MalformedModel(f"a {what} of {values.size} parameters arrived, {parameters} are expected")
+    return values
 
 
 def whole(model: Vector, round_: int) -> Message:

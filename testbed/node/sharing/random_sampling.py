@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.node.messages import MalformedModel, Message
-from testbed.node.sharing.base import MODEL, frozen, values_of
+from testbed.node.sharing.base import MODEL, Decoded, frozen, values_of
 from testbed.node.sharing.sparse import Sparse
 from testbed.node.world import Vector
 
@@ -25,7 +25,7 @@ class RandomSampling(Sparse):
         values = model[_drawn(seed, self.fraction, model.size)]
         return Message(MODEL, round_, {"seed": seed, "fraction": self.fraction}, payload=(frozen(values),))
 
-    def decode(self, message: Message, parameters: int) -> tuple[NDArray[np.intp] | None, Vector]:
+    def decode(self, message: Message, parameters: int) -> Decoded:
         if "seed" not in message.fields:
             return super().decode(message, parameters)
         seed, fraction = message.fields["seed"], message.fields.get("fraction")

@@ -7,15 +7,15 @@ their accumulation begins anew. The message has the values of these parameters a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.messages import MalformedModel, Message, Received
-from testbed.node.sharing.base import MODEL, frozen, values_of
+from testbed.node.messages import MalformedModel, Message
+from testbed.node.sharing.base import MODEL, Decoded, frozen, values_of
 from testbed.node.sharing.sparse import Sparse
+from testbed.node.state import NOTHING, State, vector_in
 from testbed.node.world import Vector
 
 
@@ -24,23 +24,28 @@ class TopK(Sparse):
 
     def __init__(self, random: Random, fraction: float = 0.1, dense_above: float = 0.5) -> None:
         super().__init__(random, fraction, dense_above)
-        self._known = np.empty(0, np.float32)
-        """The model as it was when its changes were last accounted for."""
         self._change = np.empty(0, np.float32)
         """By training, since a parameter was last sent."""
 
     def begin(self, model: Vector) -> None:
-        self._known = model.copy()
         self._change = np.zeros_like(model)
 
+    def trained(self, change: Vector) -> None:
+        self._change += change
+
+    def state(self) -> State:
+        return NOTHING if self.dense else {"change": self._change}
+
+    def restore(self, state: State) -> None:
+        if not self.dense:
+            self._change = vector_in(state, "change", self._change.size)
+
     def encode_part(self, model: Vector, round_: int) -> Message:
-        self._account(model)
-        np.copyto(self._known, model)
         places = largest(np.abs(self._change), round(self.fraction * model.size))
         self._change[places] = 0.0
         return Message(MODEL, round_, payload=(frozen(model[places]),), metadata=(frozen(places.astype(np.int32)),))
 
-    def decode(self, message: Message, parameters: int) -> tuple[NDArray[np.intp] | None, Vector]:
+    def decode(self, message: Message, parameters: int) -> Decoded:
         if not message.metadata:
             return super().decode(message, parameters)
         values, places = values_of(message), message.metadata[0]
@@ -49,20 +54,6 @@ class TopK(Sparse):
         if places.size and not (places[0] >= 0 and places[-1] < parameters and bool((np.diff(places) > 0).all())):
             raise MalformedModel(f"the places of parameters are not ascending within 0 to {parameters - 1}")
         return places.astype(np.intp), values
-
-    def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
-        # What others brought is no change of this node's own.
-        self._account(model)
-        super().mix(model, received, weights)
-        np.copyto(self._known, model)
-
-    def adopt(self, model: Vector, received: Received) -> None:
-        self._account(model)
-        super().adopt(model, received)
-        np.copyto(self._known, model)
-
-    def _account(self, model: Vector) -> None:
-        self._change += model - self._known
 
 
 def largest(values: NDArray[np.float32], count: int) -> NDArray[np.intp]:

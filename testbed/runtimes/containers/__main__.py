@@ -63,8 +63,8 @@ def _control() -> int:
 
 
 def _learner() -> int:
+    from testbed.runtimes.containers import ROOT
     from testbed.runtimes.containers.arrival import arrive
-    from testbed.runtimes.containers.names import ROOT
 
     user = _user()
     if isinstance(user, int):
@@ -82,7 +82,7 @@ def _learner() -> int:
 def _sockets() -> int:
     from testbed.cores import usable_cores
     from testbed.runtimes.containers.inside import Inside
-    from testbed.runtimes.containers.socket_folders import make_mounted
+    from testbed.runtimes.containers.layout import make_mounted
 
     user = _user()
     if isinstance(user, int):

@@ -17,9 +17,9 @@ from testbed.engines.kernel import keep_to_itself
 from testbed.engines.privileges import User, acting_as
 from testbed.first_words import CAME, DO_ATTACH
 from testbed.plan.node_network import read_node_network
+from testbed.runtimes.containers import FABRIC_SOCKET, LOG, NODE, PLAN, SOCKETS, SUPERVISOR_SOCKET
 from testbed.runtimes.containers.end_mark import read_mark
 from testbed.runtimes.containers.first_process import Signals, has_spoken, receive, send
-from testbed.runtimes.containers.names import FABRIC_SOCKET, LOG, NODE, PLAN, SOCKETS, SUPERVISOR_SOCKET
 from testbed.socket_paths import connect
 
 TYPE_CHECKING = False  # `typing` takes longer to load than much else in here

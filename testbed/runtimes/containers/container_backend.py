@@ -6,21 +6,26 @@ process that evaluates averages of models, and touches the nodes' sockets.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from testbed.control.control import Control
 from testbed.engines.fabric.sockets import control_socket
+from testbed.engines.fabric.start import END_PATIENCE_S
+from testbed.errors import CouldNotStart
 from testbed.plan.containers import comebacks
 from testbed.plan.model import RunPlan
 from testbed.protocol.zygote import Discard, EvaluateAverage
 from testbed.records import Event, Failure
 from testbed.rundir import NodeDirectory, RunDirectory
+from testbed.runtimes.containers import CONTROL_SOCKET
 from testbed.runtimes.containers.end_mark import mark_in
-from testbed.runtimes.containers.external_fabric import meet_fabric
 from testbed.runtimes.containers.inside import Inside, folder_of_node, slots_of
 from testbed.runtimes.containers.layout import remove_within
-from testbed.runtimes.containers.names import CONTROL_SOCKET
 from testbed.runtimes.containers.supervisor_clients import SupervisorClients
 from testbed.runtimes.processes.backend import News
 from testbed.runtimes.processes.engine import Engine, FabricEngine, NoEngine
@@ -28,7 +33,12 @@ from testbed.runtimes.processes.model_files import remove_models
 from testbed.runtimes.processes.shared_models import FILES
 from testbed.runtimes.processes.zygote_client import ZygoteClient
 from testbed.runtimes.tracking.process_records import Places
+from testbed.socket_paths import connect
 from testbed.topologies.event_checks import starting_absent
+
+_PATIENCE_S = 120.0
+_LOOK_S = 0.05
+_CALL_S = 1.0
 
 
 class ContainerBackend:
@@ -119,3 +129,46 @@ class ContainerNodes:
         if self._evaluator is not None:
             self._evaluator.close(patience_s)
         self._cradles.close()
+
+
+@dataclass
+class MetFabric:
+    """It ends when its leader hangs up, and listens until its files are complete. Its starter knows how it ended."""
+
+    socket: Path
+    log: None = None
+    was_killed: bool = False
+    pid: int | None = None
+
+    def is_alive(self) -> bool:
+        """One that was killed has left its socket behind."""
+        try:
+            connect(self.socket, _CALL_S).close()
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            pass  # it has no time for callers
+        return True
+
+    def stop(self) -> int | None:
+        """0 when it has ended in good order, as far as can be seen from here."""
+        until_s = time.monotonic() + END_PATIENCE_S
+        while self.is_alive():
+            if time.monotonic() > until_s:
+                return None
+            time.sleep(_LOOK_S)
+        return None if self.socket.exists() else 0
+
+
+async def meet_fabric(socket: Path, is_wanted: Callable[[], bool]) -> MetFabric | None:
+    """Waits until it is there, or nobody wants it any more; raises CouldNotStart when it does not come."""
+    fabric = MetFabric(socket)
+    until_s = time.monotonic() + _PATIENCE_S
+    while not fabric.is_alive():
+        if not is_wanted():
+            return None
+        if time.monotonic() > until_s:
+            words = f"the fabric's container has not come within {_PATIENCE_S:g} s"
+            raise CouldNotStart(words, "see what it has logged")
+        await asyncio.sleep(_LOOK_S)
+    return fabric

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from testbed.engines.fabric.sockets import node_socket
 from testbed.rundir import NodeDirectory, RunDirectory
-from testbed.runtimes.containers.names import NODE, ROOT, SOCKETS
+from testbed.runtimes.containers import NODE, ROOT, SOCKETS
 
 
 @dataclass(frozen=True)

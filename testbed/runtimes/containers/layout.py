@@ -6,17 +6,19 @@ Docker would make what is missing, and root would own it. Sockets may lie elsewh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import os
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from testbed.engines.fabric.config import config_of, write_config
+from testbed.engines.privileges import User
 from testbed.errors import CouldNotStart
+from testbed.node.compute_slots import make_slots
 from testbed.plan.hosts import hosts_of, hosts_text
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside, fabric_folder, sockets_of
-from testbed.runtimes.containers.socket_folders import make_sockets
+from testbed.runtimes.containers.inside import Inside, fabric_folder, folder_of_node, nodes_of, slots_of, sockets_of
 from testbed.runtimes.tracking.process_records import hosts_of_run
 from testbed.runtimes.tracking.removal import clear_away
 
@@ -79,3 +81,23 @@ def remove_within(folder: Path, but: Collection[Path] = ()) -> None:
                     path.rmdir()
             elif path not in but:
                 clear_away(path)
+
+
+def make_sockets(sockets: Path, ranks: Iterable[int], cores: int) -> None:
+    """Private folders, for as many nodes to compute at once as there are `cores`; what is mounted is there already."""
+    sockets.mkdir(exist_ok=True)
+    slots_of(sockets).mkdir(exist_ok=True)
+    make_slots(slots_of(sockets), cores)
+    private = [sockets, *(folder_of_node(sockets, rank) for rank in ranks)]
+    for folder in private:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+
+
+def make_mounted(sockets: Path, user: User, cores: int) -> None:
+    """Of volumes that are mounted there, the nodes' by their ranks; all of it is the user's afterwards."""
+    make_sockets(sockets, [int(each.name) for each in nodes_of(sockets).iterdir()], cores)
+    for folder, _, files in os.walk(sockets, topdown=False):  # the outermost last: it can be entered until then
+        for name in files:
+            os.chown(os.path.join(folder, name), user.uid, user.gid)
+        os.chown(folder, user.uid, user.gid)

@@ -13,8 +13,8 @@ from testbed.node.models.problems import ModelProblem
 from testbed.plan.files import read_node_plan
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import Fork
+from testbed.runtimes.containers import CONTROL_SOCKET, FABRIC_SOCKET
 from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.containers.names import CONTROL_SOCKET, FABRIC_SOCKET
 from testbed.runtimes.processes.model_files import ModelFiles
 from testbed.runtimes.processes.node_process import NodePaths, NodeSetup, lead_life, tell_control
 

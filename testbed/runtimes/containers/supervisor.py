@@ -18,18 +18,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from testbed.engines.privileges import acting_as
+from testbed.node.compute_slots import holders
 from testbed.node.training_process import fork_worker
 from testbed.protocol.message import Message, encode
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import Died, Fork, Forked
+from testbed.runtimes.containers import CONTROL_SOCKET
 from testbed.runtimes.containers.arrival import Arrived
 from testbed.runtimes.containers.end_mark import leave_mark, remove_mark
 from testbed.runtimes.containers.first_process import bury, has_spoken, receive, send
 from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.containers.names import CONTROL_SOCKET
-from testbed.runtimes.containers.process_group import all_stand_still, end_the_rest, hold_slot, signal_all
 from testbed.runtimes.containers.supervisor_messages import KILL, PAUSE, RESUME, TO_SUPERVISOR, Do, Paused, Used
-from testbed.runtimes.tracking.proc_stat import busy_s
+from testbed.runtimes.tracking.proc_stat import busy_s, stands_still
 from testbed.socket_paths import connect
 
 AGAIN = 75
@@ -41,6 +41,8 @@ _CHUNK_BYTES = 65_536
 _CHUNKS_AT_ONCE = 16
 """Of what the learner prints, before control has its turn: as much as a pipe holds at most."""
 Live = Callable[[Inside, Fork], None]
+_EVERYBODY = -1
+"""To `kill`: whom the caller may signal, but for itself and process 1."""
 
 
 class Supervisor:
@@ -212,3 +214,42 @@ def open_log(path: Path) -> int:
 
 def _send(control: socket.socket, message: Message) -> None:
     send(control, encode(message))
+
+
+def signal_all(learner: int | None, number: signal.Signals) -> None:
+    """At once: nobody can start others meanwhile who would not get it."""
+    whom = _EVERYBODY if os.getpid() == 1 else learner
+    if whom is not None:
+        with suppress(ProcessLookupError):
+            os.kill(whom, number)
+
+
+def all_stand_still(learner: int | None) -> bool:
+    return all(stands_still(each) for each in _others(learner))
+
+
+def hold_slot(slots: Path, learner: int | None) -> bool:
+    """Whether one of them computes, and keeps a slot from all other learners."""
+    return not holders(slots).isdisjoint(_others(learner))
+
+
+def end_the_rest() -> None:
+    """The learner is dead, and so is all that it has left: nothing else lives in its container."""
+    if os.getpid() == 1:
+        signal_all(None, signal.SIGKILL)
+
+
+def _others(learner: int | None) -> set[int]:
+    if os.getpid() != 1:
+        return set() if learner is None else {learner}
+    there = {int(each) for each in os.listdir("/proc") if each.isdecimal()}
+    return {each for each in there if each != 1 and _is_ours(each)}
+
+
+def _is_ours(pid: int) -> bool:
+    """Root may have started something in here, which no learner's affair is."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True

@@ -19,8 +19,8 @@ from testbed.control.packets import Entrance, PacketLink
 from testbed.control.token_bucket import TokenBucket
 from testbed.protocol.message import ProtocolError
 from testbed.protocol.zygote import Died, Fork, Forked
+from testbed.runtimes.containers import SUPERVISOR_SOCKET
 from testbed.runtimes.containers.inside import folder_of_node
-from testbed.runtimes.containers.names import SUPERVISOR_SOCKET
 from testbed.runtimes.containers.supervisor_messages import (
     ATTACH,
     FROM_SUPERVISOR,

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from testbed.errors import CouldNotStart, PreflightRefused, TestbedError
 from testbed.image.engine_client import connected
@@ -22,7 +22,6 @@ from testbed.runtimes.containers.inside import outcome_file, sockets_of
 from testbed.runtimes.containers.layout import remove_sockets
 from testbed.runtimes.docker.container_set import of_run, present, remove
 from testbed.runtimes.docker.containers import CONTROL, FOLDER_LABEL, NODE_LABEL, PART_LABEL, RUN_LABEL
-from testbed.runtimes.docker.volumes import folders_with_volumes, remove_volumes, volumes_of
 from testbed.runtimes.tracking.leftovers import Removed, is_alive, is_of, tell
 from testbed.runtimes.tracking.ownership import end_marked
 from testbed.runtimes.tracking.process_records import read_record, record_of
@@ -30,6 +29,7 @@ from testbed.runtimes.tracking.process_records import read_record, record_of
 if TYPE_CHECKING:
     from docker import DockerClient
 
+_GONE, _IN_USE = 404, 409
 DEPLOY = "deploy"
 """In the record of a run's processes: the command that leads it, on this machine."""
 _ALIVE = ("running", "paused", "restarting")
@@ -206,3 +206,33 @@ def remove_all_of(engine: DockerClient, folder: Path, quiet_s: float = 0.0) -> N
 
 def _word(labels: dict[str, str]) -> str:
     return f"node {labels[NODE_LABEL]}" if NODE_LABEL in labels else labels.get(PART_LABEL, "container")
+
+
+# -- volumes: made with the containers that mount them first -----------------------------------------------------------
+
+
+def volumes_of(engine: DockerClient, folder: Path) -> list[str]:
+    """Of the run in that folder, by label."""
+    return [str(each["Name"]) for each in _labelled(engine, f"{FOLDER_LABEL}={folder}")]
+
+
+def folders_with_volumes(engine: DockerClient) -> list[Path]:
+    """Of all runs that have any, with repetitions."""
+    return [Path(each["Labels"][FOLDER_LABEL]) for each in _labelled(engine, FOLDER_LABEL)]
+
+
+def remove_volumes(engine: DockerClient, names: Sequence[str]) -> None:
+    """They are gone, but for those that a container still has; may be repeated."""
+    from docker.errors import APIError
+
+    for name in names:
+        try:
+            engine.api.remove_volume(name)
+        except APIError as problem:
+            if problem.status_code not in (_GONE, _IN_USE):
+                raise
+
+
+def _labelled(engine: DockerClient, *labels: str) -> list[dict[str, Any]]:
+    found = engine.api.volumes(filters={"label": list(labels)})
+    return list(found["Volumes"] or [])

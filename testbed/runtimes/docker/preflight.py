@@ -12,17 +12,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from testbed.code import place_words
 from testbed.errors import PreflightRefused, TestbedError
-from testbed.experiment.attached import own_files
-from testbed.image.baked_code import missing_files
+from testbed.experiment.attached import own_code, own_files
+from testbed.image.code import missing_files
 from testbed.image.engine_client import connected, engine_address
-from testbed.image.facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL, id_of, labels_of
-from testbed.image.likeness import doubt
+from testbed.image.facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL, doubt, id_of, labels_of, passing_container
 from testbed.image.packages import versions_in
 from testbed.memory import available_bytes
-from testbed.plan.containers import limits_of, models_bytes
+from testbed.node.data.store import cache_folder
+from testbed.plan.containers import PART_PIDS, limits_of, models_bytes
 from testbed.plan.model import RunPlan
-from testbed.runtimes.docker.code_check import check_code
+from testbed.runtimes.containers.check_code import Wrong
+from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, closed
 from testbed.runtimes.docker.leftovers import refuse_if_there
 from testbed.units import size_for_people
 
@@ -35,6 +40,10 @@ _QUICK_S = 3.0
 """An Engine that takes longer to say what it has is not chosen by itself."""
 _PROCESS_BYTES = 185_000_000
 """What the memory that is free falls by for each container, measured; the rest of its limit is seldom used."""
+WORD = "check"
+_INSIDE = Inside()
+_PATIENCE_S = 300
+_NO_MODULE = "ModuleNotFoundError"
 
 
 def check_engine_and_image(
@@ -146,3 +155,46 @@ def why_no_containers(image: str) -> str | None:
     except TestbedError as problem:
         return problem.message
     return f"the Docker Engine has no image {image}"
+
+
+def check_code(engine: DockerClient, plan: RunPlan, image: str, folder: Path) -> None:
+    """Whatever it is that fails there, it fails for all learners. The run will be in `folder`."""
+    from docker import types
+    from requests.exceptions import ConnectionError as NoAnswer
+    from requests.exceptions import ReadTimeout
+
+    names, data = list(own_code(plan.experiment)), cache_folder().absolute()
+    if not names:
+        return
+    host = engine.api.create_host_config(
+        **closed(),
+        pids_limit=PART_PIDS,
+        mem_limit=max(limit.memory_bytes for limit in limits_of(plan, plan.load_topology())),
+        mounts=[types.Mount(str(_INSIDE.data), str(data), type="bind", read_only=True)] if data.is_dir() else [],
+    )
+    how = {
+        "host_config": host,
+        "user": f"{os.getuid()}:{os.getgid()}",
+        "environment": {"TESTBED_DATA": str(_INSIDE.data)},
+        "labels": {RUN_LABEL: plan.run_id, FOLDER_LABEL: str(folder), PART_LABEL: WORD},
+    }
+    with passing_container(engine, image, [WORD, *names], more=how) as container:
+        engine.api.start(container)
+        try:
+            ended = int(engine.api.wait(container, timeout=_PATIENCE_S)["StatusCode"])
+        except (ReadTimeout, NoAnswer):
+            words = f"the code is not loaded in the image {image} within {_PATIENCE_S} s"
+            raise PreflightRefused(words, "does it wait for something while it is imported?") from None
+        said = engine.api.logs(container, stdout=True, stderr=False) if ended else b""
+        last = engine.api.logs(container, stdout=False, stderr=True, tail=1) if ended else b""
+    if not ended:
+        return
+    try:
+        wrong = msgspec.json.decode(said, type=Wrong)
+    except msgspec.MsgspecError:
+        wrong = Wrong(last.decode(errors="replace").strip() or f"exit code {ended}")
+    hint = "what it needs may be in another version there: testbed build --requirements FILE"
+    if _NO_MODULE in wrong.message:
+        hint = "name its package in algorithms/requirements.txt, or testbed build --requirements FILE, and build again"
+    where = place_words(wrong.file, wrong.line)
+    raise PreflightRefused(f"the code cannot be loaded in the image {image}: {where}{wrong.message}", hint)

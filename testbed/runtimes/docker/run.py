@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.control.commands import EndRun, Look, Seen
+from testbed.control.commands import Command, Conversation, Done, EndRun, Look, Seen, conversation
 from testbed.control.log import ControlLog, last_word
 from testbed.control.outcome import Outcome
 from testbed.control.progress import Progress, Tell, unheard_words
 from testbed.doors import Door
 from testbed.errors import TestbedError
-from testbed.image.engine_client import EngineSilent, connected
+from testbed.image.engine_client import EngineOutage, EngineSilent, connected
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import Over
@@ -28,8 +28,6 @@ from testbed.runtimes.containers.inside import sockets_of
 from testbed.runtimes.containers.layout import lay_out_files
 from testbed.runtimes.docker.container_set import ContainerSet, Ended
 from testbed.runtimes.docker.containers import FABRIC, name_of
-from testbed.runtimes.docker.control_client import ControlClient
-from testbed.runtimes.docker.engine_outage import EngineOutage
 from testbed.runtimes.docker.leftovers import DEPLOY, NotRemoved, remove_all_of
 from testbed.runtimes.docker.relayed import relayed
 from testbed.runtimes.docker.socket_places import Sockets
@@ -251,3 +249,27 @@ class DockerRun:
         while self._patience.ask(lambda: any(crew.is_running(each) for each in ids)) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)
         return self._patience.ask(lambda: crew.all_ended(ids))
+
+
+class ControlClient:
+    """Of one run."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._held = ExitStack()
+        self._conversation: Conversation | None = None
+
+    def ask(self, command: Command) -> Done | Seen:
+        """The first answer; raises TestbedError where there is none."""
+        try:
+            if self._conversation is None:
+                self._conversation = self._held.enter_context(conversation(self._door))
+            return self._conversation.ask(command)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """May be asked again."""
+        self._conversation = None
+        self._held.close()

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from testbed.runtimes.tracking.leftovers import Removed
     from testbed.runtimes.tracking.process_records import Recorded
     from testbed.topologies.model import Topology
+SOCKETS = RunOption(
+    "--sockets",
+    "Where those of containers lie: in the run's folder, on volumes of the Engine, or auto: in the folder, unless they "
+    "do not reach over from there (Docker Desktop).  [default: auto]",
+    choices=tuple(each.value for each in Sockets),
+)
+_WITHOUT_CONTAINERS = "testbed verify TOPOLOGY, which brings up the same network without containers"
 
 
 def _image(text: str) -> str:
@@ -50,15 +57,6 @@ IMAGE = RunOption(
     parse=_image,
     decides=True,
 )
-SOCKETS = RunOption(
-    "--sockets",
-    "Where those of containers lie: in the run's folder, on volumes of the Engine, or auto: in the folder, unless they "
-    "do not reach over from there (Docker Desktop).  [default: auto]",
-    choices=tuple(each.value for each in Sockets),
-)
-
-
-_WITHOUT_CONTAINERS = "testbed verify TOPOLOGY, which brings up the same network without containers"
 
 
 class DockerRuntime(Runtime):
@@ -100,7 +98,7 @@ class DockerRuntime(Runtime):
 
     def make_ready(self, given: Given, say: Callable[[str], None]) -> None:
         """An image that was named must be there; the default one is built where that takes seconds."""
-        from testbed.image.at_hand import have_image
+        from testbed.image.build import have_image
         from testbed.image.facts import image_id
 
         named = _named(given)
@@ -266,7 +264,7 @@ def _named(given: Given) -> str | None:
 
 def _would_build(say: Callable[[str], None]) -> bool:
     """Whether the run itself would make its image first, which a dry run does not."""
-    from testbed.image.at_hand import request_at_hand
+    from testbed.image.build import request_at_hand
     from testbed.image.engine_client import connected
     from testbed.image.facts import id_of
 

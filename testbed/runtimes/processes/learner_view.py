@@ -20,8 +20,8 @@ import msgspec
 from testbed.code import FOLDERS, VISIBLE
 from testbed.errors import UsageProblem
 from testbed.experiment.attached import own_code, own_files
-from testbed.isolation.seclusion import LearnerUser, Seclusion
-from testbed.isolation.view import Kind, Seen
+from testbed.isolation.sandbox import LearnerUser, Sandbox
+from testbed.isolation.view import PathKind, VisiblePath
 from testbed.node.data.store import cache_folder
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory, is_run
@@ -46,38 +46,40 @@ class _DirectUrl(msgspec.Struct):
     dir_info: _DirInfo | None = None
 
 
-def seclusion_of(plan: RunPlan, places: Places, user: LearnerUser | None, *, has_network: bool) -> Seclusion:
+def sandbox_of(plan: RunPlan, places: Places, user: LearnerUser | None, *, has_network: bool) -> Sandbox:
     """Learners have no home: what libraries keep in one goes with the node."""
     shared = _seen_by_all(plan, places)
     environment = {"HOME": _TMP, "TMPDIR": _TMP, "TESTBED_DATA": str(_data()), "PYTHONUSERBASE": site.getuserbase()}
-    return Seclusion((*shared, *_seen_by_zygote(places)), shared, user, environment, has_network)
+    return Sandbox((*shared, *_seen_by_zygote(places)), shared, user, environment, has_network)
 
 
-def _seen_by_all(plan: RunPlan, places: Places) -> tuple[Seen, ...]:
+def _seen_by_all(plan: RunPlan, places: Places) -> tuple[VisiblePath, ...]:
     """What every node of the run sees, and the process that they are forked from."""
     folders = [*_interpreter(), *_packages(), *_code(plan), str(_data()), *shown_too()]
-    own = [Seen(path, is_own=not _is_system(path)) for path in map(os.path.abspath, folders) if os.path.exists(path)]
-    made = [Seen(path, Kind.EMPTY) for path in (_TMP, _SHARED_MEMORY)]
-    devices = [Seen(f"/dev/{name}") for name in _DEVICES]
+    own = [
+        VisiblePath(path, is_own=not _is_system(path)) for path in map(os.path.abspath, folders) if os.path.exists(path)
+    ]
+    made = [VisiblePath(path, PathKind.EMPTY) for path in (_TMP, _SHARED_MEMORY)]
+    devices = [VisiblePath(f"/dev/{name}") for name in _DEVICES]
     # What comes later counts: other runs and their sockets are hidden, though they lie below what is seen.
     hidden = [*_other_runs(places.run, folders), *_sockets(places)]
-    return (*map(Seen, _SYSTEM), *own, Seen(_HARDWARE), *devices, *made, *hidden)
+    return (*map(VisiblePath, _SYSTEM), *own, VisiblePath(_HARDWARE), *devices, *made, *hidden)
 
 
 def _is_system(path: str) -> bool:
     return any(Path(path).resolve().is_relative_to(Path(each).resolve()) for each in _SYSTEM)
 
 
-def _seen_by_zygote(places: Places) -> tuple[Seen, ...]:
+def _seen_by_zygote(places: Places) -> tuple[VisiblePath, ...]:
     """What of the run the process needs that nodes are forked from."""
     run = places.run
     return (
-        Seen(str(run.plan.resolve()), is_own=True),
-        Seen(str(run.nodes.resolve()), Kind.WRITE, is_own=True),
-        Seen(str(places.sockets / "nodes"), Kind.WRITE, is_own=True),
-        Seen(str(places.control_socket), Kind.WRITE, is_own=True),
-        Seen(str(places.slots), is_own=True),
-        Seen(HOSTS, source=str(places.hosts)),
+        VisiblePath(str(run.plan.resolve()), is_own=True),
+        VisiblePath(str(run.nodes.resolve()), PathKind.WRITE, is_own=True),
+        VisiblePath(str(places.sockets / "nodes"), PathKind.WRITE, is_own=True),
+        VisiblePath(str(places.control_socket), PathKind.WRITE, is_own=True),
+        VisiblePath(str(places.slots), is_own=True),
+        VisiblePath(HOSTS, source=str(places.hosts)),
     )
 
 
@@ -171,24 +173,24 @@ def _is_everything(folder: Path) -> bool:
     return any(Path(each).resolve().is_relative_to(real) for each in (os.path.expanduser("~"), _TMP))
 
 
-def _other_runs(run: RunDirectory, seen: Iterable[str]) -> Iterator[Seen]:
+def _other_runs(run: RunDirectory, seen: Iterable[str]) -> Iterator[VisiblePath]:
     """The folder of results is empty to learners; where other things that they need lie in it, its runs are."""
     results = run.path.resolve().parent
     if str(results) in (_TMP, _SHARED_MEMORY):
         return  # they have one of their own there
     if not any(Path(each).resolve().is_relative_to(results) for each in seen):
-        yield Seen(str(results), Kind.HIDDEN)
+        yield VisiblePath(str(results), PathKind.HIDDEN)
         return
     for each in (run.path, *results.iterdir()):
         if each == run.path or is_run(each):
-            yield Seen(str(each.resolve()), Kind.HIDDEN)
+            yield VisiblePath(str(each.resolve()), PathKind.HIDDEN)
 
 
-def _sockets(places: Places) -> Iterator[Seen]:
+def _sockets(places: Places) -> Iterator[VisiblePath]:
     """Of this run and of others: who reaches them, leads those."""
     there = places.sockets.parent
     if str(there.resolve()) == _TMP:
         return
     for each in there.glob(f"{PREFIX}*"):
         if each.is_dir() and not each.is_symlink():
-            yield Seen(str(each), Kind.HIDDEN)
+            yield VisiblePath(str(each), PathKind.HIDDEN)

@@ -17,8 +17,8 @@ from testbed.control.control import Control
 from testbed.cores import usable_cores
 from testbed.engines.fabric.sockets import node_socket
 from testbed.errors import CouldNotStart
-from testbed.isolation.seclusion import LearnerUser, Seclusion
-from testbed.isolation.trial import how_apart, what_is_denied
+from testbed.isolation.sandbox import LearnerUser, Sandbox
+from testbed.isolation.sandbox_check import sandbox_support, what_is_denied
 from testbed.node.compute_slots import holders, make_slots
 from testbed.plan.hosts import hosts_of, hosts_text
 from testbed.plan.model import RunPlan
@@ -27,7 +27,7 @@ from testbed.records import Event, Failure
 from testbed.rundir import RunDirectory
 from testbed.runtimes.processes.backend import News
 from testbed.runtimes.processes.engine import Engine, start_engine
-from testbed.runtimes.processes.learner_view import seclusion_of
+from testbed.runtimes.processes.learner_view import sandbox_of
 from testbed.runtimes.processes.loopback import on_loopback
 from testbed.runtimes.processes.zygote_client import ZygoteClient
 from testbed.runtimes.tracking.file_owners import hand_over, keep_private
@@ -69,8 +69,8 @@ class LocalBackend:
 
         keep_private(self._places.run)
         control.connections.listen(self._places.control_socket)
-        seclusion = self._seclusion(plan, loopback)
-        zygote = ZygoteClient(self._places, loopback, forked, news.died, news.evaluated, news.gone, seclusion=seclusion)
+        sandbox = self._sandbox(plan, loopback)
+        zygote = ZygoteClient(self._places, loopback, forked, news.died, news.evaluated, news.gone, sandbox=sandbox)
         self._remember("zygote", zygote.pid)
         return LocalNodes(zygote, LocalProcesses(control.nodes.pid_of, self._places.slots), self._is_gone)
 
@@ -89,14 +89,14 @@ class LocalBackend:
         finally:
             self._held.close()
 
-    def _seclusion(self, plan: RunPlan, loopback: int) -> Seclusion | None:
+    def _sandbox(self, plan: RunPlan, loopback: int) -> Sandbox | None:
         """How learners are kept from this machine and from each other; None where it does not let them be."""
         hosts = hosts_of(plan)
         if loopback:
             hosts = {name: on_loopback(address, loopback) for name, address in hosts.items()}
         self._places.hosts.write_text(hosts_text(hosts))
         self._places.hosts.chmod(0o644)
-        how = how_apart()
+        how = sandbox_support()
         if how.denied is not None:
             return None  # who starts the run has been told
         for node in plan.nodes:
@@ -105,10 +105,10 @@ class LocalBackend:
         users = [unused_user(), None] if how.is_another else [None]
         denied = None
         for self._user in users:  # not every file system lets another user than root write
-            seclusion = seclusion_of(plan, self._places, self._user, has_network=bool(loopback))
-            denied = what_is_denied(seclusion)
+            sandbox = sandbox_of(plan, self._places, self._user, has_network=bool(loopback))
+            denied = what_is_denied(sandbox)
             if denied is None:
-                return seclusion
+                return sandbox
         raise CouldNotStart(f"learners cannot be kept apart here: {denied}")
 
     def _remember(self, name: str, pid: int) -> None:

@@ -1,6 +1,6 @@
-"""What a run of real processes needs of a machine, looked at one by one.
+"""Checks what a run of real processes needs of a Linux machine.
 
-Takes nothing, gives checks as data; touches nothing that stays: child processes try what there is no way back from.
+Takes nothing, gives checks as data; leaves nothing behind: irreversible steps are tried in child processes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import get_args
 
 from testbed.cores import usable_cores
-from testbed.engines.abilities import what_is_denied
 from testbed.engines.denied import NetworkDenied, raised_limit
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
 from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.namespace import TcpSettings
+from testbed.engines.network_check import what_is_denied
 from testbed.engines.steps import Step
 from testbed.experiment.language import NetworkModel
-from testbed.isolation.trial import how_apart
+from testbed.isolation.sandbox_check import sandbox_support
 from testbed.memory import available_bytes
 from testbed.runtimes.needs import in_gib
 from testbed.runtimes.runtime import Check
@@ -39,7 +39,7 @@ _TRUSTED = "allow user namespaces (see `emulated network`), or run only code tha
 
 
 def checks() -> Iterator[Check]:
-    """What matters most comes first."""
+    """All checks, the most important first."""
     yield _network()
     yield _namespaces()
     yield from _how_many_namespaces()
@@ -66,7 +66,7 @@ def _network() -> Check:
 
 
 def _namespaces() -> Check:
-    """Root makes network namespaces as it is; others need a user namespace around it."""
+    """User namespaces, without which only root can make network namespaces."""
     name = "user namespaces"
     if os.geteuid() == 0 and _tried(lambda: unshare(CLONE_NEWNET)) is None:
         return Check(name, True, "not needed: this user may make network namespaces")
@@ -78,7 +78,7 @@ def _namespaces() -> Check:
 
 
 def _how_many_namespaces() -> Iterator[Check]:
-    """One of each kind for every node; the limit is the user's, all runs together."""
+    """Limits on namespaces: each node needs one of each kind, and the limit is per user over all runs."""
     for what, file in (("network", "max_net_namespaces"), ("user", "max_user_namespaces")):
         if what == "user" and os.geteuid() == 0:
             continue
@@ -92,8 +92,8 @@ def _how_many_namespaces() -> Iterator[Check]:
 
 
 def _apart() -> Check:
-    """What learners of others could do here, and cannot."""
-    name, how = "learners kept apart", how_apart(os.getcwd(), tempfile.gettempdir())
+    """Whether learners can be isolated from this machine and from each other."""
+    name, how = "learners kept apart", sandbox_support(os.getcwd(), tempfile.gettempdir())
     if how.denied is not None:
         found = f"denied ({how.denied}): they can read and change this user's files, and outlive a run that is killed"
         return Check(name, False, found, _TRUSTED)
@@ -112,7 +112,7 @@ def _tun() -> Check:
 
 
 def _congestion_controls() -> Iterator[Check]:
-    """Those that experiments may name; a namespace can have what the kernel has."""
+    """Congestion controls that experiments may name; a namespace can use what the kernel has."""
     there = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     for name in get_args(NetworkModel.model_fields["congestion"].annotation):
         denied = None if name in there else f"the kernel has {', '.join(there)}"
@@ -136,7 +136,7 @@ def _idle() -> Check:
 
 
 def _clock() -> Check:
-    """Packets are late by what it costs to look at it."""
+    """The clock source: reading a slow one delays packets."""
     finest_s = time.clock_getres(time.CLOCK_MONOTONIC)
     try:
         source = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
@@ -148,7 +148,7 @@ def _clock() -> Check:
 
 
 def _sockets() -> Check:
-    """Nodes, control and the fabric meet at sockets in a folder of the run's own."""
+    """Whether sockets for nodes, control and the fabric can be made in the folder for temporary files."""
     name, folder = "folder of sockets", tempfile.gettempdir()
     try:
         with tempfile.TemporaryDirectory(prefix="testbed-"):
@@ -159,7 +159,7 @@ def _sockets() -> Check:
 
 
 def _tried(step: Callable[[], None]) -> OSError | None:
-    """What a child process got that did it and ended."""
+    """Runs a step in a child process; returns its error, if any."""
     child = os.fork()
     if child == 0:
         number = 255

@@ -18,10 +18,11 @@ from pathlib import Path
 from testbed.code import CodeProblem
 from testbed.control.packets import PacketLink
 from testbed.engines.attach import NodeNetwork, join_network
+from testbed.engines.attempt import during
 from testbed.engines.counters import device_counters
 from testbed.engines.denied import NetworkDenied
 from testbed.engines.privileges import drop_privileges
-from testbed.engines.steps import Step, during
+from testbed.engines.steps import Step
 from testbed.errors import TestbedError
 from testbed.journal import CannotWrite, Journal
 from testbed.node.choose import choose_algorithm
@@ -33,7 +34,7 @@ from testbed.node.messages import Message
 from testbed.node.node import Node
 from testbed.node.real_clock import RealClock
 from testbed.node.real_compute import Own, RealCompute
-from testbed.node.snapshots import newest_snapshot
+from testbed.node.snapshots import Snapshot, newest_snapshot
 from testbed.node.unawaited import unawaited_are_told
 from testbed.node.world import Vector
 from testbed.node.zmq_inbox import Refusal
@@ -259,7 +260,7 @@ class _Process:
             compute=compute,
             journal=journal,
             observer=self,
-            model=self._first_model(),
+            snapshot=self._snapshot(),
             first_round=self._setup.first_round,
             snapshots=self._directory.snapshots,
         )
@@ -296,11 +297,10 @@ class _Process:
         lost = 0 if self._setup.loopback else device_counters().tx_dropped
         return Overrun(over.works, over.late, over.worst_s, lost, over.added_s + compute.behind_s())
 
-    def _first_model(self) -> Vector | None:
+    def _snapshot(self) -> Snapshot | None:
         if self._setup.rejoin != "last":
             return None
-        saved = newest_snapshot(self._directory.snapshots, self._setup.own.trainer.parameters)
-        return None if saved is None else saved.vector
+        return newest_snapshot(self._directory.snapshots, self._setup.own.trainer.parameters)
 
     def _until_quiet(self) -> Awaitable[None]:
         self._link.send(Idle())

@@ -46,7 +46,7 @@ from testbed.control.health import emulated, summary_of, why_overloaded, write_s
 from testbed.control.log import ControlLog
 from testbed.control.outcome import INTERRUPTED, Outcome
 from testbed.control.progress import Tell
-from testbed.engines.open_files import allow_most_files
+from testbed.engines.kernel import raise_open_file_limit
 from testbed.errors import TestbedError, UsageProblem
 from testbed.journal import CannotWrite
 from testbed.network.timeline import Timeline
@@ -149,7 +149,7 @@ class RealRun:
     # -- the run ---------------------------------------------------------------------------------------------------
 
     async def _whole(self) -> Outcome:
-        allow_most_files()  # one for every node
+        raise_open_file_limit()  # one for every node
         directory = DirectoryWatch(self._directory)
         self._places = self._backend.places(self._directory)
         try:

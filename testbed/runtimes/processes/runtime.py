@@ -66,8 +66,8 @@ class LocalRuntime(Runtime):
             return Denial(NEED_LINUX, HAS_LINUX)
         if given.get(ENGINE.name) == UNSHAPED:
             return None
-        from testbed.engines.abilities import what_is_denied
         from testbed.engines.namespace import TcpSettings
+        from testbed.engines.network_check import what_is_denied
 
         denied = what_is_denied(TcpSettings())
         if denied is None:
@@ -87,8 +87,8 @@ class LocalRuntime(Runtime):
         """Shaping fails closed: what the network needs cannot be forced."""
         if how.dry:
             return plan
-        from testbed.engines.abilities import what_is_denied
         from testbed.engines.namespace import TcpSettings
+        from testbed.engines.network_check import what_is_denied
         from testbed.plan.time_scale import refuse_too_late_for_tcp
         from testbed.runtimes.needs import meet, needs_of, processor_needs
         from testbed.runtimes.processes.learner_view import shown_too
@@ -219,10 +219,10 @@ def _engine_of(run: RunDirectory) -> str | None:
 def _trust(plan: RunPlan, results: Path) -> Iterator[str]:
     """What the code of others could do on this machine that it should not."""
     from testbed.experiment.attached import own_code
-    from testbed.isolation.trial import how_apart
+    from testbed.isolation.sandbox_check import sandbox_support
 
     there = next(each for each in (results.absolute(), *results.absolute().parents) if each.is_dir())
-    how = how_apart(str(there), tempfile.gettempdir())
+    how = sandbox_support(str(there), tempfile.gettempdir())
     if how.denied is not None:
         who = "of root" if os.geteuid() == 0 else "of yours"
         yield f"learners can read and change all files {who}: this machine denies what would help ({how.denied})"
@@ -245,7 +245,7 @@ class _NeverBegan(CouldNotStart):
 
 def _start_daemon(directory: TakenRun, console: Console) -> None:
     """Returns when all nodes have begun; raises what the process that leads the run ended with if they could not."""
-    from testbed.engines.apart import start_apart
+    from testbed.engines.spawn import spawn_module
     from testbed.runtimes.processes.daemon import BEGUN
 
     log = directory.path / "runtime" / "control.log"
@@ -253,7 +253,7 @@ def _start_daemon(directory: TakenRun, console: Console) -> None:
         log.parent.mkdir(exist_ok=True)
         with log.open("ab") as errors:
             # It holds the directory for as long as it lives: there is no record of the run before it has made one.
-            process = start_apart(
+            process = spawn_module(
                 "testbed.runtimes.processes.daemon",
                 [str(directory.path.resolve())],
                 stdout=subprocess.PIPE,

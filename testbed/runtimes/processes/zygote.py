@@ -1,6 +1,6 @@
 """The zygote: everything loaded and warmed once, then every node is forked from it.
 
-`python -m testbed.runtimes.processes.zygote RUN SOCKETS FD PARENT LOOPBACK MODELS CORES SECLUSION`
+`python -m testbed.runtimes.processes.zygote RUN SOCKETS FD PARENT LOOPBACK MODELS CORES SANDBOX`
 
 Takes the run's plan, and packets over the descriptor; gives node processes, and news of their deaths. A fork costs a
 few milliseconds and shares all memory that is not written to. It ends, and all nodes with it, when control is gone.
@@ -19,12 +19,12 @@ from pathlib import Path
 
 from testbed.code import CodeProblem
 from testbed.engines.fabric.sockets import node_socket
-from testbed.engines.open_files import allow_most_files
+from testbed.engines.kernel import raise_open_file_limit
 from testbed.errors import CouldNotStart
-from testbed.isolation.launch import seclude_node
+from testbed.isolation.launch import enter_node_sandbox
 from testbed.isolation.namespaces import ProcessNamespaces
-from testbed.isolation.seclusion import Seclusion
-from testbed.isolation.view import Kind, Seen
+from testbed.isolation.sandbox import Sandbox
+from testbed.isolation.view import PathKind, VisiblePath
 from testbed.limits import keep_within, limits_for
 from testbed.node.compute_slots import ComputeSlots
 from testbed.node.data.problems import Impossible
@@ -49,12 +49,13 @@ from testbed.topologies.event_checks import starting_absent
 
 
 def main(arguments: list[str]) -> None:
-    """LOOPBACK is the block of a run without an engine, else 0; MODELS is `memory` or `files`: where nodes
-    leave models to be averaged. SECLUSION is a descriptor; empty where nodes cannot be kept apart, or need not be.
+    """LOOPBACK is the block of a run without an engine, else 0; MODELS, where nodes leave models: `memory` or `files`.
+
+    SANDBOX is a descriptor; empty where nodes cannot be kept apart, or need not be.
     """
     run, sockets, descriptor, parent, loopback, kind, cores, told = arguments
     die_with_parent(int(parent))
-    allow_most_files()  # in a full overlay, a node has some for each of the others
+    raise_open_file_limit()  # in a full overlay, a node has some for each of the others
     control = socket.socket(fileno=int(descriptor))
     places = Places(RunDirectory(Path(run)), Path(sockets))
     plan = read_plan(places.run.plan)
@@ -71,7 +72,7 @@ def main(arguments: list[str]) -> None:
         directories = [places.run.node(node.name) for node in plan.nodes]
         parameters = made.trainer.parameters
         models = SharedModels(len(directories), parameters) if kind == MEMORY else ModelFiles(directories, parameters)
-        isolation = NodeIsolation(Seclusion.in_file(int(told))) if told else None
+        isolation = NodeIsolation(Sandbox.in_file(int(told))) if told else None
         zygote = Zygote(places, plan, made, models, control, int(loopback), int(cores), isolation)
         try:
             zygote.serve()
@@ -215,8 +216,8 @@ class Zygote:
 class NodeIsolation:
     """How the zygote keeps nodes apart: each has a namespace of processes, and sees its own folders and no others."""
 
-    def __init__(self, seclusion: Seclusion) -> None:
-        self._shared = seclusion.shared
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._shared = sandbox.shared
         self._processes = ProcessNamespaces()
 
     def processes(self) -> AbstractContextManager[None]:
@@ -231,14 +232,14 @@ class NodeIsolation:
         """The calling process, forked to be a node, sees what is its own; tells control, and raises, when denied."""
         self.close()
         own = (
-            Seen(str(paths.directory.path), Kind.WRITE),
-            Seen(str(paths.directory.plan)),
-            Seen(str(paths.fabric.parent), Kind.WRITE),
-            Seen(str(paths.control), Kind.WRITE),
-            Seen(str(paths.slots)),
+            VisiblePath(str(paths.directory.path), PathKind.WRITE),
+            VisiblePath(str(paths.directory.plan)),
+            VisiblePath(str(paths.fabric.parent), PathKind.WRITE),
+            VisiblePath(str(paths.control), PathKind.WRITE),
+            VisiblePath(str(paths.slots)),
         )
         try:
-            seclude_node((*self._shared, *own))
+            enter_node_sandbox((*self._shared, *own))
         except OSError as problem:
             words = f"cannot be kept apart from other nodes: {problem.strerror or problem}"
             tell_control(paths, Unable(words, refused=True))

@@ -16,10 +16,9 @@ from contextlib import ExitStack
 
 from testbed.control.packets import PacketLink
 from testbed.cores import usable_cores
-from testbed.engines.apart import start_apart
+from testbed.engines.spawn import spawn_module
 from testbed.errors import CouldNotStart
-from testbed.isolation.environment import passed_on
-from testbed.isolation.seclusion import Seclusion
+from testbed.isolation.sandbox import Sandbox, learner_environment
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import FROM_ZYGOTE, AverageEvaluated, Died, Discard, EvaluateAverage, Fork, Forked, Warm
 from testbed.records import Failure
@@ -49,11 +48,11 @@ class ZygoteClient:
         evaluated: Callable[[AverageEvaluated], None],
         gone: Callable[[str], None],
         models: str = MEMORY,
-        seclusion: Seclusion | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
         """Told of: a node's rank and process id; a node's death; an average; why there will be no more, if unwanted.
 
-        Without a seclusion nodes are not kept apart from each other, nor from this machine.
+        Without a sandbox nodes are not kept apart from each other, nor from this machine.
         """
         self._forked = forked
         self._died = died
@@ -66,11 +65,11 @@ class ZygoteClient:
         self._is_lost = False
         self._asked_for: Counter[int] = Counter()
         """Ranks of the nodes that are still to be forked."""
-        self._is_apart = seclusion is not None
+        self._is_apart = sandbox is not None
         self._log = places.runtime / "zygote.log"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._process = self._start(places, (str(loopback), models, str(usable_cores())), theirs, seclusion)
+            self._process = self._start(places, (str(loopback), models, str(usable_cores())), theirs, sandbox)
         except OSError as problem:
             ours.close()
             words = f"cannot start the process that all nodes are forked from: {problem.strerror or problem}"
@@ -84,29 +83,29 @@ class ZygoteClient:
         self._look: asyncio.Handle = asyncio.get_running_loop().call_later(_LOOK_S, self._look_after)
 
     def _start(
-        self, places: Places, more: tuple[str, ...], theirs: socket.socket, seclusion: Seclusion | None
+        self, places: Places, more: tuple[str, ...], theirs: socket.socket, sandbox: Sandbox | None
     ) -> subprocess.Popen[bytes]:
         module, parent, environment = "testbed.runtimes.processes.zygote", str(os.getpid()), {MARK: places.mark}
         with self._log.open("ab") as log, theirs, ExitStack() as held:
             where = (str(places.run.path.resolve()), str(places.sockets), str(theirs.fileno()))
             passed = [theirs.fileno()]
-            if seclusion is None:
+            if sandbox is None:
                 words = [*where, parent, *more, ""]
             else:
-                told = seclusion.to_file()
+                told = sandbox.to_file()
                 held.callback(os.close, told)
                 passed.append(told)
                 words = [str(told), parent, module, *where, "0", *more, str(told)]
                 module = "testbed.isolation.launch"
-                environment |= seclusion.environment
-            return start_apart(
+                environment |= sandbox.environment
+            return spawn_module(
                 module,
                 words,
                 stdout=log,
                 stderr=log,
                 pass_fds=passed,
                 more_environment=environment,
-                inherited=None if seclusion is None else passed_on(os.environ),
+                inherited=None if sandbox is None else learner_environment(os.environ),
             )
 
     def _receive(self, connection: socket.socket) -> bytes:

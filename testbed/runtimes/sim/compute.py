@@ -14,7 +14,7 @@ import numpy as np
 from testbed.code import CodeProblem
 from testbed.node.pace import end_of_work
 from testbed.node.training_settings import ComputingLost, TrainingFailed
-from testbed.node.world import Pending, Score, Vector
+from testbed.node.world import Pending, Score, Trained, Vector
 from testbed.plan.model import NodePlan
 from testbed.runtimes.sim.clock import NodeClock
 from testbed.runtimes.sim.pool import Job, TrainingPool
@@ -66,7 +66,7 @@ class SimCompute:
     def steps_per_round(self) -> int:
         return 0 if self._learner is None else self._shared.steps_per_round[self._learner]
 
-    async def train(self, model: Vector, first_step: int, steps: int) -> float:
+    async def train(self, model: Vector, first_step: int, steps: int) -> Trained:
         before = self._shared.arena.model[self._row]
         before[:] = model
         job = self._shared.pool.train(self._row, self._own_data(), first_step, steps)
@@ -76,7 +76,7 @@ class SimCompute:
             model[:] = after
         else:  # others were mixed in meanwhile: they stay, and the training is added
             model += after - before
-        return loss
+        return Trained(loss, before, after)
 
     async def gradient(self, model: Vector, step: int) -> tuple[float, Vector]:
         self._shared.arena.model[self._row][:] = model

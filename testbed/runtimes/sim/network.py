@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection
 
-from testbed.network.flows import Acknowledged, Delivered, Flows, Left, Transfer
+from testbed.network.flows import Acknowledged, Delivered, Flows, Sent, Transfer
 from testbed.network.graph import Network
 from testbed.node.messages import Message
 from testbed.runtimes.sim.clock import VirtualClock
@@ -145,7 +145,7 @@ class VirtualNetwork:
                 case Delivered():
                     shipment.is_delivered = True
                     self._hand_over(shipment.dest, shipment.origin, shipment.message)
-                case Left():
+                case Sent():
                     shipment.on_left()
                 case Acknowledged():
                     del self._moving[happened.transfer]

@@ -13,7 +13,7 @@ from pathlib import Path
 from testbed.cores import usable_cores
 from testbed.linux import is_linux
 from testbed.node.data.dataset import Kind
-from testbed.node.data.of_experiment import share_out
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.partition import test_parts
 from testbed.node.trainer_of import make_trainer
 from testbed.plan.model import RunPlan
@@ -46,7 +46,7 @@ def prepared(plan: RunPlan, *, workers: int | None = None, cache: Path | None = 
     _allow_open_files()
     experiment = plan.experiment
     learners = sum(node.learner is not None for node in plan.nodes)
-    data = share_out(experiment, learners, plan.seed, cache=cache)
+    data = partition_data(experiment, learners, plan.seed, cache=cache)
     trainer = make_trainer(experiment, data.dataset, plan.seed)
     arena = Arena(len(plan.nodes), trainer.parameters, velocity=experiment.training.momentum > 0)
     pool = TrainingPool(

@@ -51,7 +51,7 @@ class VirtualNode:
             compute=self._compute,
             journal=self._journal,
             observer=observer,
-            model=None if saved is None else saved.vector,
+            snapshot=saved,
             first_round=first_round,
             snapshots=directory.snapshots,
         )

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 
 from testbed.errors import CouldNotStart
-from testbed.isolation.seclusion import LearnerUser
+from testbed.isolation.sandbox import LearnerUser
 
 LEARNERS = range(61184, 65520)
 """User ids that systemd gives to services for as long as they run, and nobody to people."""

@@ -5,7 +5,7 @@ Takes a `Topology`, gives bytes; touches nothing. Equal topologies give equal by
     Topology ─ grouping ─> Anatomy ─ stage (cluster, layout) ─> Stage ─ scene (strokes, legend) ─> Picture ─ svg, png
                               └─ text_graphs ─> .dot, .mmd                                          └─ html
 
-The modules of a kind are imported when it is asked for: only PNG needs matplotlib.
+The modules of a format are imported on demand: only PNG needs matplotlib.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from testbed.topologies.drawing.style import Colour, Labels, Style
 if TYPE_CHECKING:
     from testbed.topologies.model import Topology
 
-__all__ = ["Colour", "Kind", "Labels", "Style", "draw"]
+__all__ = ["Colour", "Labels", "PictureFormat", "Style", "draw"]
 
 
-class Kind(StrEnum):
-    """What a drawing is; the value is the ending of its file."""
+class PictureFormat(StrEnum):
+    """Format of a drawing; the value is the ending of its file."""
 
     SVG = "svg"
     PNG = "png"
@@ -31,28 +31,28 @@ class Kind(StrEnum):
     MERMAID = "mmd"
 
 
-def draw(topology: Topology, kind: Kind, style: Style | None = None) -> bytes:
-    """The contents of a file of this kind; text is UTF-8."""
+def draw(topology: Topology, kind: PictureFormat, style: Style | None = None) -> bytes:
+    """The contents of a file in this format; text is UTF-8."""
     match kind:
-        case Kind.PNG:
+        case PictureFormat.PNG:
             from testbed.topologies.drawing.png import png
             from testbed.topologies.drawing.scene import compose
 
             return png(compose(topology, style))
-        case Kind.SVG:
+        case PictureFormat.SVG:
             from testbed.topologies.drawing.scene import compose
             from testbed.topologies.drawing.svg import svg
 
             return svg(compose(topology, style)).encode()
-        case Kind.HTML:
+        case PictureFormat.HTML:
             from testbed.topologies.drawing.html import html
 
             return html(topology, style).encode()
-        case Kind.DOT:
+        case PictureFormat.DOT:
             from testbed.topologies.drawing.text_graphs import dot
 
             return dot(topology, style).encode()
-        case Kind.MERMAID:
+        case PictureFormat.MERMAID:
             from testbed.topologies.drawing.text_graphs import mermaid
 
             return mermaid(topology, style).encode()

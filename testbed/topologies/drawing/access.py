@@ -1,8 +1,8 @@
-"""How the access links of a place are drawn: lines, one line to a bracket for a shared one, or the rims of its nodes.
+"""Draws the access links of a place: as lines, as a bracket for a shared one, or as the rims of its nodes.
 
-Takes a `Stage` and a `Pen`, adds shapes to a canvas; touches nothing else. Access links that differ in what colour or
-width stand for are on the picture's scales like all other links; those that are all alike are neutral, and the legend
-says what they are like.
+Takes a `Stage` and a `Pen`, adds shapes to a canvas; touches nothing else. Access links that differ in colour's or
+width's quantity are on the picture's scales like all other links. Those that are all alike are neutral, and the legend
+gives their properties.
 """
 
 from __future__ import annotations

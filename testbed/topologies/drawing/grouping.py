@@ -1,4 +1,4 @@
-"""What a picture shows: equal nodes together, both directions of a link as one tie, each group beside its bridge.
+"""Groups a topology for a picture: equal nodes together, both directions of a link as one tie, groups at their bridge.
 
 Takes a `Topology`, gives an `Anatomy`; touches nothing. A supervisor and its links are left out.
 """
@@ -260,7 +260,7 @@ def _lane(topology: Topology, link: Link, changes: bool) -> Lane:
 
 
 def _several(topology: Topology, endpoint: str) -> bool:
-    """A link of one node is nobody else's, whatever the file says."""
+    """Whether an endpoint has several nodes: a link of a single node cannot be shared."""
     return endpoint not in topology.bridge_names and len(topology.select(endpoint)) > 1
 
 
@@ -279,7 +279,7 @@ def _groups(topology: Topology, apart: bool) -> tuple[Group, ...]:
             if end in topology.bridge_names:
                 continue
             ranks = topology.select(end)
-            # A shared access link is one thing: two services behind two of them are not the same place.
+            # Two services behind different shared access links are different places.
             together = index if shared and len(ranks) > 1 else -1
             mark = (side, other, number, link.starts_down, link.network, together)
             for rank in ranks:

@@ -11,7 +11,7 @@ from testbed.topologies.drawing.canvas import Canvas
 from testbed.topologies.drawing.cluster import Cluster
 from testbed.topologies.drawing.grouping import Tie
 from testbed.topologies.drawing.palette import INK, MUTED, PAPER
-from testbed.topologies.drawing.shapes import Anchor, Frame, Point, Polygon, Shape, Words, frame_of
+from testbed.topologies.drawing.shapes import Anchor, Box, Point, Polygon, Shape, Words, box_of
 from testbed.topologies.drawing.stage import LINK_LABEL_SIZE, Stage, group_lines, has_sector_names
 from testbed.topologies.drawing.strokes import Course
 from testbed.topologies.drawing.wording import lane_text, short
@@ -20,7 +20,7 @@ from testbed.topologies.drawing.wording import lane_text, short
 def draw_caption(canvas: Canvas, stage: Stage, place: int, centre: Point, shape: Cluster) -> None:
     """The place's name, and its nodes' where these have no names of their own, on the side with the fewest lines."""
     lines = _caption(stage, place)
-    widest = max((frame_of(line).right - frame_of(line).left for line in lines), default=0.0)
+    widest = max((box_of(line).right - box_of(line).left for line in lines), default=0.0)
     height = 15.0 * len(lines)
     reach = shape.radius + 5
     candidates = [
@@ -37,23 +37,23 @@ def draw_caption(canvas: Canvas, stage: Stage, place: int, centre: Point, shape:
     def cost(at: int) -> tuple[float, int]:
         anchor, x, y = candidates[at]
         left = x - {Anchor.START: 0.0, Anchor.MIDDLE: 0.5, Anchor.END: 1.0}[anchor] * widest
-        frame = Frame(left, y - height / 2, left + widest, y + height / 2)
+        frame = Box(left, y - height / 2, left + widest, y + height / 2)
         crossed = sum(way.meets(frame) for way in canvas.courses) if len(canvas.courses) <= 400 else 0
         return sum(frame.overlap(other) for other in canvas.taken) + 60.0 * crossed, at
 
     anchor, x, y = candidates[min(range(len(candidates)), key=cost)]
-    frames: list[Frame] = []
+    frames: list[Box] = []
     for at, line in enumerate(lines):
         placed = Words(
             (x, y - height / 2 + 7.5 + 15 * at), line.text, line.size, anchor, line.colour, line.bold, role=line.role
         )
         canvas.words.append(placed)
-        frames.append(frame_of(placed))
+        frames.append(box_of(placed))
     canvas.taken.extend(frames)
     canvas.backs.extend(_card(frame) for frame in frames if any(way.meets(frame) for way in canvas.courses))
 
 
-def _card(frame: Frame) -> Shape:
+def _card(frame: Box) -> Shape:
     """White behind words that stand on a line."""
     frame = frame.grown(2)
     corners = (
@@ -99,7 +99,7 @@ def draw_label(canvas: Canvas, stage: Stage, tie: Tie, way: Course, tip: str, in
             Words((x, top + height * at), text, LINK_LABEL_SIZE, Anchor.MIDDLE, INK, tip=tip, role="label")
             for at, text in enumerate(texts)
         ]
-        frame = reduce(Frame.union, (frame_of(line) for line in words))
+        frame = reduce(Box.union, (box_of(line) for line in words))
         crossed = sum(other.meets(frame) for other in canvas.courses if other is not way)
         covered = sum(frame.overlap(other) for other in canvas.taken)
         if covered > 0 and not insist:
@@ -109,7 +109,7 @@ def draw_label(canvas: Canvas, stage: Stage, tie: Tie, way: Course, tip: str, in
             best = (cost, words)
     if best is None:
         return False
-    frame = reduce(Frame.union, (frame_of(line) for line in best[1]))
+    frame = reduce(Box.union, (box_of(line) for line in best[1]))
     canvas.backs.append(_card(frame))
     canvas.words.extend(best[1])
     canvas.taken.append(frame)

@@ -1,4 +1,4 @@
-"""Where things stand: places whose distances on paper follow the lengths of the lines between them.
+"""Layout: places whose distances on paper follow the lengths of the lines between them.
 
 Takes sizes and lengths, gives positions; touches nothing. Every network gets a layout: pieces that are not
 connected are laid out apart and packed; too many places for exact distances are placed by a few landmarks.

@@ -34,7 +34,7 @@ Symbol = Callable[[Point], list[Shape]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LegendEntry:
     """One line: a symbol and what it means. Without a symbol it is a remark; `heading` starts a section."""
 
     words: str
@@ -42,7 +42,9 @@ class Entry:
     heading: bool = False
 
 
-def legend(left: float, top: float, entries: Sequence[Entry], pen: Pen, with_bar: bool) -> tuple[list[Shape], float]:
+def legend(
+    left: float, top: float, entries: Sequence[LegendEntry], pen: Pen, with_bar: bool
+) -> tuple[list[Shape], float]:
     """The column's shapes, and where it ends."""
     shapes: list[Shape] = []
     y = top

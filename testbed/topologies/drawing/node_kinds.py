@@ -1,4 +1,4 @@
-"""Which nodes look alike: the same access rates and computing speed, with the slow ones told apart from all others.
+"""Groups nodes that look alike: by access rates and computing speed, with slow nodes distinguished.
 
 Takes an `Anatomy`, gives a kind with colour and words for every group; touches nothing.
 """

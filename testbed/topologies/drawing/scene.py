@@ -14,20 +14,20 @@ from testbed.topologies.drawing.cluster import Cluster, Spot
 from testbed.topologies.drawing.grouping import Anatomy, Tie, anatomy
 from testbed.topologies.drawing.labels import draw_caption, draw_label
 from testbed.topologies.drawing.legend import WIDTH as LEGEND_WIDTH
-from testbed.topologies.drawing.legend import Entry, legend, square, triangle
+from testbed.topologies.drawing.legend import LegendEntry, legend, square, triangle
 from testbed.topologies.drawing.legend_entries import entries
 from testbed.topologies.drawing.node_kinds import NodeKind, node_kinds
 from testbed.topologies.drawing.palette import BUBBLE, FAINT, INK, MUTED, PAPER
 from testbed.topologies.drawing.shapes import (
     Anchor,
+    Box,
     Disc,
-    Frame,
     Picture,
     Point,
     Shape,
     Words,
     bounds,
-    frame_of,
+    box_of,
     moved,
     scaled,
     text_width,
@@ -72,7 +72,7 @@ def compose(topology: Topology, style: Style | None = None) -> Picture:
         for name in sector_names(stage, place, centre, shape):
             canvas.words.extend(name.lines)
             canvas.lines.extend([name.leader] if name.leader else [])
-    canvas.taken.extend(frame_of(words) for words in canvas.words)
+    canvas.taken.extend(box_of(words) for words in canvas.words)
     canvas.courses.extend(ways)
     if stage.names:
         for place, centre, shape in zip(stage.standing, stage.centres, stage.clusters, strict=True):
@@ -97,8 +97,8 @@ def _courses(stage: Stage, ties: tuple[Tie, ...]) -> list[Course]:
     return [course((index[tie.first], index[tie.second]), stage.centres, radii, obstacles) for tie in ties]
 
 
-def _around(centre: Point, radius: float) -> Frame:
-    return Frame(centre[0] - radius, centre[1] - radius, centre[0] + radius, centre[1] + radius)
+def _around(centre: Point, radius: float) -> Box:
+    return Box(centre[0] - radius, centre[1] - radius, centre[0] + radius, centre[1] + radius)
 
 
 def _draw_cluster(
@@ -167,7 +167,7 @@ def _draw_backbone(
     """Lines, loss marks and labels between places; says how many labels found no room."""
     opacity = 1.0 if len(ties) <= 120 else 0.75 if len(ties) <= 2000 else 0.3
     left_out = 0
-    marks: list[Frame] = []
+    marks: list[Box] = []
     for tie, way in zip(ties, ways, strict=True):
         tip = tie_tip(stage.anatomy, tie)
         canvas.lines.extend(stroke(tie, way, pen.colour_of(tie), pen.width_of(tie), tip, opacity))
@@ -182,9 +182,7 @@ def _draw_backbone(
     return left_out
 
 
-def _loss_mark_at(
-    way: Course, marks: list[Frame], taken: list[Frame], label: Frame | None, size: float, tip: str
-) -> Shape:
+def _loss_mark_at(way: Course, marks: list[Box], taken: list[Box], label: Box | None, size: float, tip: str) -> Shape:
     """The diamond at the middle of a line, or aside when something is there; above a label that covers all the line."""
     for share in (0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68, 0.24, 0.76, 0.16, 0.84, 0.1, 0.9):
         frame = _around(way.at(share), size)
@@ -220,7 +218,7 @@ def _notes(parts: Anatomy, drawn: int, left_out: int) -> list[str]:
     return notes
 
 
-def _framed(topology: Topology, parts: Anatomy, canvas: Canvas, rows: list[Entry], pen: Pen) -> Picture:
+def _framed(topology: Topology, parts: Anatomy, canvas: Canvas, rows: list[LegendEntry], pen: Pen) -> Picture:
     """The drawing with title and legend around it."""
     title = short(topology.name, 60) or "topology"
     subtitle = counts(topology, parts)
@@ -254,8 +252,8 @@ def _framed(topology: Topology, parts: Anatomy, canvas: Canvas, rows: list[Entry
     )
 
 
-def _frame(shapes: list[Shape]) -> Frame:
-    return reduce(Frame.union, (bounds(shape) for shape in shapes)) if shapes else Frame(0, 0, 1, 1)
+def _frame(shapes: list[Shape]) -> Box:
+    return reduce(Box.union, (bounds(shape) for shape in shapes)) if shapes else Box(0, 0, 1, 1)
 
 
 def counts(topology: Topology, parts: Anatomy) -> str:

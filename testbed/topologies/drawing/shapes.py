@@ -1,7 +1,7 @@
 """The few shapes of which every picture consists, in CSS pixels from the top left corner.
 
-Pure data: the painters (SVG, PNG) know nothing of networks, whoever composes a picture knows nothing of painting.
-A shape's `tip` is what a person sees who points at it.
+Pure data: the painters (SVG, PNG) know nothing of networks, and the modules that compose a picture nothing of painting.
+A shape's `tip` is its tooltip.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Box:
     """An upright rectangle, to see what would overlap."""
 
     left: float
@@ -97,17 +97,17 @@ class Frame:
     right: float
     bottom: float
 
-    def overlap(self, other: Frame) -> float:
+    def overlap(self, other: Box) -> float:
         """The area that both cover."""
         width = min(self.right, other.right) - max(self.left, other.left)
         height = min(self.bottom, other.bottom) - max(self.top, other.top)
         return width * height if width > 0 and height > 0 else 0.0
 
-    def grown(self, by: float) -> Frame:
-        return Frame(self.left - by, self.top - by, self.right + by, self.bottom + by)
+    def grown(self, by: float) -> Box:
+        return Box(self.left - by, self.top - by, self.right + by, self.bottom + by)
 
-    def union(self, other: Frame) -> Frame:
-        return Frame(
+    def union(self, other: Box) -> Box:
+        return Box(
             min(self.left, other.left),
             min(self.top, other.top),
             max(self.right, other.right),
@@ -149,21 +149,21 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
     return ems * size * (1.1 if bold else 1.0)
 
 
-def frame_of(words: Words) -> Frame:
+def box_of(words: Words) -> Box:
     """The room a text takes."""
     width = text_width(words.text, words.size, words.bold)
     share = {Anchor.START: 0.0, Anchor.MIDDLE: 0.5, Anchor.END: 1.0}[words.anchor]
     left = words.at[0] - width * share
-    return Frame(left, words.at[1] - words.size * 0.6, left + width, words.at[1] + words.size * 0.6)
+    return Box(left, words.at[1] - words.size * 0.6, left + width, words.at[1] + words.size * 0.6)
 
 
-def bounds(shape: Shape) -> Frame:
+def bounds(shape: Shape) -> Box:
     """The room a shape takes."""
     if isinstance(shape, Words):
-        return frame_of(shape)
+        return box_of(shape)
     if isinstance(shape, Disc):
         (x, y), radius = shape.centre, shape.radius + shape.width / 2
-        return Frame(x - radius, y - radius, x + radius, y + radius)
+        return Box(x - radius, y - radius, x + radius, y + radius)
     if isinstance(shape, Stroke):
         points: tuple[Point, ...] = (shape.start, shape.end)
         if shape.bend:  # a quadratic curve stays within half the way to its control point
@@ -171,7 +171,7 @@ def bounds(shape: Shape) -> Frame:
     else:
         points = shape.points
     xs, ys = [point[0] for point in points], [point[1] for point in points]
-    return Frame(min(xs), min(ys), max(xs), max(ys))
+    return Box(min(xs), min(ys), max(xs), max(ys))
 
 
 def moved(shape: Shape, by: Point) -> Shape:

@@ -14,7 +14,7 @@ from testbed.topologies.drawing.cluster import Cluster, Measure, cluster, polar
 from testbed.topologies.drawing.grouping import Anatomy, Lane, Tie
 from testbed.topologies.drawing.layout import arrange
 from testbed.topologies.drawing.palette import FAINT, INK, MUTED
-from testbed.topologies.drawing.shapes import Anchor, Frame, Point, Stroke, Words, frame_of, text_width
+from testbed.topologies.drawing.shapes import Anchor, Box, Point, Stroke, Words, box_of, text_width
 from testbed.topologies.drawing.style import Labels, Style
 from testbed.topologies.drawing.wording import Facets, differing, lane_text, rate, short
 
@@ -167,7 +167,7 @@ def _label_room(stage: Stage, place: int, widened: float) -> float:
     if not stage.names:
         return 0.0
     shape = _cluster(stage, place, -math.pi / 2, widened)
-    frames = [frame_of(line) for name in sector_names(stage, place, (0.0, 0.0), shape) for line in name.lines]
+    frames = [box_of(line) for name in sector_names(stage, place, (0.0, 0.0), shape) for line in name.lines]
     beyond = max((max(-one.left, one.right, -one.top, one.bottom) for one in frames), default=0.0) - shape.radius
     return max(beyond * 0.65, 14.0)
 
@@ -202,12 +202,12 @@ def sector_names(stage: Stage, place: int, centre: Point, shape: Cluster) -> lis
     if not has_sector_names(stage, place):
         return []
     names: list[SectorName] = []
-    taken: list[Frame] = []
+    taken: list[Box] = []
     for group, sector in zip(stage.groups_at(place), shape.sectors, strict=True):
         texts = group_lines(stage, group)
         for tier in range(_TIERS):
             lines = _name_lines(texts, centre, sector.middle, shape.radius + 7 + 15 * tier)
-            frame = reduce(Frame.union, (frame_of(line) for line in lines)).grown(1)
+            frame = reduce(Box.union, (box_of(line) for line in lines)).grown(1)
             if not any(frame.overlap(other) for other in taken):
                 break
         rim, end = polar(sector.middle, shape.radius), polar(sector.middle, shape.radius + 4 + 15 * tier)

@@ -1,4 +1,4 @@
-"""How links are drawn: colour and width by their properties, arrow heads, detours around what they do not touch.
+"""Draws links: colour and width by their properties, arrow heads, detours around other places.
 
 Takes ties and positions, gives shapes; touches nothing.
 """
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from testbed.topologies.drawing.grouping import Tie
 from testbed.topologies.drawing.palette import LOSS, PAPER, Scale, ramp
-from testbed.topologies.drawing.shapes import Frame, Point, Polygon, Shape, Stroke
+from testbed.topologies.drawing.shapes import Box, Point, Polygon, Shape, Stroke
 from testbed.topologies.drawing.style import Colour
 
 PLAIN = "#4a6785"
@@ -110,7 +110,7 @@ class Course:
             one * self.start[1] + two * self.bend[1] + three * self.end[1],
         )
 
-    def meets(self, frame: Frame) -> bool:
+    def meets(self, frame: Box) -> bool:
         """Whether it runs through a rectangle."""
         if self.bend is None:
             return frame.crossed_by(self.start, self.end)

@@ -1,4 +1,4 @@
-"""What the person who asks for a picture may choose."""
+"""Options of a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How quantities and links are put into words in a picture: short, rounded to three digits, safe to show.
+"""Texts of quantities and links in a picture: short, rounded to three digits, safe to show.
 
 Takes model values, gives text; touches nothing.
 """

@@ -3,9 +3,9 @@
 Takes the bundled matrices, gives a `Topology`, touches only those files.
 
 The synthetic one is a star whose slow nodes come last, in the order of the published file. The real one gives every
-pair of nodes in different regions a link of its own at the published rate. Its published file says 1 ms for every
-link and has no way between nodes of the same region; here latencies follow from great-circle distances, and the nodes
-of a region meet at a small LAN.
+pair of nodes in different regions a link of its own at the published rate. The published file has 1 ms for every link
+and no path between nodes of the same region; here latencies follow from great-circle distances, and the nodes of a
+region share a small LAN.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 from itertools import combinations
 
-from testbed.topologies.generate.geography import CLOUD_ROUTE_FACTOR, Place, fibre_latency_ms, great_circle_km
+from testbed.topologies.generate.geography import CLOUD_ROUTE_FACTOR, Coordinates, fibre_latency_ms, great_circle_km
 from testbed.topologies.generate.matrix import MATRICES, arranged, read_rates
 from testbed.topologies.generate.populate import supervisor, two_way
 from testbed.topologies.model import Bridge, Link, LinkProperties, Routing, Service, Topology
@@ -27,7 +27,7 @@ _LAN = LinkProperties(latency_ms=0.5, rate_bps=1e9)
 
 
 def star_with_stragglers(name: str) -> Topology:
-    """53 nodes at 60 Mbps and 7 at a fifth of that, more or less, around one switch 1 ms away."""
+    """53 nodes at 60 Mbps and 7 at about a fifth of that, around one switch 1 ms away."""
     services = [supervisor(), Service("fastworker", replicas=_FAST_NODES)]
     rates = [_FAST_MBPS]
     for number, mbps in enumerate(_SLOW_MBPS):
@@ -60,6 +60,8 @@ def ten_regions(name: str) -> Topology:
     return Topology(name, services, tuple(links), bridges, routing=Routing.LATENCY)
 
 
-def _places() -> dict[str, Place]:
+def _places() -> dict[str, Coordinates]:
     with (MATRICES / "divshare-places.csv").open(encoding="utf-8", newline="") as file:
-        return {row["region"]: Place(float(row["latitude"]), float(row["longitude"])) for row in csv.DictReader(file)}
+        return {
+            row["region"]: Coordinates(float(row["latitude"]), float(row["longitude"])) for row in csv.DictReader(file)
+        }

@@ -16,13 +16,12 @@ from io import StringIO
 from pathlib import Path
 
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, did_you_mean, error
-from testbed.topologies.generate.plural import counted
-from testbed.topologies.generate.sites import LEAST_LATENCY_MS
+from testbed.topologies.generate.sites import LEAST_LATENCY_MS, counted
 from testbed.topologies.source import read_at_most
 from testbed.units import UnitError, parse_latency_ms, parse_loss, parse_rate_bps, shown
 
 MATRICES = Path(__file__).parent.parent / "matrices"
-"""The bundled ones."""
+"""Folder of the bundled matrices."""
 
 MOST_REGIONS = 1000
 MOST_BYTES = 16_000_000
@@ -32,29 +31,29 @@ _BARE_NUMBER = re.compile(r"[0-9.]+")
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A value for every ordered pair of regions; None where there is none, and on the diagonal."""
+    """A value for every ordered pair of regions; None where it is missing, and on the diagonal."""
 
     names: tuple[str, ...]
     values: tuple[tuple[float | None, ...], ...]
 
 
 def read_latencies(path: Path) -> Matrix:
-    """Cells such as `72.7` (milliseconds) or `0.2s`."""
+    """Reads cells such as `72.7` (milliseconds) or `0.2s`."""
     return _read(path, lambda text: parse_latency_ms(_with_unit(text, "ms")))
 
 
 def read_rates(path: Path) -> Matrix:
-    """Cells such as `26` (Mbps) or `1.5Gbps`."""
+    """Reads cells such as `26` (Mbps) or `1.5Gbps`."""
     return _read(path, lambda text: parse_rate_bps(_with_unit(text, "Mbps")))
 
 
 def read_losses(path: Path) -> Matrix:
-    """Cells such as `0.01%` or `0.0001`."""
+    """Reads cells such as `0.01%` or `0.0001`."""
     return _read(path, parse_loss)
 
 
 def arranged(matrix: Matrix, names: Sequence[str], what: str) -> Matrix:
-    """The matrix with its regions in the order of `names`, of which none may be missing."""
+    """The matrix with its regions in the order of `names`, all of which it must have."""
     if unknown := [name for name in names if name not in matrix.names]:
         raise UsageProblem(
             f"the {what} say nothing of the region {shown(unknown[0])}", did_you_mean(unknown[0], matrix.names)
@@ -64,7 +63,7 @@ def arranged(matrix: Matrix, names: Sequence[str], what: str) -> Matrix:
 
 
 def one_way(matrix: Matrix, *, round_trip: bool) -> Matrix:
-    """One-way latencies, never less than switching takes; half of each value when those are round-trip times."""
+    """One-way latencies, at least that of switching; half of each value for round-trip times."""
     share = 0.5 if round_trip else 1.0
     return Matrix(
         matrix.names,
@@ -104,7 +103,7 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 class _Reader:
-    """Collects what is wrong instead of stopping at the first of it."""
+    """Reads a table and collects all its errors."""
 
     def __init__(self, file: str, parse: Callable[[str], float]) -> None:
         self.findings: list[Finding] = []

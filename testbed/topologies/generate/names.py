@@ -19,11 +19,11 @@ _LETTERS_WITHOUT_A_BASE = str.maketrans({"ß": "ss", "ø": "o", "Ø": "o", "æ":
 
 
 def plain_name(text: str) -> str:
-    """The text in lower-case ASCII letters, digits and single dashes; `site` when nothing of it is left."""
+    """The text reduced to lower-case ASCII letters, digits and single dashes; `site` when nothing is left."""
     decomposed = unicodedata.normalize("NFKD", text[:200].translate(_LETTERS_WITHOUT_A_BASE))
     ascii_text = "".join(char for char in decomposed if not unicodedata.combining(char)).lower()
     name = re.sub(r"[^a-z0-9]+", "-", ascii_text).strip("-")
-    for word in _TAKEN_BY_KOLLAPS:  # Kollaps takes every service with such a name for its own
+    for word in _TAKEN_BY_KOLLAPS:  # Kollaps treats every service with such a name as its own
         name = name.replace(word, "site")
     if not name:
         return "site"
@@ -31,14 +31,14 @@ def plain_name(text: str) -> str:
 
 
 class Names:
-    """Hands out names, never the same one twice."""
+    """Allocates unique names."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
 
     def take(self, base: str, suffix: str = "", prefix: str = "") -> str:
-        """`prefix` + `base` + `suffix`, with the base cut short and numbered where length or uniqueness ask for it."""
+        """`prefix` + `base` + `suffix`, with the base shortened and numbered where length or uniqueness require it."""
         wanted = plain_name(base)
         name = _joined(prefix, wanted, suffix)
         count = self._next.get(name, 2)

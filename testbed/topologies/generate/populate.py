@@ -23,7 +23,7 @@ DEFAULT_ACCESS = LinkProperties(latency_ms=1.0, rate_bps=100e6)
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Who lives in a network: so many nodes in all, spread evenly over its sites. `up` is from a node to its site."""
+    """The nodes of a network, spread evenly over its sites. `up` is the direction from a node to its site."""
 
     nodes: int
     up: LinkProperties = DEFAULT_ACCESS
@@ -32,7 +32,7 @@ class Population:
     image: str = DEFAULT_IMAGE
     seed: int = 1
     kollaps: bool = False
-    """Add the dashboard without which real Kollaps does not start."""
+    """Whether to add the dashboard that Kollaps needs to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def two_way(origin: str, dest: str, forth: LinkProperties, back: LinkProperties)
 
 
 def spread(nodes: int, places: int) -> list[int]:
-    """How many nodes each place gets: their numbers differ by at most one, and the larger ones are spread as well."""
+    """Number of nodes at each place: they differ by at most one, and the larger ones are spread evenly as well."""
     return [(place + 1) * nodes // places - place * nodes // places for place in range(places)]
 
 

@@ -1,7 +1,7 @@
 """Networks drawn at random: d-regular, small world, scale-free, Waxman. All of them are connected.
 
-Takes sizes, link properties and a seed, gives a `SiteNetwork`, touches nothing. The draws are made here rather than
-by a graph library, so that a seed means the same network whichever version of the library is installed.
+Takes sizes, link properties and a seed, gives a `SiteNetwork`, touches nothing. The draws are made here rather than by
+a graph library, so that a seed gives the same network with every version of the library.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from random import Random
 
 from testbed import seeds
 from testbed.errors import UsageProblem
-from testbed.topologies.generate.plural import counted
 from testbed.topologies.generate.sites import (
     LEAST_LATENCY_MS,
     SiteLink,
     SiteNetwork,
     check_links,
     connected_parts,
+    counted,
     numbered_sites,
     uniform_links,
 )
@@ -27,7 +27,7 @@ from testbed.topologies.model import LinkProperties
 
 _TRIES = 1000
 _MOST_PLACED_SITES = 2000
-"""Waxman looks at every pair of sites."""
+"""Limit for Waxman, which visits every pair of sites."""
 
 _Pairs = set[tuple[int, int]]
 
@@ -50,7 +50,7 @@ def regular(sites: int, degree: int, core: LinkProperties, seed: int) -> SiteNet
     check_links(sites * degree)
     random = seeds.stream(seed, "generate", "regular")
     if degree == 2:
-        # Connected, this is a ring in random order; drawn as pairs it would fall apart nearly every time.
+        # Connected, this is a ring in random order; random pairs would hardly ever be connected.
         order = random.sample(range(sites), sites)
         return SiteNetwork(names, uniform_links(zip(order, [*order[1:], order[0]], strict=True), core))
     for _ in range(_TRIES):
@@ -61,7 +61,7 @@ def regular(sites: int, degree: int, core: LinkProperties, seed: int) -> SiteNet
 
 
 def _pairing(sites: int, degree: int, random: Random) -> _Pairs | None:
-    """Ends of links are paired at random; those that fit nowhere are paired again; None when none of them can be."""
+    """Pairs link ends at random, and again those that do not fit; None when none of them can be paired."""
     if degree > (sites - 1) // 2:
         # Dense: draw who is *not* linked, which is sparse and does not get stuck.
         missing = _pairing(sites, sites - 1 - degree, random)
@@ -90,7 +90,7 @@ def _some_fit(ends: Iterable[int], pairs: _Pairs) -> bool:
 
 
 def small_world(sites: int, degree: int, rewiring: float, core: LinkProperties, seed: int) -> SiteNetwork:
-    """Watts–Strogatz: a ring where every site knows its `degree` nearest; each link moves with a chance of `rewiring`.
+    """Watts–Strogatz: a ring with links to the `degree` nearest sites; each moves with probability `rewiring`.
 
     A link that moves keeps one end and gets a new other end at random. Drawn again until the network is connected.
     """
@@ -130,7 +130,7 @@ def _rewired(sites: int, degree: int, rewiring: float, random: Random) -> _Pairs
 
 
 def barabasi_albert(sites: int, links_each: int, core: LinkProperties, seed: int) -> SiteNetwork:
-    """Scale-free: each new site links to `links_each` old ones, the likelier the more links they have.
+    """Scale-free: each new site links to `links_each` old ones, with probability proportional to their degree.
 
     Starts from a star of `links_each` + 1 sites.
     """
@@ -146,7 +146,7 @@ def barabasi_albert(sites: int, links_each: int, core: LinkProperties, seed: int
     check_links(2 * links_each * (sites - links_each))
     random = seeds.stream(seed, "generate", "barabasi-albert")
     pairs = {(0, site) for site in range(1, links_each + 1)}
-    ends = [end for pair in sorted(pairs) for end in pair]  # a site is in here once for each of its links
+    ends = [end for pair in sorted(pairs) for end in pair]  # contains a site once for each of its links
     for site in range(links_each + 1, sites):
         chosen: dict[int, None] = {}  # a set would be ordered by hash: a dict keeps the order of the draws
         while len(chosen) < links_each:
@@ -158,7 +158,7 @@ def barabasi_albert(sites: int, links_each: int, core: LinkProperties, seed: int
 
 
 def waxman(sites: int, alpha: float, beta: float, span_ms: float, core: LinkProperties, seed: int) -> SiteNetwork:
-    """Sites at random places of a square, linked with a chance of alpha × exp(−distance / (beta × diagonal)).
+    """Sites at random places of a square, linked with probability alpha × exp(−distance / (beta × diagonal)).
 
     `span_ms` is the one-way latency along the square's side; a link's latency follows from its length. Parts that
     came out unconnected are joined by a link between their closest sites.

@@ -1,7 +1,7 @@
-"""How every bundled topology is made.
+"""Recipes that generate the bundled topologies.
 
 Takes nothing, gives topologies, touches only the bundled matrices. `scripts/bundled-topologies` writes them into
-files; `testbed.topologies.library` says what each is for.
+files; `testbed.topologies.bundled` says what each is for.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ CLOUD_RTT = MATRICES / "cloud-rtt.csv"
 """Round-trip times between ten cloud regions: published averages."""
 
 CLOUD_LOSS = MATRICES / "cloud-loss.csv"
-"""Assumed: none within a continent, else 0.01 % at the shortest round trip to 0.05 % at the longest, in proportion."""
+"""Assumed: none within a continent, otherwise from 0.01 % at the shortest round trip to 0.05 % at the longest."""
 
 BETWEEN_REGIONS = LinkProperties(latency_ms=0.0, rate_bps=1e9)
-"""What links between regions have unless a matrix says otherwise."""
+"""Defaults of links between regions."""
 
 
 def _lan(nodes: int) -> Callable[[str], Topology]:
@@ -89,7 +89,7 @@ def _two_sites(
 
 
 def _churn(name: str) -> Topology:
-    """Nodes crash and come back, some pause, and for ten seconds the two sites do not hear of each other."""
+    """Nodes crash and rejoin, some pause, and for ten seconds the two sites are partitioned."""
     services, links = _two_sites(8, LinkProperties(latency_ms=20.0, rate_bps=1e9), kollaps=False)
     events: tuple[Event, ...] = (
         NodeEvent(When(10.0, every_s=5.0, until_s=100.0), NodeAction.CRASH, ("*",), count=1, for_s=8.0),
@@ -103,8 +103,8 @@ def _churn(name: str) -> Topology:
 def _flaky_link(name: str) -> Topology:
     """The only link between two sites loses packets, becomes slow, and breaks for ten seconds, twice over.
 
-    Told so that Kollaps understands it: a change names the rates, which it takes for "both directions", and a
-    direction goes down or up half a second after the other, because it carries out one event each half second.
+    Written so that Kollaps understands it: a change names the rates, which Kollaps takes for both directions, and the
+    directions go down or up half a second apart, because Kollaps executes one event each half second.
     """
     good = LinkProperties(latency_ms=20.0, rate_bps=100e6)
     services, links = _two_sites(4, good, kollaps=True)
@@ -144,9 +144,9 @@ RECIPES: Mapping[str, Callable[[str], Topology]] = {
     "churn16": _churn,
     "flaky-link8": _flaky_link,
 }
-"""By the name of the file; each is given that name."""
+"""By file name, which is also the topology's name."""
 
 
 def make(name: str) -> Topology:
-    """The bundled topology of that name, made anew."""
+    """Generates the bundled topology of that name."""
     return RECIPES[name](name)

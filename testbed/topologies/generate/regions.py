@@ -1,4 +1,4 @@
-"""Regions of the world, every pair linked as a latency matrix says.
+"""Regions of the world, linked pairwise according to a latency matrix.
 
 Takes matrices, gives a `SiteNetwork`, touches nothing.
 """
@@ -15,7 +15,7 @@ from testbed.topologies.model import LinkProperties
 def regions(
     latencies_ms: Matrix, core: LinkProperties, rates_bps: Matrix | None = None, losses: Matrix | None = None
 ) -> SiteNetwork:
-    """A link for every pair with a one-way latency; `core` gives what the matrices leave open."""
+    """A link for every pair with a one-way latency; `core` gives properties that the matrices lack."""
     names = latencies_ms.names
     rates = arranged(rates_bps, names, "rates") if rates_bps else None
     lossy = arranged(losses, names, "losses") if losses else None

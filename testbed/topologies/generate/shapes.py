@@ -1,4 +1,4 @@
-"""Networks whose shape needs no chance: star, ring, tree, full mesh.
+"""Deterministic shapes: star, ring, tree, full mesh.
 
 Takes a number of sites and the properties of a link between two, gives a `SiteNetwork`, touches nothing.
 """

@@ -1,6 +1,6 @@
-"""A physical network before anybody lives in it: sites, each a bridge, joined by links.
+"""A physical network without nodes: sites, each a bridge, joined by links.
 
-Takes names and pairs, gives `SiteNetwork`, touches nothing. What stands at the sites is `populate`'s business.
+Takes names and pairs, gives a `SiteNetwork`, touches nothing. `populate` adds the nodes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from testbed.errors import UsageProblem
 from testbed.topologies.model import MAX_DIRECTED_LINKS, MAX_NODES, LinkProperties
 
 LEAST_LATENCY_MS = 0.1
-"""Of a link between two sites: switching takes time even where the distance says 0."""
+"""Least latency of a link between two sites: switching takes time even at distance 0."""
 
 FIBRE_KM_PER_MS = 200.0
-"""How far light gets in glass: two thirds of its speed in vacuum."""
+"""Speed of light in glass: two thirds of that in vacuum."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteLink:
-    """A two-way link between two sites, by their positions; `forth` is from a to b. None: no link that way."""
+    """A two-way link between two sites, by index; `forth` is from a to b. None: no link in that direction."""
 
     a: int
     b: int
@@ -30,7 +30,7 @@ class SiteLink:
 
 @dataclass(frozen=True, slots=True)
 class SiteNetwork:
-    """Sites and the links between them. Nodes may stand at the sites of `homes` only; None means at all of them."""
+    """Sites and the links between them. Only the sites in `homes` may have nodes; None means all of them."""
 
     names: tuple[str, ...]
     links: tuple[SiteLink, ...]
@@ -48,18 +48,18 @@ def numbered_sites(count: int) -> tuple[str, ...]:
 
 
 def uniform_links(pairs: Iterable[tuple[int, int]], core: LinkProperties) -> tuple[SiteLink, ...]:
-    """The same link, both ways, for every pair, in ascending order."""
+    """The same two-way link for every pair, in ascending order."""
     return tuple(SiteLink(a, b, core, core) for a, b in sorted((min(pair), max(pair)) for pair in pairs))
 
 
 def check_sites(count: int) -> None:
-    """A network of 1 to `MAX_NODES` sites, or a UsageProblem."""
+    """Raises UsageProblem unless there are 1 to `MAX_NODES` sites."""
     if not 1 <= count <= MAX_NODES:
         raise UsageProblem(f"{count} sites are asked for", f"a network has between 1 and {MAX_NODES} sites")
 
 
 def check_links(directed: int) -> None:
-    """At most `MAX_DIRECTED_LINKS`, or a UsageProblem. Asked before anything of that size is built."""
+    """Raises UsageProblem for more than `MAX_DIRECTED_LINKS`; called before anything of that size is built."""
     if directed > MAX_DIRECTED_LINKS:
         raise UsageProblem(
             f"this would have {directed} directed links",
@@ -68,7 +68,7 @@ def check_links(directed: int) -> None:
 
 
 def connected_parts(count: int, pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """The connected components, each ascending, by their first site."""
+    """The connected components, each ascending, ordered by their first site."""
     neighbours: list[list[int]] = [[] for _ in range(count)]
     for a, b in pairs:
         neighbours[a].append(b)
@@ -88,3 +88,8 @@ def connected_parts(count: int, pairs: Iterable[tuple[int, int]]) -> list[list[i
                     waiting.append(neighbour)
         parts.append(sorted(part))
     return parts
+
+
+def counted(count: int, what: str) -> str:
+    """`1 link`, `2 links`: the number and the word, in the plural unless there is exactly one."""
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Which nodes are slow, and by how much.
+"""Selects slow nodes, and computes their speed.
 
 Takes a fraction, a number of nodes and a seed, gives ranks; touches nothing.
 """
@@ -17,7 +17,7 @@ MOST_SLOWDOWN = 10_000
 
 
 class StragglerKind(StrEnum):
-    """What is slow about a straggler."""
+    """In what way a straggler is slow."""
 
     NETWORK = "network"
     COMPUTE = "compute"
@@ -26,7 +26,7 @@ class StragglerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stragglers:
-    """A fraction of the nodes is `slowdown` times slower than the others."""
+    """A fraction of the nodes that is `slowdown` times slower than the others."""
 
     fraction: float
     slowdown: float = 5.0
@@ -49,10 +49,10 @@ class Stragglers:
 
 
 def pick(stragglers: Stragglers, nodes: int, seed: int) -> frozenset[int]:
-    """The slow ranks: `fraction` of all, rounded but at least one, one from each of equal stretches of the rank order.
+    """The slow ranks: `fraction` of all, at least one; one drawn from each of equal stretches of the rank order.
 
-    Stretches, because experiments give low ranks special work (the first node of a ring, a server): slow nodes that
-    all came first, or all last, would measure that instead.
+    Stretches, because experiments give low ranks special work (the first node of a ring, a server): if all slow nodes
+    came first, or all last, that would be measured instead.
     """
     if stragglers.fraction == 0:
         return frozenset()
@@ -64,7 +64,7 @@ def pick(stragglers: Stragglers, nodes: int, seed: int) -> frozenset[int]:
 
 
 def slowed(rate_bps: float, slowdown: float) -> float:
-    """The rate of a slow node's access link: whole kbit/s where it has that many, so that Kollaps can say it too."""
+    """The rate of a slow node's access link; in whole kbit/s if possible, so that Kollaps can express it."""
     if rate_bps == UNLIMITED:
         raise UsageProblem(
             "an unlimited access link cannot be slowed down",

@@ -1,7 +1,7 @@
 """Edge lists → a networkx graph. Pure.
 
-A line is two names and what is known of the edge, told apart by its unit: `paris london 450km`, `a b 5ms 10Gbps`.
-Blanks or commas separate; `#` begins a comment. What networkx writes is read, too: `a b {'latency': 5.0}`, and
+A line is two names and quantities of the edge, identified by their units: `paris london 450km`, `a b 5ms 10Gbps`.
+Blanks or commas separate; `#` begins a comment. networkx' own output is read as well: `a b {'latency': 5.0}`, and
 `a b 2.5`, whose number is the attribute `weight`.
 """
 
@@ -60,7 +60,7 @@ def edge_list_graph(file: str, text: str) -> Graph:
 
 
 def _attributes(inner: str) -> dict[str, float | str] | None:
-    """Of the text between braces; None where it is no such text. Values are numbers or words."""
+    """Parses the text between braces; None where it is invalid. Values are numbers or words."""
     found: dict[str, float | str] = {}
     at = 0
     while at < len(inner.rstrip()):

@@ -28,7 +28,7 @@ _GML_PLACE = re.compile(r"\(?line (\d+)|\((\d+), (\d+)\)")
 
 
 def read_graph(path: Path) -> Graph:
-    """The graph in a file, or InvalidInput with what is wrong and where."""
+    """The graph in a file; raises InvalidInput with its errors and their places."""
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise UsageProblem(f"cannot tell what kind of graph {path} is", f"known endings: {', '.join(sorted(_READERS))}")
@@ -62,7 +62,7 @@ def _graphml(file: str, data: bytes) -> Graph:
 
 
 def _check_xml(file: str, data: bytes) -> None:
-    """Well-formed, no document type (and so no entities), not deep: only then may networkx see it."""
+    """Checks XML before networkx reads it: well-formed, no document type (and so no entities), bounded depth."""
     parser = expat.ParserCreate()
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
     depth = 0
@@ -99,12 +99,12 @@ def _check_xml(file: str, data: bytes) -> None:
 def _gml(file: str, data: bytes) -> Graph:
     lines = _text(file, data).splitlines()
     _check_gml_depth(file, lines)
-    # By id: published GML files often have two nodes with one label, which is only a name to us.
+    # By id: published GML files often have two nodes with the same label.
     return _by_networkx(file, "GML", lambda: nx.parse_gml(lines, label="id"))
 
 
 def _check_gml_depth(file: str, lines: Iterable[str]) -> None:
-    """networkx' parser descends a Python call for each level."""
+    """Bounds the depth, since networkx' parser recurses for each level."""
     depth = 0
     for number, line in enumerate(lines, start=1):
         depth += line.count("[") - line.count("]")
@@ -115,7 +115,7 @@ def _check_gml_depth(file: str, lines: Iterable[str]) -> None:
 def _by_networkx(file: str, form: str, read: Callable[[], Graph]) -> Graph:
     try:
         graph = read()
-    except Exception as problem:  # its readers raise whatever a strange file makes them stumble over
+    except Exception as problem:  # networkx' readers raise arbitrary exceptions for malformed files
         match = _GML_PLACE.search(str(problem))
         where = Where(int(match[1] or match[2]), int(match[3] or 1)) if match else Where(1, 1)
         words = " ".join(str(problem).split())[:200] or type(problem).__name__

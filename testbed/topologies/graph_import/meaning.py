@@ -1,8 +1,8 @@
 """A published graph → sites and links.
 
-Takes a networkx graph, gives `Imported`, touches nothing. A link's latency is what the file says it is; else its
-length divided by the speed of light in fibre; else the same of the great circle between its ends; else the caller's
-default, which is a warning. Rates are `LinkSpeedRaw` (Topology Zoo: bits per second) or a text with a unit.
+Takes a networkx graph, gives `Imported`, touches nothing. A link's latency is the one in the file; otherwise its length
+divided by the speed of light in fibre; otherwise the same for the great circle between its ends; otherwise the caller's
+default, with a warning. Rates are `LinkSpeedRaw` (Topology Zoo: bits per second) or a text with a unit.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from testbed.errors import Finding, UsageProblem, note, warning
-from testbed.topologies.generate.geography import Place, fibre_latency_ms, great_circle_km
-from testbed.topologies.generate.plural import counted
-from testbed.topologies.generate.sites import LEAST_LATENCY_MS, SiteLink, SiteNetwork, connected_parts
+from testbed.topologies.generate.geography import Coordinates, fibre_latency_ms, great_circle_km
+from testbed.topologies.generate.sites import LEAST_LATENCY_MS, SiteLink, SiteNetwork, connected_parts, counted
 from testbed.topologies.graph_import.problems import Graph
 from testbed.topologies.graph_import.quantities import (
     MOST_KM,
@@ -34,7 +33,7 @@ _DISTANCES = ("dist", "distance", "distance_km", "dist_km", "length", "length_km
 _RATE_IN_BITS = ("LinkSpeedRaw",)
 _RATES_WITH_UNIT = ("rate", "bandwidth", "capacity", "speed", "LinkLabel")
 _WEIGHT = "weight"
-"""What many tools call an edge's only number."""
+"""Many tools' attribute for an edge's only number."""
 _LATITUDES = ("Latitude", "latitude", "lat")
 _LONGITUDES = ("Longitude", "longitude", "lon", "lng", "long")
 _MOST_DOUBTS = 10
@@ -46,7 +45,7 @@ _Quantity = Callable[[object], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Edge attributes that the caller knows better than we do: a latency in milliseconds, a distance in kilometres."""
+    """Edge attributes named by the caller: a latency in milliseconds, a distance in kilometres."""
 
     latency: str | None = None
     distance: str | None = None
@@ -54,16 +53,16 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The network, and what the file left open."""
+    """The network, and findings about missing properties."""
 
     network: SiteNetwork
     findings: tuple[Finding, ...]
 
 
 def interpret(graph: Graph, core: LinkProperties, keys: Keys | None = None, route_factor: float = 1.0) -> Imported:
-    """Sites and links of a graph's largest connected part; `core` gives what the file leaves open.
+    """Sites and links of a graph's largest connected component; `core` gives properties that the file lacks.
 
-    The great circle between two ends is multiplied by `route_factor`; a distance that the file gives is not.
+    Great-circle distances are multiplied by `route_factor`; distances in the file are not.
     """
     if not 1 <= route_factor <= _MOST_ROUTE_FACTOR:
         raise UsageProblem(f"a route factor of {route_factor:g}", f"it lies between 1 and {_MOST_ROUTE_FACTOR:g}")
@@ -156,7 +155,7 @@ class _Reader:
     def _told(
         self, a: int, b: int, attributes: _Attributes, keys: Iterable[str], read: _Quantity, most: float, unit: str
     ) -> float | None:
-        """The value of the first attribute that says something sensible; those before it that do not are remembered."""
+        """The value of the first plausible attribute; implausible ones before it are recorded."""
         for key in keys:
             value = attributes.get(key)
             if value is None or (isinstance(value, str) and not value.strip()):
@@ -228,7 +227,7 @@ def _are(count: int) -> str:
 
 
 def _first(attributes: _Attributes, keys: Iterable[str], read: _Quantity) -> float | None:
-    """The value of the first attribute that says something sensible."""
+    """The value of the first plausible attribute."""
     for key in keys:
         value = attributes.get(key)
         if value is not None and (number := read(value)) is not None:
@@ -243,8 +242,8 @@ def _name(site: object, attributes: _Attributes) -> str:
     return str(site)
 
 
-def _place(attributes: _Attributes, geographic: bool) -> Place | None:
-    """Where a site is: named degrees, `pos` = [longitude, latitude], or x and y where the file says that they are."""
+def _place(attributes: _Attributes, geographic: bool) -> Coordinates | None:
+    """A site's coordinates: named degrees, `pos` = [longitude, latitude], or x and y of a geographic file."""
     position = attributes.get("pos")
     if isinstance(position, list | tuple) and len(position) == 2:
         longitude, latitude = position
@@ -254,7 +253,7 @@ def _place(attributes: _Attributes, geographic: bool) -> Place | None:
         latitude = next((attributes[key] for key in _LATITUDES if key in attributes), None)
         longitude = next((attributes[key] for key in _LONGITUDES if key in attributes), None)
     north, east = _degrees(latitude, 90.0), _degrees(longitude, 360.0)
-    return None if north is None or east is None else Place(north, east)
+    return None if north is None or east is None else Coordinates(north, east)
 
 
 def _degrees(value: object, most: float) -> float | None:

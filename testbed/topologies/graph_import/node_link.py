@@ -31,7 +31,7 @@ def json_graph(file: str, text: str) -> Graph:
 
 
 def node_link_graph(file: str, document: object) -> Graph:
-    """The graph that a decoded document describes; all its mistakes are reported at once."""
+    """The graph of a decoded document; all its errors are reported at once."""
     if not isinstance(document, Mapping):
         refuse(file, "graph-shape", "the file holds no JSON object", _SHAPE)
     nodes = document.get("nodes")

@@ -1,4 +1,4 @@
-"""What graph files share: their type, their size limits, and how a bad one is refused. Pure."""
+"""Type, size limits and refusal of graph files. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def refuse(file: str, code: str, message: str, hint: str = "", where: Where | No
 
 
 def check_size(file: str, graph: Graph) -> None:
-    """Not empty, and no more than we are ready to work on."""
+    """Refuses graphs that are empty or too large."""
     if not len(graph):
         refuse(file, "graph-empty", "the graph has no nodes")
     if len(graph) > MOST_SITES or graph.number_of_edges() > MOST_EDGES:

@@ -1,6 +1,6 @@
-"""What an attribute of a published graph says as a quantity, and what is wrong with one that says nothing sensible.
+"""Parses attributes of published graphs as quantities, and explains implausible values.
 
-Takes whatever the file holds, gives numbers or words; touches nothing.
+Takes attribute values of any type, gives numbers or words; touches nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LEAST_RATE_BPS = 1000.0
 
 
 def finite(value: object) -> float | None:
-    """A number, also when it is written as text."""
+    """A finite number, also from text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -49,7 +49,7 @@ def bits_per_second(value: object) -> float | None:
 
 
 def rate_with_unit(value: object) -> float | None:
-    """Without a unit these attributes mean something else in every collection: such values are left alone."""
+    """A rate from text with a unit; values without one are ignored, since each collection means another unit."""
     try:
         return _usable_rate(parse_rate_bps("".join(value.split()))) if isinstance(value, str) else None
     except UnitError:
@@ -57,12 +57,12 @@ def rate_with_unit(value: object) -> float | None:
 
 
 def _usable_rate(rate_bps: float) -> float | None:
-    """In whole kbit/s, so that Kollaps can say it too."""
+    """Rounds to whole kbit/s, so that Kollaps can express it; None outside the allowed range."""
     return float(round(rate_bps / 1000) * 1000) if _LEAST_RATE_BPS <= rate_bps <= MAX_RATE_BPS else None
 
 
 def what_is_wrong(value: object, most: float, unit: str) -> str:
-    """Why a value is no quantity between 0 and the most, with the value itself."""
+    """Why a value is no quantity between 0 and `most`, quoting the value."""
     number = finite(value)
     if number is None:
         return f"is {shown(str(value))}, which is no number of {unit}"

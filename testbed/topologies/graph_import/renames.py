@@ -1,4 +1,4 @@
-"""Which sites of a graph could not keep their names. Pure.
+"""Reports sites of a graph that could not keep their names. Pure.
 
 Takes a `SiteNetwork` and the `Topology` made of it, gives findings.
 """
@@ -9,8 +9,7 @@ from collections import defaultdict
 
 from testbed.errors import Finding, note
 from testbed.topologies.generate.names import plain_name
-from testbed.topologies.generate.plural import counted
-from testbed.topologies.generate.sites import SiteNetwork
+from testbed.topologies.generate.sites import SiteNetwork, counted
 from testbed.topologies.model import Topology
 from testbed.units import shown
 
@@ -18,9 +17,9 @@ _SHOWN = 5
 
 
 def renames(network: SiteNetwork, topology: Topology) -> tuple[Finding, ...]:
-    """One note with how many sites are called something else now, and the first of them, the least alike before all.
+    """One note with the number of renamed sites and some examples, the least similar first.
 
-    A site's name is its service's where it has just one, else its bridge's without the `r-`.
+    A site's name is its service's where it has exactly one, otherwise its bridge's without the `r-`.
     """
     services: dict[str, list[str]] = defaultdict(list)
     bridges = topology.bridge_names

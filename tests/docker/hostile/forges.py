@@ -13,7 +13,7 @@ import zmq
 
 from testbed.node.messages import Message
 from testbed.node.node import Node
-from testbed.node.zmq_envelope import Envelope
+from testbed.node.zmq_frames import Envelope
 from testbed.runtimes.tracking.process_records import PORT
 
 GOOD = Message("model", 1).header

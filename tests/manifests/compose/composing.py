@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from testbed.experiment.read import experiment_on, setting
+from testbed.manifests import Manifest
 from testbed.manifests.compose.render import COMPOSE_FILE, render
-from testbed.manifests.manifest import Manifest
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 from testbed.topologies.load import load, load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form

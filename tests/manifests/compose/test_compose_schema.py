@@ -13,8 +13,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from testbed.manifests.manifest import Manifest
-from testbed.topologies.library import BUNDLED
+from testbed.manifests import Manifest
+from testbed.topologies.bundled import BUNDLED
 from tests.manifests.compose.composing import PARTS, document_of, hostile, mounts, rendered, services_of
 from tests.manifests.compose.test_compose_golden import SERVER
 

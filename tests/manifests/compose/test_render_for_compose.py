@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from testbed.cli.main import main
-from testbed.topologies.library import find_bundled
+from testbed.topologies.bundled import find_bundled
 from tests.manifests.compose.composing import learners_in, star
 
 ROOT = Path(__file__).parents[3]

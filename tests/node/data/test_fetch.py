@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from testbed.catalogue.data_sets import DATA_SETS
 from testbed.errors import ExitCode, UsageProblem
 from testbed.node.data import store
-from testbed.node.data.catalogue import ENTRIES, ArrayShape, Entry
+from testbed.node.data.catalogue import ENTRIES, ArrayShape, CatalogueEntry
 from testbed.node.data.dataset import Kind
 from testbed.node.data.fetch import NoSource, ensure, ensure_entry, silently
 from testbed.node.data.formats import Arrays
@@ -45,9 +46,10 @@ class Fake:
         return self.gives(folder)
 
 
-def entry_of(*sources: Fake) -> Entry:
+def entry_of(*sources: Fake) -> CatalogueEntry:
     shapes = {name: ArrayShape(str(array.dtype), array.shape, store.sha256_of(array)) for name, array in ARRAYS.items()}
-    return Entry("toy", "", "free", Kind.CLASSES, 10, (6,), 100, 0, arrays=shapes, sources=sources)
+    facts = replace(DATA_SETS["mnist"], name="toy", summary="")
+    return CatalogueEntry(facts, "free", Kind.CLASSES, 10, (6,), 100, 0, arrays=shapes, sources=sources)
 
 
 def failing(_folder: Path) -> Arrays:

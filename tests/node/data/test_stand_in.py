@@ -12,12 +12,12 @@ from numpy.lib.array_utils import byte_bounds
 
 from testbed.experiment.language import Experiment
 from testbed.node.data import load, store
-from testbed.node.data.catalogue import ENTRIES, Entry
+from testbed.node.data.catalogue import ENTRIES, CatalogueEntry
+from testbed.node.data.catalogue_check import check_facts, dataset_of
 from testbed.node.data.dataset import DataSet, Samples
 from testbed.node.data.digits import load_digits
-from testbed.node.data.facts import check_facts, dataset_of
+from testbed.node.data.experiment_data import PartitionedData, is_at_hand, partition_data
 from testbed.node.data.load import load_dataset
-from testbed.node.data.of_experiment import SharedOut, is_at_hand, share_out
 from testbed.node.data.partition import partition
 from testbed.node.data.problems import Impossible
 from testbed.node.data.stand_in import stand_in
@@ -26,9 +26,9 @@ FETCHED = [name for name, entry in ENTRIES.items() if entry.needs_download]
 OF_CLASSES = [name for name in FETCHED if ENTRIES[name].classes]
 
 
-def not_here(learners: int, cache: Path, **data: Any) -> SharedOut:
+def not_here(learners: int, cache: Path, **data: Any) -> PartitionedData:
     experiment = Experiment.model_validate({"topology": "t", "data": data})
-    return share_out(experiment, learners, 1, cache=cache, fetch=False)
+    return partition_data(experiment, learners, 1, cache=cache, fetch=False)
 
 
 def in_another_order(dataset: DataSet) -> DataSet:
@@ -129,7 +129,7 @@ DIGITS = ENTRIES["digits"]
         (replace(DIGITS, class_counts=(150,) * 10), r"samples of each class: expected \(150, 150"),
     ],
 )
-def test_data_that_is_not_what_the_catalogue_says_is_refused(entry: Entry, words: str) -> None:
+def test_data_that_is_not_what_the_catalogue_says_is_refused(entry: CatalogueEntry, words: str) -> None:
     with pytest.raises(Impossible, match=f"the data set digits is damaged: {words}"):
         load_digits(entry)
 

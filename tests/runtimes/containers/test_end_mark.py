@@ -15,11 +15,11 @@ from testbed.control.control import Control
 from testbed.control.log import ControlLog
 from testbed.plan.files import write_plan
 from testbed.rundir import create_run
+from testbed.runtimes.containers import FABRIC_SOCKET
 from testbed.runtimes.containers.container_backend import ContainerBackend
 from testbed.runtimes.containers.end_mark import leave_mark, mark_in, read_mark, remove_mark
 from testbed.runtimes.containers.inside import Inside, folder_of_node, sockets_of
 from testbed.runtimes.containers.layout import lay_out, remove_within
-from testbed.runtimes.containers.names import FABRIC_SOCKET
 from testbed.runtimes.containers.supervisor import AGAIN
 from testbed.runtimes.containers.supervisor_clients import SupervisorClients
 from tests.runtimes.containers.lone_supervisor import NEVER

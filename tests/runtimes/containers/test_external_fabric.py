@@ -11,8 +11,8 @@ import pytest
 
 from testbed.engines.fabric.sockets import control_socket
 from testbed.errors import CouldNotStart
-from testbed.runtimes.containers import external_fabric
-from testbed.runtimes.containers.external_fabric import MetFabric, meet_fabric
+from testbed.runtimes.containers import container_backend
+from testbed.runtimes.containers.container_backend import MetFabric, meet_fabric
 
 
 def listening(path: Path) -> socket.socket:
@@ -41,7 +41,7 @@ def test_one_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_end_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_fabric, "END_PATIENCE_S", 0.2)
+    monkeypatch.setattr(container_backend, "END_PATIENCE_S", 0.2)
     fabric = MetFabric(control_socket(tmp_path))
     with listening(fabric.socket):
         assert fabric.stop() is None
@@ -78,6 +78,6 @@ def test_nobody_waits_for_it_whose_run_is_over(tmp_path: Path) -> None:
 
 
 def test_one_that_never_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_fabric, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(container_backend, "_PATIENCE_S", 0.2)
     with pytest.raises(CouldNotStart, match="has not come within"):
         asyncio.run(meet_fabric(control_socket(tmp_path), lambda: True))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.runtimes.containers.names import SUPERVISOR_SOCKET
+from testbed.runtimes.containers import SUPERVISOR_SOCKET
 from testbed.socket_paths import short_enough
 from tests.runtimes.containers.lone_supervisor import NEVER
 from tests.runtimes.containers.test_end_mark import Container

@@ -14,7 +14,7 @@ from testbed.errors import ExitCode
 from testbed.node.compute_slots import slots_in
 from testbed.runtimes.containers.__main__ import main
 from testbed.runtimes.containers.inside import folder_of_node, slots_of
-from testbed.runtimes.containers.socket_folders import make_mounted, make_sockets
+from testbed.runtimes.containers.layout import make_mounted, make_sockets
 
 RANKS = (0, 1, 12)
 SOMEBODY = User(1234, 1235)
@@ -49,7 +49,7 @@ def test_no_capability_is_needed_but_one(tmp_path: Path) -> None:
     laid_out(sockets)
     program = (
         "from pathlib import Path; from testbed.engines.privileges import User; "
-        "from testbed.runtimes.containers.socket_folders import make_mounted; "
+        "from testbed.runtimes.containers.layout import make_mounted; "
         f"make_mounted(Path({str(sockets)!r}), User(1234, 1235), 2)"
     )
     words = ["setpriv", "--inh-caps=-all,+chown", "--bounding-set=-all,+chown", sys.executable, "-c", program]

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.errors import PreflightRefused
 from testbed.runtimes.containers.reachability import Unreached
-from testbed.runtimes.docker.reachability_socket import open_door
+from testbed.runtimes.docker.start import open_door
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from testbed.control.commands import Denied, Done, Look
 from testbed.errors import UsageProblem
 from testbed.protocol.message import MAX_MESSAGE_BYTES, encode
-from testbed.runtimes.docker.control_client import ControlClient
+from testbed.runtimes.docker.run import ControlClient
 from testbed.socket_paths import connect
 
 

@@ -1,0 +1,132 @@
+"""What an algorithm or a sharing remembers from round to round, as named arrays and plain values, and as bytes.
+
+Takes states, gives bytes, and back; touches nothing. Nothing is unpickled: a state's bytes are a header in msgpack and
+the numbers of its arrays, with a checksum before both.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+State = Mapping[str, object]
+"""Arrays of numbers, and what msgpack knows: numbers, texts, truth values, None, lists and mappings of these."""
+NOTHING: State = MappingProxyType({})
+
+MOST_BYTES = 1 << 31
+_MOST_HEADER = 1 << 24
+_MAGIC = b"testbed state 1\n"
+_SIZES = 12
+"""Of the checksum and the header's length."""
+_DTYPES = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"})
+
+
+class UnusableState(Exception):
+    """A state that cannot be kept, or not be restored; says why."""
+
+
+class _Array(msgspec.Struct, array_like=True):
+    part: str
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+class _Header(msgspec.Struct, array_like=True):
+    model: int
+    """Checksum of the model that it belongs to."""
+    values: dict[str, dict[str, Any]]
+    arrays: list[_Array]
+
+
+_DECODER = msgspec.msgpack.Decoder(_Header)
+
+
+def to_bytes(parts: Mapping[str, State], model: bytes) -> bytes:
+    """The states of a node's parts, by their names, to be kept beside a model; raises UnusableState."""
+    header = _Header(zlib.crc32(model), {}, [])
+    buffers = []
+    for part, state in parts.items():
+        header.values[part] = {}
+        for name, value in state.items():
+            if not isinstance(value, np.ndarray):
+                header.values[part][name] = value
+                continue
+            dtype = value.dtype.str[1:]
+            if dtype not in _DTYPES:
+                raise UnusableState(f"`{name}` is an array of {value.dtype}, which cannot be kept")
+            header.arrays.append(_Array(part, name, dtype, list(value.shape)))
+            buffers.append(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
+    try:
+        head = msgspec.msgpack.encode(header)
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise UnusableState(f"it holds what is neither an array nor a plain value: {problem}") from None
+    body = b"".join((len(head).to_bytes(_SIZES - 4, "little"), head, *buffers))
+    if len(body) > MOST_BYTES or len(head) > _MOST_HEADER:
+        raise UnusableState(f"it takes {len(body)} bytes, {MOST_BYTES} can be kept")
+    return b"".join((_MAGIC, zlib.crc32(body).to_bytes(4, "little"), body))
+
+
+def from_bytes(data: bytes, model: bytes) -> dict[str, dict[str, object]]:
+    """The same again, arrays writable; raises UnusableState for anything that `to_bytes` did not make of this model."""
+    start = len(_MAGIC) + 4
+    if not data.startswith(_MAGIC) or len(data) < len(_MAGIC) + _SIZES:
+        raise UnusableState("it does not begin as a state does")
+    if zlib.crc32(data[start:]) != int.from_bytes(data[len(_MAGIC) : start], "little"):
+        raise UnusableState("its checksum is wrong")
+    first = len(_MAGIC) + _SIZES
+    end = first + int.from_bytes(data[start:first], "little")
+    try:
+        header = _DECODER.decode(data[first:end])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise UnusableState(f"its header cannot be read: {problem}") from None
+    if header.model != zlib.crc32(model):
+        raise UnusableState("it belongs to another model")
+    parts: dict[str, dict[str, object]] = {part: dict(values) for part, values in header.values.items()}
+    for each in header.arrays:
+        if each.dtype not in _DTYPES or any(side < 0 for side in each.shape):
+            raise UnusableState(f"an array of type {each.dtype} and shape {each.shape}")
+        dtype = np.dtype(f"<{each.dtype}")
+        size = prod(each.shape) * dtype.itemsize
+        if size > len(data) - end:
+            raise UnusableState(f"the array `{each.name}` is cut off")
+        try:
+            values = np.frombuffer(data[end : end + size], dtype).reshape(each.shape)
+        except (ValueError, OverflowError):
+            raise UnusableState(f"an array of shape {each.shape}") from None
+        parts.setdefault(each.part, {})[each.name] = values.astype(dtype.newbyteorder("="))
+        end += size
+    if end != len(data):
+        raise UnusableState("it goes on after its last array")
+    return parts
+
+
+def vector_in(state: State, name: str, size: int) -> NDArray[np.float32]:
+    """An array of a state that must be as long as the model; raises UnusableState for anything else."""
+    value = state.get(name)
+    if not isinstance(value, np.ndarray) or value.dtype != np.float32 or value.shape != (size,):
+        raise UnusableState(f"`{name}` is no vector of {size} float32")
+    return value.copy()
+
+
+def whole_number_in(state: State, name: str) -> int:
+    """A value of a state that must be a whole number from 0 on; raises UnusableState for anything else."""
+    value = state.get(name)
+    if type(value) is not int or value < 0:
+        raise UnusableState(f"`{name}` is no whole number: {value!r}")
+    return value
+
+
+def whole_numbers_in(state: State, name: str) -> list[int]:
+    """The same of a list of such numbers."""
+    values = state.get(name)
+    if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
+        raise UnusableState(f"`{name}` is no list of whole numbers")
+    return values

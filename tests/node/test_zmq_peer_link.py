@@ -1,0 +1,198 @@
+"""What goes to one peer over connections that are lost: a kernel and a ZeroMQ by hand, so that every case comes up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+import pytest
+import zmq
+
+from testbed.node.messages import Message
+from testbed.node.zmq_connection import ZmqConnection
+from testbed.node.zmq_frames import FramedMessage, OutgoingMessage, opened
+from testbed.node.zmq_peer_link import PeerLink
+from testbed.node.zmq_tcp_info import TcpProgress
+
+
+class ByHand:
+    """A connection that sends and is acknowledged when the test says so."""
+
+    def __init__(self, on_up: Callable[[ZmqConnection], None], on_over: Callable[[ZmqConnection], None]) -> None:
+        self._on_up, self._on_over = on_up, on_over
+        self.is_up = False
+        self.numbers: list[int] = []
+        """Of the messages that were handed over."""
+        self.written = self.left = self.acknowledged = 0
+        self.closed = False
+
+    def progress(self) -> TcpProgress:
+        return TcpProgress(self.left, self.written - self.left, self.acknowledged, 10**9)
+
+    def send(self, frames: Sequence[zmq.Frame | bytes]) -> bool:
+        assert self.is_up
+        assert not self.closed
+        assert isinstance(frames[0], bytes)
+        envelope = opened(frames[0])
+        assert envelope is not None
+        self.numbers.append(envelope.number)
+        self.written += SIZE
+        return True
+
+    def close(self, *, forget: bool) -> None:  # noqa: ARG002
+        self.closed = True
+
+    def comes_up(self) -> None:
+        self.is_up = True
+        self._on_up(cast(ZmqConnection, self))
+
+    def is_lost(self) -> None:
+        self._on_over(cast(ZmqConnection, self))
+
+
+def outgoing(number: int, left: list[int] | None = None) -> OutgoingMessage:
+    message = Message("model", 7, payload=(np.zeros(10_000, np.float32),))
+    return OutgoingMessage(
+        number, message, FramedMessage(message), lambda: None if left is None else left.append(number)
+    )
+
+
+SIZE = outgoing(0).framed.wire_bytes
+
+
+class Peer:
+    """A link and the connections that it made, in their order."""
+
+    def __init__(self) -> None:
+        self.connections: list[ByHand] = []
+        self.idle = 0
+        self.link = PeerLink(3, 99, self._connect, 1.0, self._on_idle)
+
+    def _on_idle(self) -> None:
+        self.idle += 1
+
+    def _connect(
+        self, on_up: Callable[[ZmqConnection], None], on_over: Callable[[ZmqConnection], None]
+    ) -> ZmqConnection:
+        self.connections.append(ByHand(on_up, on_over))
+        return cast(ZmqConnection, self.connections[-1])
+
+
+async def looks() -> None:
+    """Time enough for the link to look at its connection again."""
+    await asyncio.sleep(0.3)
+
+
+@pytest.mark.parametrize(
+    ("left", "acknowledged", "again"),
+    [
+        (0.0, 0.0, [1, 2, 3, 4, 5]),
+        (0.5, 0.0, [1, 2, 3, 4, 5]),
+        (3.5, 0.0, [1, 2, 3, 4, 5]),
+        (3.5, 1.0, [2, 3, 4, 5]),
+        (3.5, 2.9, [3, 4, 5]),
+        (3.0, 3.0, [4, 5]),
+        (5.0, 4.0, [5]),
+        (5.0, 5.0, []),
+    ],
+)
+def test_what_had_not_arrived_goes_again_in_its_order(left: float, acknowledged: float, again: list[int]) -> None:
+    async def body() -> None:
+        peer, gone = Peer(), list[int]()
+        for number in range(1, 6):
+            peer.link.send(outgoing(number, gone))
+        (first,) = peer.connections
+        first.comes_up()
+        while first.left < left * SIZE:  # ZeroMQ is given one at a time
+            first.left = min(first.written, int(left * SIZE))
+            await asyncio.sleep(0.005)
+        first.acknowledged = int(acknowledged * SIZE)
+        await looks()
+        first.is_lost()
+        assert first.closed
+        assert gone == list(range(1, int(left) + 1))
+        assert len(peer.connections) == (2 if again else 1)
+        if again:
+            second = peer.connections[1]
+            second.comes_up()
+            while len(second.numbers) < len(again):
+                second.left = second.acknowledged = second.written
+                await asyncio.sleep(0.005)
+            second.left = second.acknowledged = second.written
+            await looks()
+            assert second.numbers == again
+        assert peer.link.is_idle
+        assert gone == [1, 2, 3, 4, 5]  # nobody is told twice
+        peer.link.close(forget=True)
+
+    asyncio.run(asyncio.wait_for(body(), 20))
+
+
+def test_no_more_leave_than_can_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the connection would take: what has left stays here until it has arrived."""
+    monkeypatch.setattr("testbed.node.zmq_peer_link._UNDERWAY", 4)
+
+    async def body() -> None:
+        peer, gone = Peer(), list[int]()
+        for number in range(1, 11):
+            peer.link.send(outgoing(number, gone))
+        (first,) = peer.connections
+        first.comes_up()
+        await leave(first)
+        assert first.numbers == [1, 2, 3, 4]
+        first.acknowledged = 2 * SIZE
+        await leave(first)
+        assert first.numbers == gone == [1, 2, 3, 4, 5, 6]
+        first.is_lost()
+        second = peer.connections[1]
+        second.comes_up()
+        while not peer.link.is_idle:
+            second.left = second.acknowledged = second.written
+            await asyncio.sleep(0.005)
+        assert second.numbers == [3, 4, 5, 6, 7, 8, 9, 10]
+        assert gone == [*range(1, 11)]
+        peer.link.close(forget=True)
+
+    asyncio.run(asyncio.wait_for(body(), 20))
+
+
+async def leave(connection: ByHand) -> None:
+    """All that is handed over leaves."""
+    for _ in range(60):
+        connection.left = connection.written
+        await asyncio.sleep(0.005)
+
+
+def test_a_connection_that_is_made_beforehand_is_the_one_that_is_used() -> None:
+    async def body() -> None:
+        peer = Peer()
+        peer.link.open()
+        peer.link.open()
+        (only,) = peer.connections
+        assert not peer.link.is_up.is_set()
+        only.comes_up()
+        assert peer.link.is_up.is_set()
+        peer.link.send(outgoing(1))
+        assert only.numbers == [1]
+        only.is_lost()
+        assert not peer.link.is_up.is_set()
+        assert len(peer.connections) == 2
+        peer.link.close(forget=True)
+
+    asyncio.run(asyncio.wait_for(body(), 20))
+
+
+def test_an_idle_connection_that_is_lost_is_not_made_again_before_it_is_needed() -> None:
+    async def body() -> None:
+        peer = Peer()
+        peer.link.open()
+        peer.connections[0].comes_up()
+        peer.connections[0].is_lost()
+        assert len(peer.connections) == 1
+        peer.link.send(outgoing(1))
+        assert len(peer.connections) == 2
+        peer.link.close(forget=True)
+
+    asyncio.run(asyncio.wait_for(body(), 20))
