@@ -52,7 +52,7 @@ import sys
 from testbed.cli.main import main
 from testbed.image import engine_client
 
-patience._RETURN_S = float(sys.argv.pop(1))
+engine_client._RETURN_S = float(sys.argv.pop(1))
 sys.argv = ["testbed", *sys.argv[1:]]
 main()
 """
