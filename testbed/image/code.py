@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from testbed.code import FOLDERS
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
-from testbed.image.facts import code_in, environment_of, labels_of, passing_container
+from testbed.image.facts import code_in, environment_of, labels_of, temporary_container
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -35,7 +35,7 @@ _IN_MEMORY_BYTES = 8 << 20
 def code_of(engine: DockerClient, image: str) -> dict[str, str]:
     """By the path below that folder; raises InvalidInput for a file that is no Python though it is called so."""
     found: dict[str, str] = {}
-    with passing_container(engine, image) as container:
+    with temporary_container(engine, image) as container:
         for member, file in _files(engine, container, FOLDER):
             path = PurePosixPath(*PurePosixPath(member).parts[1:])
             name = str(path)
@@ -109,7 +109,7 @@ def read(path: Path) -> bytes:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingFile:
     """A file that containers would look for, and not find as the plan has it."""
 
     file: str
@@ -117,7 +117,7 @@ class Missing:
     """There is one of that name, with something else in it."""
 
 
-def missing_files(engine: DockerClient, image: str, wanted: Mapping[str, str | None]) -> list[Missing]:
+def missing_files(engine: DockerClient, image: str, wanted: Mapping[str, str | None]) -> list[MissingFile]:
     """`wanted` are files by the names that the plan gives them, each with its SHA-256 where the plan knows it.
 
     What `testbed build` has put in stands in a label; what a line of a Dockerfile has, only in the image itself.
@@ -128,7 +128,7 @@ def missing_files(engine: DockerClient, image: str, wanted: Mapping[str, str | N
         return []
     folders = [each for each in environment_of(engine, image).get(FOLDERS, "").split(os.pathsep) if each]
     missing = []
-    with passing_container(engine, image) as container:
+    with temporary_container(engine, image) as container:
         for name, digest in unsure.items():
             digests = (
                 hashlib.file_digest(file, "sha256").hexdigest()
@@ -137,7 +137,7 @@ def missing_files(engine: DockerClient, image: str, wanted: Mapping[str, str | N
             )
             found = next(digests, None)
             if found is None or digest not in (None, found):
-                missing.append(Missing(name, is_other=found is not None))
+                missing.append(MissingFile(name, is_other=found is not None))
     return missing
 
 

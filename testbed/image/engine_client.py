@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 300.0
 """How long one answer may take: on a busy disk removing a large image is long. A build's lines come without a limit."""
-_KNOCK_S = 20.0
+_CONNECT_S = 20.0
 _NO_MOUNT = (
     "bind source path does not exist",
     "error while creating mount source path",
@@ -52,7 +52,7 @@ def connected(timeout_s: float = _ANSWER_S) -> Iterator[DockerClient]:
 
     address = engine_address()
     try:
-        _knock(address)
+        _check_listening(address)
         client = docker.DockerClient(
             base_url=address, timeout=max(1, round(timeout_s)), tls=kwargs_from_env().get("tls", False)
         )
@@ -84,13 +84,13 @@ def answers_closed(engine: DockerClient) -> Iterator[None]:
             each.close()
 
 
-def _knock(address: str) -> None:
+def _check_listening(address: str) -> None:
     """Raises OSError when nobody listens: the SDK would leave its socket open to whoever collects garbage."""
     kind, _, path = address.partition("://")
     if kind == "unix":
-        with socket.socket(socket.AF_UNIX) as door:
-            door.settimeout(_KNOCK_S)
-            door.connect(path)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_CONNECT_S)
+            connection.connect(path)
 
 
 def engine_address() -> str:
@@ -128,7 +128,7 @@ class EngineSilent(CouldNotStart):
     """An Engine that had answered does not any more: what it runs may go on, and cannot be removed now."""
 
 
-def is_silence(problem: BaseException) -> bool:
+def is_outage(problem: BaseException) -> bool:
     """Whether an Engine has given no answer at all, rather than one that somebody dislikes."""
     import requests
     from docker.errors import APIError
@@ -217,7 +217,7 @@ class EngineOutage:
             try:
                 return question()
             except Exception as problem:
-                if self._is_over or not is_silence(problem):
+                if self._is_over or not is_outage(problem):
                     raise
                 if until_s is None:
                     self.was_away = True

@@ -155,7 +155,7 @@ def _unnamed(engine: DockerClient, label: str) -> list[dict[str, object]]:
     return list(engine.api.images(filters={"dangling": True, "label": label}))
 
 
-def doubt(engine: DockerClient, image: str) -> str | None:
+def why_not_this_testbed(engine: DockerClient, image: str) -> str | None:
     """Nothing where they are the same, to the byte."""
     labels = labels_of(engine, image)
     if labels.get(SOURCE_LABEL) == package().digest():
@@ -168,7 +168,7 @@ def doubt(engine: DockerClient, image: str) -> str | None:
 
 
 @contextmanager
-def passing_container(
+def temporary_container(
     engine: DockerClient,
     image: str,
     command: Sequence[str] = ("true",),

@@ -25,7 +25,7 @@ from testbed.image.build_stream import Tell, follow
 from testbed.image.code import REQUIREMENTS
 from testbed.image.context import ALGORITHMS, DOCKERFILE, PROJECT, SCRIPTS, Context
 from testbed.image.engine_client import answers_closed
-from testbed.image.facts import dropped, id_of, passing_container, remove
+from testbed.image.facts import dropped, id_of, remove, temporary_container
 from testbed.image.pip_settings import WHEELS, PipSettings, collect, pip_settings, wheels_in
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def versions_in(engine: DockerClient, image: str) -> dict[str, str]:
     """The versions of Python and all packages in an image, as it was built; empty when it does not say."""
     from docker.errors import NotFound
 
-    with passing_container(engine, image) as container:
+    with temporary_container(engine, image) as container:
         try:
             chunks, _ = engine.api.get_archive(container, _VERSIONS)
             with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
@@ -242,7 +242,7 @@ def _python_of(engine: DockerClient, base: str) -> str:
     from docker.errors import APIError
 
     script = "import platform; print(platform.python_version())"
-    with passing_container(engine, base, ["-c", script], entrypoint=["python"]) as container:
+    with temporary_container(engine, base, ["-c", script], entrypoint=["python"]) as container:
         try:
             engine.api.start(container)
         except APIError as problem:

@@ -27,7 +27,7 @@ _TRAINED = (("model",), ("data", "name"), ("training", "batch"), ("training", "s
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierRun:
     run_id: str
     time_scale: float
     step_ms: float
@@ -49,7 +49,7 @@ class _Plan(msgspec.Struct):
     runtime_facts: RuntimeFacts | None = None
 
 
-def earlier_alike(results: Path, plan: RunPlan) -> list[Earlier]:
+def earlier_alike(results: Path, plan: RunPlan) -> list[EarlierRun]:
     """Those whose step was found out, too; the last one first."""
     sought = _trained(plan.experiment.model_dump(mode="json"), len(plan.learners))
     alike = []
@@ -61,7 +61,7 @@ def earlier_alike(results: Path, plan: RunPlan) -> list[Earlier]:
             and _trained(found.experiment, sum(node.learner is not None for node in found.nodes)) == sought
         ):
             too_much = health_word(run.path) == OVERLOADED
-            alike.append(Earlier(run.path.name, found.time_scale, found.ms_per_step, too_much))
+            alike.append(EarlierRun(run.path.name, found.time_scale, found.ms_per_step, too_much))
     return alike
 
 

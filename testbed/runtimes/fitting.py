@@ -19,7 +19,7 @@ from testbed.plan.instead import congestion_words, is_longer, step_words
 from testbed.plan.make import NOMINAL_MS_PER_STEP, paced
 from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import largest_scale, late_for_tcp, smallest_scale
-from testbed.runtimes.earlier_runs import Earlier, earlier_alike
+from testbed.runtimes.earlier_runs import EarlierRun, earlier_alike
 from testbed.runtimes.runtime import AUTO, UNSHAPED
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _Steps:
     """How long steps must take for this machine to keep up with them, and why."""
 
     times: StepTimes
-    before: Sequence[Earlier]
+    before: Sequence[EarlierRun]
     """In runs that trained the same; the last one first."""
 
     def sustained_at(self, time_scale: float) -> float:
@@ -56,10 +56,10 @@ class _Steps:
             f"say --set compute.ms_per_step={max(last.step_ms, plan.ms_per_step):g} for both"
         )
 
-    def _on(self, time_scale: float) -> list[Earlier]:
+    def _on(self, time_scale: float) -> list[EarlierRun]:
         return [each for each in self.before if each.time_scale == time_scale]
 
-    def _as_good(self, time_scale: float) -> Earlier | None:
+    def _as_good(self, time_scale: float) -> EarlierRun | None:
         """The last that this machine kept up with, if that is near what was measured."""
         same = self._on(time_scale)
         last = next((each for each in same if not each.was_too_much), None)

@@ -62,8 +62,8 @@ def _is_read_only(folder: Path) -> bool:
 
 def way_to(path: Path, *, overwrite: bool) -> Way:
     """How a run could have that directory, as things are now; raises UsageProblem where it cannot. Changes nothing."""
-    with _held(path, alone=False) as hold:
-        return _way(path, overwrite=overwrite, is_held=hold.is_there)
+    with _held(path, alone=False) as lock:
+        return _way(path, overwrite=overwrite, is_held=lock.is_there)
 
 
 @contextmanager
@@ -75,10 +75,10 @@ def run_place(results: Path, plan: RunPlan, *, overwrite: bool, say: Callable[[s
     from testbed.plan.files import write_plan
 
     path = results / plan.run_id
-    with _held(path, alone=True) as hold:
-        way = _way(path, overwrite=overwrite, is_held=hold.is_there)
+    with _held(path, alone=True) as lock:
+        way = _way(path, overwrite=overwrite, is_held=lock.is_there)
         if way is Way.NEW:
-            run = create_run(results, plan.run_id, hold.take)
+            run = create_run(results, plan.run_id, lock.take)
         else:
             run = RunDirectory(path)
             try:
@@ -89,7 +89,7 @@ def run_place(results: Path, plan: RunPlan, *, overwrite: bool, say: Callable[[s
                     f"cannot make room in {path}: {problem.strerror or problem}", f"{_ANOTHER}, or remove it"
                 ) from None
         write_plan(run, plan)
-        yield TakenRun(path, hold.descriptors)
+        yield TakenRun(path, lock.descriptors)
 
 
 def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
@@ -155,7 +155,7 @@ def _refuse_what_is_there(run: RunDirectory, taken: str) -> None:
 # -- who has a directory -----------------------------------------------------------------------------------------------
 
 
-class _Hold:
+class _DirectoryLock:
     """A lock on a run directory, or none yet.
 
     The command that leads a run holds its directory alone. The kernel lets go when that process is gone, however it
@@ -195,21 +195,21 @@ class _Hold:
         else:
             self._descriptor = descriptor
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
 
 
 @contextmanager
-def _held(path: Path, *, alone: bool) -> Iterator[_Hold]:
+def _held(path: Path, *, alone: bool) -> Iterator[_DirectoryLock]:
     """The directory, if there is one, is locked as long as this is entered, and so is one that is made meanwhile."""
-    hold = _Hold(alone=alone)
+    lock = _DirectoryLock(alone=alone)
     try:
         if path.is_dir():
-            hold.take(path)
-        yield hold
+            lock.take(path)
+        yield lock
     finally:
-        hold.let_go()
+        lock.release()
 
 
 # -- making room -------------------------------------------------------------------------------------------------------

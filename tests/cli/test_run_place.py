@@ -26,7 +26,7 @@ from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, Count, End, Event, Over
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes import run_place as run_place_module
-from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.container_paths import sockets_of
 from testbed.runtimes.run_place import Way, run_place, way_to
 from testbed.runtimes.tracking.ownership import MARK, new_mark
 from testbed.runtimes.tracking.process_records import PREFIX, Places, ProcessRecord, process_record

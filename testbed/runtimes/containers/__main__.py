@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # `typing` takes longer to load than all else in here
 if TYPE_CHECKING:
     from testbed.engines.privileges import User
     from testbed.protocol.zygote import Fork
-    from testbed.runtimes.containers.inside import Inside
+    from testbed.runtimes.containers.container_paths import ContainerPaths
 
 _WORDS = "learner, control, fabric, sockets, prepare, check"
 
@@ -28,9 +28,9 @@ def main(arguments: list[str]) -> int:
             return _control()
         case ["fabric"]:
             from testbed.engines.fabric.__main__ import main as fabric
-            from testbed.runtimes.containers.inside import Inside
+            from testbed.runtimes.containers.container_paths import ContainerPaths
 
-            return fabric([str(Inside().fabric), str(os.getppid())])
+            return fabric([str(ContainerPaths().fabric), str(os.getppid())])
         case ["sockets"]:
             return _sockets()
         case ["check", *names]:
@@ -47,19 +47,19 @@ def main(arguments: list[str]) -> int:
 def _control() -> int:
     """Knocks before it loads all that it needs: whoever waits for that is about to start many containers."""
     from testbed.errors import PreflightRefused
-    from testbed.runtimes.containers.inside import Inside
-    from testbed.runtimes.containers.reachability import KNOCKS, UNREACHED, Unreached, knock
+    from testbed.runtimes.containers.container_paths import ContainerPaths
+    from testbed.runtimes.containers.reachability import PROBE_FIRST, UNREACHED, Unreached, probe
 
-    inside = Inside()
+    inside = ContainerPaths()
     try:
-        if os.environ.get(KNOCKS):
-            knock(inside)
+        if os.environ.get(PROBE_FIRST):
+            probe(inside)
     except PreflightRefused as problem:
         sys.stdout.write(f"Error: {problem.message}\n{problem.hint}\n")
         return UNREACHED if isinstance(problem, Unreached) else problem.exit_code
-    from testbed.runtimes.containers.control_service import lead
+    from testbed.runtimes.containers.control_service import run_control
 
-    return lead(inside)
+    return run_control(inside)
 
 
 def _learner() -> int:
@@ -73,21 +73,21 @@ def _learner() -> int:
     if isinstance(arrived, int):
         return arrived
     # Only here is loaded what reads messages: all containers have arrived by now, or have had their time.
-    from testbed.runtimes.containers.inside import Inside
+    from testbed.runtimes.containers.container_paths import ContainerPaths
     from testbed.runtimes.containers.supervisor import Supervisor
 
-    return Supervisor(Inside(), arrived, _live).run()
+    return Supervisor(ContainerPaths(), arrived, _live).run()
 
 
 def _sockets() -> int:
     from testbed.cores import usable_cores
-    from testbed.runtimes.containers.inside import Inside
+    from testbed.runtimes.containers.container_paths import ContainerPaths
     from testbed.runtimes.containers.layout import make_mounted
 
     user = _user()
     if isinstance(user, int):
         return user
-    make_mounted(Inside().sockets, user, usable_cores())
+    make_mounted(ContainerPaths().sockets, user, usable_cores())
     return 0
 
 
@@ -101,7 +101,7 @@ def _user() -> User | int:
     return _usage("TESTBED_UID and TESTBED_GID must say who the learner is, as numbers")
 
 
-def _live(inside: Inside, order: Fork) -> None:
+def _live(inside: ContainerPaths, order: Fork) -> None:
     """Only here all that learning needs is loaded: the first process stays small."""
     from testbed.runtimes.containers.learner import live
 

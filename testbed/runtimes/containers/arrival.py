@@ -19,14 +19,14 @@ from testbed.engines.privileges import User, acting_as
 from testbed.plan.node_network import read_node_network
 from testbed.runtimes.containers import FABRIC_SOCKET, LOG, NODE, PLAN, SOCKETS, SUPERVISOR_SOCKET
 from testbed.runtimes.containers.end_mark import read_mark
-from testbed.runtimes.containers.first_process import Signals, has_spoken, receive, send
+from testbed.runtimes.containers.first_process import Signals, await_message, receive, send
 from testbed.socket_paths import connect
 
 TYPE_CHECKING = False  # `typing` takes longer to load than much else in here
 if TYPE_CHECKING:
     from testbed.engines.denied import NetworkDenied
 
-PATIENCE_S, PATIENCE_AGAIN_S = 300.0, 20.0
+TIMEOUT_S, TIMEOUT_AGAIN_S = 300.0, 20.0
 """How long control and the fabric may take to be there: many containers start at once. For one that has lived before
 they have been there."""
 _LOOK_S = 0.05
@@ -73,14 +73,14 @@ class _Arrival:
             if not self._is_wanted(arrived) or not self._is_there(fabric):
                 return 0
         arrived.denied = self._join(device, fabric)
-        if arrived.order or has_spoken(control, self._signals):
+        if arrived.order or await_message(control, self._signals):
             return arrived
         return 0
 
     def _reach(self, path: str) -> socket.socket | None:
         """Control; None when it never comes, or nobody wants this container any more."""
         has_lived = os.path.exists(os.path.join(self._node, LOG))
-        until_s = time.monotonic() + (PATIENCE_AGAIN_S if has_lived else PATIENCE_S)
+        until_s = time.monotonic() + (TIMEOUT_AGAIN_S if has_lived else TIMEOUT_S)
         while self._is_there(path, until_s):
             with suppress(ConnectionRefusedError, FileNotFoundError):  # it has bound it, and does not listen yet
                 return connect(path)
@@ -90,7 +90,7 @@ class _Arrival:
         return None
 
     def _is_there(self, path: str, until_s: float | None = None) -> bool:
-        until_s = time.monotonic() + PATIENCE_S if until_s is None else until_s
+        until_s = time.monotonic() + TIMEOUT_S if until_s is None else until_s
         while not os.path.exists(path):
             if self._signals.is_asked_to_leave or time.monotonic() > until_s:
                 return False
@@ -99,7 +99,7 @@ class _Arrival:
 
     def _is_wanted(self, arrived: Arrived) -> bool:
         """That the node lives, or only that it has its network; False when the run is over without."""
-        while has_spoken(arrived.control, self._signals):
+        while await_message(arrived.control, self._signals):
             packet = receive(arrived.control)
             if not packet:
                 return False

@@ -13,7 +13,7 @@ import msgspec
 from testbed.code import CodeProblem, load_object
 
 
-class Wrong(msgspec.Struct, frozen=True):
+class CodeFault(msgspec.Struct, frozen=True):
     message: str
     file: str | None = None
     line: int | None = None
@@ -26,7 +26,7 @@ def check(names: Iterable[str]) -> int:
         for name in names:
             load_object(name)
     except CodeProblem as problem:
-        output.write(msgspec.json.encode(Wrong(problem.message, problem.file, problem.line)).decode())
+        output.write(msgspec.json.encode(CodeFault(problem.message, problem.file, problem.line)).decode())
         output.flush()
         return 1
     return 0

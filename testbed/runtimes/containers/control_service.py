@@ -1,4 +1,4 @@
-"""Control in a container of its own: a whole run whose containers others have started.
+"""Control in a container of its own: a run run whose containers others have started.
 
 Takes the run directory and the sockets, gives the run's exit code; says on standard output how it goes.
 """
@@ -16,20 +16,20 @@ from testbed.control.progress import Progress
 from testbed.errors import CouldNotStart, RunBroken, TestbedError
 from testbed.plan.files import read_plan
 from testbed.runtimes.containers.container_backend import ContainerBackend
-from testbed.runtimes.containers.inside import Inside, outcome_file
+from testbed.runtimes.containers.container_paths import ContainerPaths, outcome_file
 from testbed.runtimes.processes.run import RealRun
 
 
-def lead(inside: Inside) -> int:
+def run_control(inside: ContainerPaths) -> int:
     """From the first learner until the last has ended."""
     try:
         plan = read_plan(inside.run.plan)
-        told = _Told(plan.experiment.stop.rounds)
-        whole = RealRun(plan, inside.run, ContainerBackend(inside), tell=told.progress, begun=told.begun)
+        output = _RunOutput(plan.experiment.stop.rounds)
+        run = RealRun(plan, inside.run, ContainerBackend(inside), tell=output.progress, begun=output.begun)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: whole.interrupt())
-        outcome = whole.run()
-        told.over(outcome)
+            signal.signal(number, lambda *_: run.interrupt())
+        outcome = run.run()
+        output.over(outcome)
         try:
             outcome_file(inside.run).write_bytes(msgspec.json.encode(outcome))
         except OSError as problem:
@@ -44,8 +44,8 @@ def lead(inside: Inside) -> int:
         return problem.exit_code
 
 
-class _Told:
-    """What a person is told of the run."""
+class _RunOutput:
+    """What a person is output of the run."""
 
     def __init__(self, rounds: int | None) -> None:
         self._of = "" if rounds is None else f" of {rounds}"

@@ -48,7 +48,7 @@ class Signals:
         self.asked_to_leave()
 
 
-def bury(whom: int | None = None) -> int | None:
+def reap(whom: int | None = None) -> int | None:
     """Everybody who has died; how that one did, if it was among them."""
     found = None
     with suppress(ChildProcessError):
@@ -61,13 +61,13 @@ def bury(whom: int | None = None) -> int | None:
     return found
 
 
-def has_spoken(control: socket.socket, signals: Signals) -> bool:
+def await_message(control: socket.socket, signals: Signals) -> bool:
     """Waits until control says something, or hangs up; False when this process is asked to leave before."""
     while not signals.is_asked_to_leave:
         readable, _, _ = select.select([control.fileno(), signals.waking], [], [])
         if signals.waking in readable:
             signals.empty()
-            bury()
+            reap()
         if control.fileno() in readable:
             return True
     return False

@@ -18,20 +18,27 @@ from testbed.node.compute_slots import make_slots
 from testbed.plan.hosts import hosts_of, hosts_text
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside, fabric_folder, folder_of_node, nodes_of, slots_of, sockets_of
+from testbed.runtimes.containers.container_paths import (
+    ContainerPaths,
+    fabric_folder,
+    folder_of_node,
+    nodes_of,
+    slots_of,
+    sockets_of,
+)
 from testbed.runtimes.tracking.process_records import hosts_of_run
 from testbed.runtimes.tracking.removal import clear_away
 
 
-def lay_out(plan: RunPlan, run: RunDirectory, cores: int, inside: Inside | None = None) -> None:
+def lay_out(plan: RunPlan, run: RunDirectory, cores: int, inside: ContainerPaths | None = None) -> None:
     """As many nodes as there are `cores` may compute at once."""
     lay_out_files(plan, run, inside)
     lay_out_sockets(plan, run, cores)
 
 
-def lay_out_files(plan: RunPlan, run: RunDirectory, inside: Inside | None = None) -> None:
+def lay_out_files(plan: RunPlan, run: RunDirectory, inside: ContainerPaths | None = None) -> None:
     """All but the sockets."""
-    inside = inside or Inside()
+    inside = inside or ContainerPaths()
     with _told():
         for folder in (run.path / "engine", fabric_folder(run)):
             folder.mkdir(parents=True, exist_ok=True)

@@ -14,12 +14,12 @@ from testbed.plan.files import read_node_plan
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import Fork
 from testbed.runtimes.containers import CONTROL_SOCKET, FABRIC_SOCKET
-from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.container_paths import ContainerPaths
 from testbed.runtimes.processes.model_files import ModelFiles
 from testbed.runtimes.processes.node_process import NodePaths, NodeSetup, lead_life, tell_control
 
 
-def live(inside: Inside, order: Fork) -> None:
+def live(inside: ContainerPaths, order: Fork) -> None:
     """The node's whole life; whatever it prints goes to its log."""
     plan = read_node_plan(inside.node.plan)
     cores = slots_in(inside.slots)

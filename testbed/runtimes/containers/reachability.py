@@ -10,15 +10,15 @@ import errno
 import socket
 
 from testbed.errors import PreflightRefused
-from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.container_paths import ContainerPaths
 
-KNOCKS = "TESTBED_KNOCKS"
-"""Environment variable of a container that is to knock before it does anything else."""
-DOOR = "door.sock"
+PROBE_FIRST = "TESTBED_PROBE_FIRST"
+"""Environment variable of a container that is to probe before it does anything else."""
+PROBE_SOCKET = "probe.sock"
 """Where the command waits for that."""
 UNREACHED = 76
 """Exit code of a container that shares the run's files, and cannot reach its sockets."""
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 _UNREACHED_BY = frozenset(
     (errno.ECONNREFUSED, errno.ENOENT, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENXIO, errno.ETIMEDOUT)
 )
@@ -30,12 +30,12 @@ class Unreached(PreflightRefused):
     """Files are shared, and sockets are not: those can lie elsewhere."""
 
 
-def knock(inside: Inside) -> None:
+def probe(inside: ContainerPaths) -> None:
     """Raises Unreached where nobody is reached, PreflightRefused where sockets elsewhere would not help either."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(_PATIENCE_S)
+        connection.settimeout(_TIMEOUT_S)
         try:
-            connection.connect(str(inside.sockets / DOOR))
+            connection.connect(str(inside.sockets / PROBE_SOCKET))
         except OSError as problem:
             raise _why(inside, problem) from None
 
@@ -45,7 +45,7 @@ def do_not_reach_over(problem: OSError) -> bool:
     return isinstance(problem, TimeoutError) or problem.errno in _UNREACHED_BY
 
 
-def _why(inside: Inside, problem: OSError) -> PreflightRefused:
+def _why(inside: ContainerPaths, problem: OSError) -> PreflightRefused:
     try:
         is_shared = inside.run.plan.exists()
     except OSError as denied:  # containers are somebody else there, and may not even look

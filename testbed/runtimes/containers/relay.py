@@ -30,7 +30,7 @@ def framed(packet: bytes) -> bytes:
     return _LENGTH.pack(len(packet)) + packet
 
 
-class Packets:
+class PacketReader:
     """What has come of a stream."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Packets:
 
 def relay(connection: socket.socket, heard: int, saying: int) -> None:
     """Until either side ends. One packet at a time: who does not read is not sent more, nor read from."""
-    packets = Packets()
+    packets = PacketReader()
     _say(saying, b"")
     while True:
         readable, _, _ = select.select([connection.fileno(), heard], [], [])

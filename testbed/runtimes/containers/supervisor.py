@@ -25,9 +25,9 @@ from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import Died, Fork, Forked
 from testbed.runtimes.containers import CONTROL_SOCKET
 from testbed.runtimes.containers.arrival import Arrived
+from testbed.runtimes.containers.container_paths import ContainerPaths
 from testbed.runtimes.containers.end_mark import leave_mark, remove_mark
-from testbed.runtimes.containers.first_process import bury, has_spoken, receive, send
-from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.first_process import await_message, reap, receive, send
 from testbed.runtimes.containers.supervisor_messages import KILL, PAUSE, RESUME, TO_SUPERVISOR, Do, Paused, Used
 from testbed.runtimes.tracking.proc_stat import busy_s, stands_still
 from testbed.socket_paths import connect
@@ -40,7 +40,7 @@ _ATTEMPT_S, _ATTEMPTS_S = 0.003, 3.0
 _CHUNK_BYTES = 65_536
 _CHUNKS_AT_ONCE = 16
 """Of what the learner prints, before control has its turn: as much as a pipe holds at most."""
-Live = Callable[[Inside, Fork], None]
+Live = Callable[[ContainerPaths, Fork], None]
 _EVERYBODY = -1
 """To `kill`: whom the caller may signal, but for itself and process 1."""
 
@@ -48,7 +48,7 @@ _EVERYBODY = -1
 class Supervisor:
     """One life of a node."""
 
-    def __init__(self, inside: Inside, arrived: Arrived, live: Live) -> None:
+    def __init__(self, inside: ContainerPaths, arrived: Arrived, live: Live) -> None:
         """`live` is what the learner does, in a process of its own."""
         self._inside = inside
         self._user = arrived.user
@@ -83,7 +83,7 @@ class Supervisor:
 
     def _next_fork(self, control: socket.socket) -> Fork | None:
         """Waits until control wants the node to live; None when the run is over, or nobody wants this container."""
-        while has_spoken(control, self._signals):
+        while await_message(control, self._signals):
             packet = receive(control)
             if not packet:
                 return None
@@ -142,7 +142,7 @@ class Supervisor:
                     self._obey(control, TO_SUPERVISOR.read(packet))
                 else:
                     watched.remove(control.fileno())  # the learner has lost its own link to it as well, and ends
-            if (status := bury(self._learner)) is not None:
+            if (status := reap(self._learner)) is not None:
                 self._learner = None
                 return status
             if time.monotonic() >= tell_s:

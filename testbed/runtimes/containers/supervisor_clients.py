@@ -20,7 +20,7 @@ from testbed.control.token_bucket import TokenBucket
 from testbed.protocol.message import ProtocolError
 from testbed.protocol.zygote import Died, Fork, Forked
 from testbed.runtimes.containers import SUPERVISOR_SOCKET
-from testbed.runtimes.containers.inside import folder_of_node
+from testbed.runtimes.containers.container_paths import folder_of_node
 from testbed.runtimes.containers.supervisor_messages import (
     ATTACH,
     FROM_SUPERVISOR,
@@ -34,7 +34,7 @@ from testbed.runtimes.containers.supervisor_messages import (
 )
 from testbed.runtimes.processes.backend import News
 
-_PATIENCE_S, _PATIENCE_EACH_S = 120.0, 4.0
+_TIMEOUT_S, _TIMEOUT_EACH_S = 120.0, 4.0
 """How long a container may take to come that is wanted: in all, and for every node of the run."""
 _FIRST_S, _FIRST_EACH_S = 20.0, 0.5
 """How long all together are waited for, before anything else is begun that takes processors."""
@@ -68,7 +68,7 @@ class SupervisorClients:
         self._returns = dict(returns)
         self._names = names
         self._news = news
-        self._patience_s = _PATIENCE_S + _PATIENCE_EACH_S * len(names)
+        self._timeout_s = _TIMEOUT_S + _TIMEOUT_EACH_S * len(names)
         self._containers = [_Container() for _ in names]
         self._to_come = set(range(len(names))) - set(absent)
         self._all_have_come = asyncio.Event()
@@ -82,7 +82,7 @@ class SupervisorClients:
             self.close()
             raise
 
-    async def have_come(self) -> None:
+    async def wait_until_connected(self) -> None:
         """All that the run begins with; those that are slow are waited for only so long, and come later or never."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_have_come.wait(), _FIRST_S + _FIRST_EACH_S * len(self._names))
@@ -97,7 +97,7 @@ class SupervisorClients:
         container.order = Fork(rank, rejoin, first_round, self._absent)
         self._give_order(container)
         if container.order is not None:
-            container.limit = asyncio.get_running_loop().call_later(self._patience_s, self._never_came, rank)
+            container.limit = asyncio.get_running_loop().call_later(self._timeout_s, self._never_came, rank)
 
     def why_not_again(self, rank: int) -> str | None:
         if self._containers[rank].life <= self._returns.get(rank, 0):
@@ -209,6 +209,6 @@ class SupervisorClients:
     def _never_came(self, rank: int) -> None:
         name = self._names[rank]
         self._news.gone(
-            f"the container of {name} has not come within {self._patience_s:.0f} s: "
+            f"the container of {name} has not come within {self._timeout_s:.0f} s: "
             "`docker ps --all` says what became of it"
         )

@@ -31,7 +31,7 @@ _REFUSAL = b"OCI runtime exec failed"
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _CHUNK_BYTES = 1 << 16
 _OTHERWISE = "`docker exec` knows other ways"
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 """How long the Engine may take to know that a command has begun, or ended."""
 _LOOK_S = 0.02
 
@@ -91,7 +91,7 @@ class _Command:
 
     def _state(self, is_so: Callable[[dict[str, object]], object]) -> dict[str, object]:
         """As soon as it is so; in the end whatever it is."""
-        until_s = time.monotonic() + _PATIENCE_S
+        until_s = time.monotonic() + _TIMEOUT_S
         while not is_so(state := self._api.exec_inspect(self.id)) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)
         return dict(state)

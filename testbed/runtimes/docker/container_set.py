@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 from testbed.errors import CouldNotStart
 from testbed.image.engine_client import what_helps
 from testbed.plan.containers import LOG_SIZE
-from testbed.runtimes.docker.containers import FOLDER_LABEL, NODE_LABEL, OF_RUN, PART_LABEL, Container, closed
+from testbed.runtimes.docker.containers import (
+    FOLDER_LABEL,
+    NODE_LABEL,
+    OF_RUN,
+    PART_LABEL,
+    Container,
+    isolation_options,
+)
 from testbed.runtimes.docker.socket_places import Mount
 
 if TYPE_CHECKING:
@@ -29,7 +36,7 @@ _KILLED, _REMOVED = 137, "somebody has removed it, such as by `docker rm`"
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedContainer:
     """How a container ended."""
 
     name: str
@@ -45,7 +52,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Present:
+class ListedContainer:
     """A container that is there, alive or dead."""
 
     id: str
@@ -110,15 +117,15 @@ class ContainerSet:
         """Of its first process, as the host of the Engine counts."""
         return int(self._api.inspect_container(id_)["State"]["Pid"])
 
-    def ended(self, id_: str) -> Ended:
+    def ended(self, id_: str) -> EndedContainer:
         """How it ended, and what it said last."""
         document = self._inspected(id_)
         if document is None:
             made = self._made[id_]
-            return Ended(made.name, made.part, made.labels.get(NODE_LABEL), _KILLED, False, _REMOVED, "")
+            return EndedContainer(made.name, made.part, made.labels.get(NODE_LABEL), _KILLED, False, _REMOVED, "")
         state, labels = document["State"], document["Config"]["Labels"] or {}
         said = self._api.logs(id_, tail=_LAST_LINES).decode(errors="replace").strip()
-        return Ended(
+        return EndedContainer(
             name=document["Name"].lstrip("/"),
             part=labels.get(PART_LABEL, ""),
             node=labels.get(NODE_LABEL),
@@ -129,7 +136,7 @@ class ContainerSet:
             memory_bytes=document["HostConfig"].get("Memory") or None,
         )
 
-    def all_ended(self, ids: Iterable[str]) -> list[Ended]:
+    def all_ended(self, ids: Iterable[str]) -> list[EndedContainer]:
         with ThreadPoolExecutor(self._workers) as pool:
             return list(pool.map(self.ended, ids))
 
@@ -167,7 +174,7 @@ class ContainerSet:
 
         host = self._api.create_host_config(
             mounts=[_mount(each, container) for each in container.mounts],
-            **closed(),
+            **isolation_options(),
             cap_add=list(container.capabilities),
             devices=[f"{device}:{device}:rwm" for device in container.devices],
             sysctls=container.sysctls,
@@ -219,10 +226,10 @@ def _finish(pool: ThreadPoolExecutor) -> None:
         raise
 
 
-def present(engine: DockerClient, folder: Path) -> list[Present]:
+def present(engine: DockerClient, folder: Path) -> list[ListedContainer]:
     """All containers of the run in that folder, dead ones too: by label, never by name."""
     found = engine.api.containers(all=True, filters={"label": f"{FOLDER_LABEL}={folder}"})
-    return [Present(each["Id"], each["State"], each["Labels"]) for each in found]
+    return [ListedContainer(each["Id"], each["State"], each["Labels"]) for each in found]
 
 
 def of_run(engine: DockerClient, folder: Path) -> list[str]:

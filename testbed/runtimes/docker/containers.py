@@ -26,7 +26,7 @@ from testbed.plan.hosts import hosts_of
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.plan.tcp import settings_of, tcp_of
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.container_paths import ContainerPaths
 from testbed.runtimes.docker.socket_places import InFolder, Mount, OnVolumes, SocketPlaces
 
 RUN_LABEL, FOLDER_LABEL, PART_LABEL = "testbed.run", "testbed.folder", "testbed.part"
@@ -39,7 +39,7 @@ _LEARNERS_CAPABILITIES = ("NET_ADMIN", "SETUID", "SETGID")
 _GIVES_AWAY = ("CHOWN",)
 """What is new is root's."""
 _TUN = "/dev/net/tun"
-_INSIDE = Inside()
+_INSIDE = ContainerPaths()
 _WHOSE_DIGITS = 6
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
@@ -69,7 +69,7 @@ class Container:
     """How often it may be started again after a death."""
 
 
-def closed() -> dict[str, Any]:
+def isolation_options() -> dict[str, Any]:
     """Of every container in which code of others may run, as the Engine takes its host configuration."""
     return {
         "network_mode": "none",

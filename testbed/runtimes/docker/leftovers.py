@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.errors import CouldNotStart, PreflightRefused, TestbedError
 from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import outcome_file, sockets_of
+from testbed.runtimes.containers.container_paths import outcome_file, sockets_of
 from testbed.runtimes.containers.layout import remove_sockets
 from testbed.runtimes.docker.container_set import of_run, present, remove
 from testbed.runtimes.docker.containers import CONTROL, FOLDER_LABEL, NODE_LABEL, PART_LABEL, RUN_LABEL

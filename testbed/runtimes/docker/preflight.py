@@ -19,15 +19,23 @@ from testbed.errors import PreflightRefused, TestbedError
 from testbed.experiment.attached import own_code, own_files
 from testbed.image.code import missing_files
 from testbed.image.engine_client import connected, engine_address
-from testbed.image.facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL, doubt, id_of, labels_of, passing_container
+from testbed.image.facts import (
+    PYTHON_LABEL,
+    TORCH_LABEL,
+    VERSION_LABEL,
+    id_of,
+    labels_of,
+    temporary_container,
+    why_not_this_testbed,
+)
 from testbed.image.packages import versions_in
 from testbed.memory import available_bytes
 from testbed.node.data.store import cache_folder
 from testbed.plan.containers import PART_PIDS, limits_of, models_bytes
 from testbed.plan.model import RunPlan
-from testbed.runtimes.containers.check_code import Wrong
-from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, closed
+from testbed.runtimes.containers.check_code import CodeFault
+from testbed.runtimes.containers.container_paths import ContainerPaths
+from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, isolation_options
 from testbed.runtimes.docker.leftovers import refuse_if_there
 from testbed.units import size_for_people
 
@@ -41,8 +49,8 @@ _QUICK_S = 3.0
 _PROCESS_BYTES = 185_000_000
 """What the memory that is free falls by for each container, measured; the rest of its limit is seldom used."""
 WORD = "check"
-_INSIDE = Inside()
-_PATIENCE_S = 300
+_INSIDE = ContainerPaths()
+_TIMEOUT_S = 300
 _NO_MODULE = "ModuleNotFoundError"
 
 
@@ -55,7 +63,7 @@ def check_engine_and_image(
     """
     with connected() as engine:
         found = id_of(engine, image)
-        if found is not None and (words := doubt(engine, image)):
+        if found is not None and (words := why_not_this_testbed(engine, image)):
             say(f"warning: {words}")
         refuse_if_there(engine, folder.resolve())
         if found is None:
@@ -167,7 +175,7 @@ def check_code(engine: DockerClient, plan: RunPlan, image: str, folder: Path) ->
     if not names:
         return
     host = engine.api.create_host_config(
-        **closed(),
+        **isolation_options(),
         pids_limit=PART_PIDS,
         mem_limit=max(limit.memory_bytes for limit in limits_of(plan, plan.load_topology())),
         mounts=[types.Mount(str(_INSIDE.data), str(data), type="bind", read_only=True)] if data.is_dir() else [],
@@ -178,21 +186,21 @@ def check_code(engine: DockerClient, plan: RunPlan, image: str, folder: Path) ->
         "environment": {"TESTBED_DATA": str(_INSIDE.data)},
         "labels": {RUN_LABEL: plan.run_id, FOLDER_LABEL: str(folder), PART_LABEL: WORD},
     }
-    with passing_container(engine, image, [WORD, *names], more=how) as container:
+    with temporary_container(engine, image, [WORD, *names], more=how) as container:
         engine.api.start(container)
         try:
-            ended = int(engine.api.wait(container, timeout=_PATIENCE_S)["StatusCode"])
+            ended = int(engine.api.wait(container, timeout=_TIMEOUT_S)["StatusCode"])
         except (ReadTimeout, NoAnswer):
-            words = f"the code is not loaded in the image {image} within {_PATIENCE_S} s"
+            words = f"the code is not loaded in the image {image} within {_TIMEOUT_S} s"
             raise PreflightRefused(words, "does it wait for something while it is imported?") from None
         said = engine.api.logs(container, stdout=True, stderr=False) if ended else b""
         last = engine.api.logs(container, stdout=False, stderr=True, tail=1) if ended else b""
     if not ended:
         return
     try:
-        wrong = msgspec.json.decode(said, type=Wrong)
+        wrong = msgspec.json.decode(said, type=CodeFault)
     except msgspec.MsgspecError:
-        wrong = Wrong(last.decode(errors="replace").strip() or f"exit code {ended}")
+        wrong = CodeFault(last.decode(errors="replace").strip() or f"exit code {ended}")
     hint = "what it needs may be in another version there: testbed build --requirements FILE"
     if _NO_MODULE in wrong.message:
         hint = "name its package in algorithms/requirements.txt, or testbed build --requirements FILE, and build again"

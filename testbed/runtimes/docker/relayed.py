@@ -19,8 +19,8 @@ from testbed.boot_messages import MAX_MESSAGE_BYTES
 from testbed.endpoints import Connect
 from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.containers.relay import Packets, TooLong, framed
+from testbed.runtimes.containers.container_paths import ContainerPaths
+from testbed.runtimes.containers.relay import PacketReader, TooLong, framed
 from testbed.runtimes.docker.exec_stream import ExecStream, attached
 from testbed.runtimes.docker.live import control_of
 
@@ -32,18 +32,18 @@ _NOBODY_LISTENS = "nobody listens there"
 def relayed(run: RunDirectory, place: Callable[[Path], Path]) -> Connect:
     """What connects to a socket; `place` says where it is in a folder of sockets."""
 
-    def connect(patience_s: float) -> socket.socket:
-        with connected(patience_s) as engine:
+    def connect(timeout_s: float) -> socket.socket:
+        with connected(timeout_s) as engine:
             container = control_of(engine, run)
             if container is None:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "its control does not run")
-            words = [*_RELAY, str(place(Inside().sockets))]
-            return _through(str(engine.api.exec_create(container, words, stdin=True)["Id"]), patience_s)
+            words = [*_RELAY, str(place(ContainerPaths().sockets))]
+            return _through(str(engine.api.exec_create(container, words, stdin=True)["Id"]), timeout_s)
 
     return connect
 
 
-def _through(command: str, patience_s: float) -> socket.socket:
+def _through(command: str, timeout_s: float) -> socket.socket:
     """One end of a pair of sockets; the other one is the relay's."""
     with ExitStack() as stack:
         stream = stack.enter_context(attached(command, ON_ITS_MACHINE))
@@ -51,13 +51,13 @@ def _through(command: str, patience_s: float) -> socket.socket:
         stack.enter_context(theirs)
         passing = _Passing(stream, theirs)
         try:
-            passing.await_welcome(patience_s)
+            passing.await_welcome(timeout_s)
         except BaseException:
             mine.close()
             raise
         thread = threading.Thread(target=_pass_on, args=(passing, stack.pop_all()), daemon=True)
         thread.start()
-    mine.settimeout(patience_s)
+    mine.settimeout(timeout_s)
     return mine
 
 
@@ -75,16 +75,16 @@ def _refused(words: list[str]) -> ConnectionRefusedError:
 
 
 class _Passing:
-    """Packets between a relay and a socket."""
+    """PacketReader between a relay and a socket."""
 
     def __init__(self, stream: ExecStream, theirs: socket.socket) -> None:
         self._stream = stream
         self._socket = theirs
-        self._packets = Packets()
+        self._packets = PacketReader()
 
-    def await_welcome(self, patience_s: float) -> None:
+    def await_welcome(self, timeout_s: float) -> None:
         """Raises OSError, as a connection does, where nobody is reached."""
-        until_s = time.monotonic() + patience_s
+        until_s = time.monotonic() + timeout_s
         printed = errors = b""
         while True:
             left_s = until_s - time.monotonic()

@@ -24,14 +24,14 @@ from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import Over
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.container_paths import sockets_of
 from testbed.runtimes.containers.layout import lay_out_files
-from testbed.runtimes.docker.container_set import ContainerSet, Ended
+from testbed.runtimes.docker.container_set import ContainerSet, EndedContainer
 from testbed.runtimes.docker.containers import FABRIC, name_of
 from testbed.runtimes.docker.leftovers import DEPLOY, NotRemoved, remove_all_of
 from testbed.runtimes.docker.relayed import relayed
 from testbed.runtimes.docker.socket_places import Sockets
-from testbed.runtimes.docker.start import Start
+from testbed.runtimes.docker.start import ContainerStarter
 from testbed.runtimes.docker.verdict import outcome_of
 from testbed.runtimes.tracking.ownership import end_marked, held_open, new_mark
 from testbed.runtimes.tracking.process_records import Places, commands_socket, process_record
@@ -72,9 +72,9 @@ class DockerRun:
         self._began_s = time.monotonic() if began_s is None else began_s
         self._say = say
         self._unheard: tuple[str, ...] = ()
-        self._patience = EngineOutage(say)
+        self._outage = EngineOutage(say)
         self._places = Places(self._directory, sockets_of(self._directory), new_mark())
-        self._start = Start(
+        self._start = ContainerStarter(
             plan,
             self._directory,
             data,
@@ -84,7 +84,7 @@ class DockerRun:
             met=lambda: self._record(os.getpid()),
             say=say,
         )
-        self._line: ControlClient | None = None
+        self._client: ControlClient | None = None
         self._deaf_until_s = 0.0
         self._wants_end = False
         self._was_asked = False
@@ -123,7 +123,7 @@ class DockerRun:
         if ended is None:
             return None
         self._places.remove()
-        was_away = self._patience.was_away and not self._was_asked
+        was_away = self._outage.was_away and not self._was_asked
         outcome = outcome_of(self._directory, ended, was_away=was_away)
         if outcome.last is not None:
             self._tell_begun()  # it was too short to be seen
@@ -139,20 +139,22 @@ class DockerRun:
             log.write(Over(t or 0.0, reason, finished=0, failed=0))
             log.close()
 
-    def _until_ended(self, *, leave: bool) -> list[Ended] | None:
+    def _until_ended(self, *, leave: bool) -> list[EndedContainer] | None:
         """How all containers ended, of which none is left; None where they are left to themselves."""
         has_left = False
         with connected() as engine:
-            crew = ContainerSet(engine, self._image, wanted=lambda: not self._wants_end)
+            container_set = ContainerSet(engine, self._image, wanted=lambda: not self._wants_end)
             try:
-                ids = self._start.start(engine, crew)
+                ids = self._start.start(engine, container_set)
                 control = next(iter(ids.values()))
-                self._record(None if self._start.unseen else self._patience.ask(lambda: crew.pid(control)))
-                self._follow(crew, control, ids[name_of(self._directory, self._plan.run_id, FABRIC)], leave=leave)
+                self._record(None if self._start.unseen else self._outage.ask(lambda: container_set.pid(control)))
+                self._follow(
+                    container_set, control, ids[name_of(self._directory, self._plan.run_id, FABRIC)], leave=leave
+                )
                 if leave and self._has_begun and not self._wants_end:
                     has_left = True
                     return None
-                return self._all_ended(crew, list(ids.values()))
+                return self._all_ended(container_set, list(ids.values()))
             finally:
                 self._hang_up()
                 if not has_left:
@@ -171,22 +173,22 @@ class DockerRun:
             remove_all_of(engine, self._directory.path)
 
         try:
-            self._patience.ask(remove_what_is_there)
+            self._outage.ask(remove_what_is_there)
         except KeyboardInterrupt:
-            self._patience.ask(remove_what_is_there)
+            self._outage.ask(remove_what_is_there)
             raise
         finally:
             end_marked(self._places.mark, (os.geteuid(),))  # what people have run in containers' networks
 
     # -- while it goes on ------------------------------------------------------------------------------------------
 
-    def _follow(self, crew: ContainerSet, control: str, fabric: str, *, leave: bool) -> None:
+    def _follow(self, container_set: ContainerSet, control: str, fabric: str, *, leave: bool) -> None:
         """Until control has ended, or will only wait for a fabric that cannot come any more."""
-        while self._patience.ask(lambda: crew.is_running(control), self._look):
+        while self._outage.ask(lambda: container_set.is_running(control), self._look):
             self._look()
             if leave and self._has_begun and not self._wants_end:
                 return
-            if not self._has_begun and self._patience.ask(lambda: crew.has_failed(fabric), self._look):
+            if not self._has_begun and self._outage.ask(lambda: container_set.has_failed(fabric), self._look):
                 return
             time.sleep(_LOOK_S)
 
@@ -196,11 +198,11 @@ class DockerRun:
             return False  # it hears nobody yet, and asking may cost a process there
         self._deaf_until_s = time.monotonic() + _DEAF_S
         try:
-            line = self._line = self._line or ControlClient(self._door())
+            client = self._client = self._client or ControlClient(self._endpoint())
             if self._wants_end and not self._was_asked:
-                line.ask(EndRun())
+                client.ask(EndRun())
                 self._was_asked = True
-            seen = line.ask(Look())
+            seen = client.ask(Look())
         except TestbedError:
             return False
         if not isinstance(seen, Seen):
@@ -214,14 +216,14 @@ class DockerRun:
             self._tell(self._progress(seen))
         return True
 
-    def _door(self) -> Endpoint:
+    def _endpoint(self) -> Endpoint:
         if self._start.on_volumes:
             return relayed(self._directory, commands_socket)
         return self._places.commands_socket
 
     def _hang_up(self) -> None:
-        if self._line is not None:
-            self._line.close()
+        if self._client is not None:
+            self._client.close()
 
     def _tell_begun(self) -> None:
         """Once."""
@@ -244,18 +246,20 @@ class DockerRun:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _all_ended(self, crew: ContainerSet, ids: Sequence[str]) -> list[Ended]:
+    def _all_ended(self, container_set: ContainerSet, ids: Sequence[str]) -> list[EndedContainer]:
         until_s = time.monotonic() + (_LAST_S if self._has_begun else _LAST_UNBEGUN_S)
-        while self._patience.ask(lambda: any(crew.is_running(each) for each in ids)) and time.monotonic() < until_s:
+        while (
+            self._outage.ask(lambda: any(container_set.is_running(each) for each in ids)) and time.monotonic() < until_s
+        ):
             time.sleep(_LOOK_S)
-        return self._patience.ask(lambda: crew.all_ended(ids))
+        return self._outage.ask(lambda: container_set.all_ended(ids))
 
 
 class ControlClient:
     """Of one run."""
 
-    def __init__(self, door: Endpoint) -> None:
-        self._door = door
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
         self._held = ExitStack()
         self._conversation: Conversation | None = None
 
@@ -263,7 +267,7 @@ class ControlClient:
         """The first answer; raises TestbedError where there is none."""
         try:
             if self._conversation is None:
-                self._conversation = self._held.enter_context(conversation(self._door))
+                self._conversation = self._held.enter_context(conversation(self._endpoint))
             return self._conversation.ask(command)
         except BaseException:
             self.close()

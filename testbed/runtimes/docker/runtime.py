@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from testbed.plan.model import PlannedNode, RunPlan
     from testbed.rundir import RunDirectory
     from testbed.runtimes.tracking.leftovers import Removed
-    from testbed.runtimes.tracking.process_records import Recorded
+    from testbed.runtimes.tracking.process_records import RunRecord
     from testbed.topologies.model import Topology
 SOCKETS = RunOption(
     "--sockets",
@@ -171,7 +171,7 @@ class DockerRuntime(Runtime):
 
     def remains(self, run: RunDirectory) -> Remains:
         """Compose's runs count, too: their sockets are made long before their containers begin."""
-        from testbed.runtimes.containers.inside import outcome_file, sockets_of
+        from testbed.runtimes.containers.container_paths import outcome_file, sockets_of
         from testbed.runtimes.docker.leftovers import is_known
         from testbed.runtimes.tracking.leftovers import living
         from testbed.runtimes.tracking.process_records import record_of
@@ -193,7 +193,7 @@ class DockerRuntime(Runtime):
 
 
 class _LiveContainers(LiveRun):
-    def __init__(self, run: RunDirectory, record: Recorded) -> None:
+    def __init__(self, run: RunDirectory, record: RunRecord) -> None:
         super().__init__(run)
         self._record = record
 
@@ -201,15 +201,15 @@ class _LiveContainers(LiveRun):
     def control(self) -> Endpoint:
         from testbed.runtimes.tracking.process_records import commands_socket
 
-        return self._door(commands_socket)
+        return self._endpoint(commands_socket)
 
     @property
     def fabric(self) -> Endpoint:
         from testbed.engines.fabric.sockets import control_socket
 
-        return self._door(control_socket)
+        return self._endpoint(control_socket)
 
-    def _door(self, place: Callable[[Path], Path]) -> Endpoint:
+    def _endpoint(self, place: Callable[[Path], Path]) -> Endpoint:
         if not self._record.on_volumes:
             return place(Path(self._record.sockets))
         from testbed.runtimes.docker.relayed import relayed
@@ -251,10 +251,10 @@ class _LiveContainers(LiveRun):
 
     def capture_file(self, path: Path) -> tuple[Path, Path]:
         """In a container, the fabric writes to its own folder."""
-        from testbed.runtimes.containers.inside import Inside
+        from testbed.runtimes.containers.container_paths import ContainerPaths
 
         engine = Path("engine", f".{path.name}.{os.getpid()}.tmp")
-        return self.run.path / engine, Inside().run.path / engine
+        return self.run.path / engine, ContainerPaths().run.path / engine
 
 
 def _named(given: Given) -> str | None:

@@ -11,15 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside, folder_of_node, slots_of, sockets_of
+from testbed.runtimes.containers.container_paths import ContainerPaths, folder_of_node, slots_of, sockets_of
 
-if TYPE_CHECKING:
-    pass
-
-_INSIDE = Inside()
+_INSIDE = ContainerPaths()
 
 
 class Sockets(StrEnum):

@@ -16,9 +16,9 @@ from testbed.errors import CouldNotStart, ExitCode, PreflightRefused, RunBroken,
 from testbed.records import Failure
 from testbed.run_files import Malformed, read_document
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside, outcome_file
+from testbed.runtimes.containers.container_paths import ContainerPaths, outcome_file
 from testbed.runtimes.containers.reachability import UNREACHED, Unreached
-from testbed.runtimes.docker.container_set import Ended
+from testbed.runtimes.docker.container_set import EndedContainer
 from testbed.runtimes.docker.containers import CONTROL, FABRIC, LEARNER
 from testbed.units import format_size
 
@@ -32,7 +32,7 @@ _KINDS: dict[int, type[TestbedError]] = {
 _WITH_THE_ENGINE = "containers end with the Engine, unless it is told to keep them (live-restore in its daemon.json)"
 
 
-def outcome_of(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool) -> Outcome:
+def outcome_of(run: RunDirectory, ended: Iterable[EndedContainer], *, was_away: bool) -> Outcome:
     """`was_away`: the Engine did not answer for a while, and nobody has asked the run to end.
 
     Raises CouldNotStart where the Engine has ended the run, and what control has said where it gave up.
@@ -55,14 +55,14 @@ def outcome_of(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool) -> 
     return replace(outcome, failures=failures, broken=broken)
 
 
-def why_not(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool = False) -> TestbedError:
+def why_not(run: RunDirectory, ended: Iterable[EndedContainer], *, was_away: bool = False) -> TestbedError:
     """Of a run whose control has left no summary: what it has said, about files as they are called here."""
     there = list(ended)
     control = next(each for each in there if each.part == CONTROL)
     fabric = _of_container(_fabric(there), "the fabric's container")
     if fabric and control.exit_code == 0:  # it still waited for that
         return CouldNotStart("; ".join(fabric))
-    said = control.said.replace(str(Inside().run.path), str(run.path)).splitlines()
+    said = control.said.replace(str(ContainerPaths().run.path), str(run.path)).splitlines()
     errors = [number for number, line in enumerate(said) if line.startswith(_ERROR)]
     if errors:
         hint = " ".join(said[errors[-1] + 1 : errors[-1] + 2]).strip()
@@ -74,7 +74,7 @@ def why_not(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool = False
     return CouldNotStart("; ".join([words, *fabric]), _WITH_THE_ENGINE if was_away else "")
 
 
-def _fabric(ended: Iterable[Ended]) -> Ended | None:
+def _fabric(ended: Iterable[EndedContainer]) -> EndedContainer | None:
     return next((each for each in ended if each.part == FABRIC), None)
 
 
@@ -82,7 +82,7 @@ def _with_words(failure: Failure, more: list[str]) -> Failure:
     return msgspec.structs.replace(failure, message="; ".join([failure.message, *more]))
 
 
-def _of_container(ended: Ended | None, name: str = "its container") -> list[str]:
+def _of_container(ended: EndedContainer | None, name: str = "its container") -> list[str]:
     """What the Engine says of it, where that is more than control knows."""
     if ended is None or ended.exit_code == 0:
         return []
@@ -94,7 +94,7 @@ def _of_container(ended: Ended | None, name: str = "its container") -> list[str]
     return words
 
 
-def _memory(ended: Ended) -> str:
+def _memory(ended: EndedContainer) -> str:
     if not ended.out_of_memory:
         return ""
     limit = "" if ended.memory_bytes is None else f" (it may use {format_size(ended.memory_bytes)})"

@@ -21,7 +21,7 @@ from testbed.runtimes.tracking.file_owners import hand_over
 from testbed.runtimes.tracking.learner_user import LEARNERS
 from testbed.runtimes.tracking.ownership import end_marked, held, is_of_run, owner_of
 from testbed.runtimes.tracking.proc_stat import stat_of
-from testbed.runtimes.tracking.process_records import CONTENTS, PREFIX, ProcessRecord, Recorded, read_record, record_of
+from testbed.runtimes.tracking.process_records import CONTENTS, PREFIX, ProcessRecord, RunRecord, read_record, record_of
 
 _GOODBYE_S = 15.0
 """How long a run that goes on may take to end in good order."""
@@ -56,7 +56,7 @@ def is_alive(process: ProcessRecord) -> bool:
     return found is not None and found.start_ticks == process.start_ticks and not found.is_dead
 
 
-def is_led_here(record: Recorded) -> bool:
+def is_led_here(record: RunRecord) -> bool:
     """Whether the process that leads the run is one that this machine sees."""
     return any(each.name == "control" and is_alive(each) for each in record.processes)
 

@@ -104,8 +104,8 @@ def _wait_for(processes: Sequence[int]) -> None:
     poll = select.poll()
     for each in left:
         poll.register(each, select.POLLIN)
-    while left and (patience_s := until_s - time.monotonic()) > 0.0:
-        for descriptor, _ in poll.poll(patience_s * 1000):
+    while left and (timeout_s := until_s - time.monotonic()) > 0.0:
+        for descriptor, _ in poll.poll(timeout_s * 1000):
             poll.unregister(descriptor)
             left.discard(descriptor)
 

@@ -41,7 +41,7 @@ class ProcessRecord(msgspec.Struct, frozen=True):
     start_ticks: int
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RunRecord(msgspec.Struct, frozen=True):
     """What `destroy` must know to leave nothing behind."""
 
     sockets: str
@@ -103,7 +103,7 @@ class Places:
         part = self.record.with_suffix(".part")
         try:
             part.unlink(missing_ok=True)  # whatever somebody has put there
-            record = Recorded(
+            record = RunRecord(
                 sockets=str(self.sockets),
                 processes=list(processes),
                 folder=_identity(self.run),
@@ -171,10 +171,10 @@ def record_of(run: RunDirectory) -> Path:
     return run.path / "runtime" / "processes.json"
 
 
-def read_record(run: RunDirectory) -> Recorded | None:
+def read_record(run: RunDirectory) -> RunRecord | None:
     """None for a run that has left nothing behind, and where the record came with a copy of another run's directory."""
     try:
-        record = read_document(record_of(run), run.path, Recorded)
+        record = read_document(record_of(run), run.path, RunRecord)
         return record if record.folder in (None, _identity(run)) else None
     except (OSError, Malformed):
         return None

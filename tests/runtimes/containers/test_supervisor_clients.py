@@ -14,7 +14,7 @@ from testbed.protocol.message import encode
 from testbed.protocol.zygote import Died, Fork, Forked
 from testbed.runtimes.containers import SUPERVISOR_SOCKET
 from testbed.runtimes.containers import supervisor_clients as module
-from testbed.runtimes.containers.inside import folder_of_node
+from testbed.runtimes.containers.container_paths import folder_of_node
 from testbed.runtimes.containers.supervisor_clients import SupervisorClients
 from testbed.runtimes.containers.supervisor_messages import ATTACH, KILL, PAUSE, TO_SUPERVISOR, Came, Do, Paused, Used
 from testbed.runtimes.processes.backend import News

@@ -16,7 +16,7 @@ from testbed.runtimes.docker import leftovers
 from testbed.runtimes.docker import run as module
 from testbed.runtimes.docker.container_set import ContainerSet
 from testbed.runtimes.docker.run import DockerRun
-from testbed.runtimes.docker.start import Start
+from testbed.runtimes.docker.start import ContainerStarter
 from tests.manifests.compose.composing import plan_of, topology_of
 
 FOLDER = Path("/r")
@@ -90,7 +90,7 @@ def test_nothing_at_all_is_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) 
 def test_what_stays_hides_no_other_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: BaseException | None
 ) -> None:
-    def start(_start: Start, _engine: object, _crew: object) -> dict[str, str]:
+    def start(_start: ContainerStarter, _engine: object, _container_set: object) -> dict[str, str]:
         if reason is not None:
             raise reason
         return {"r-fabric": "f", "r-control": "c"}
@@ -101,10 +101,10 @@ def test_what_stays_hides_no_other_reason(
     monkeypatch.setattr(module, "connected", lambda: nullcontext(SimpleNamespace(api=None)))
     monkeypatch.setattr(module, "remove_all_of", stays)
     monkeypatch.setattr(module, "name_of", lambda _directory, _run, _part: "r-fabric")
-    monkeypatch.setattr(Start, "start", start)
+    monkeypatch.setattr(ContainerStarter, "start", start)
     for name in ("_follow", "_all_ended", "_record"):
         monkeypatch.setattr(DockerRun, name, lambda *_arguments, **_options: [])
-    monkeypatch.setattr(ContainerSet, "pid", lambda _crew, _id: 1)
+    monkeypatch.setattr(ContainerSet, "pid", lambda _container_set, _id: 1)
     plan = plan_of(topology_of("lan4"), "data.name=digits")
     write_plan(RunDirectory(tmp_path), plan)
     (tmp_path / "runtime").mkdir(exist_ok=True)

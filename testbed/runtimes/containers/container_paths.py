@@ -11,7 +11,7 @@ from testbed.runtimes.containers import NODE, ROOT, SOCKETS
 
 
 @dataclass(frozen=True)
-class Inside:
+class ContainerPaths:
     """Of any container of a run; each has only some of these."""
 
     root: Path = Path(ROOT)
