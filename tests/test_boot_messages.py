@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed import boot_messages
 from testbed.protocol.fabric import FROM_FABRIC_TO_NODE, FROM_NODE_TO_FABRIC, Attach, Attached, Refused
 from testbed.protocol.message import Message, encode
 from testbed.protocol.zygote import Fork
