@@ -78,6 +78,6 @@ def test_nobody_waits_for_it_whose_run_is_over(tmp_path: Path) -> None:
 
 
 def test_one_that_never_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container_backend, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(container_backend, "_TIMEOUT_S", 0.2)
     with pytest.raises(CouldNotStart, match="has not come within"):
         asyncio.run(wait_for_fabric(control_socket(tmp_path), lambda: True))

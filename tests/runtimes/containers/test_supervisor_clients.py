@@ -282,8 +282,8 @@ def test_a_container_that_hangs_up_holds_up_no_pause(tmp_path: Path) -> None:
 def test_a_container_that_never_comes_ends_the_run_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
-    monkeypatch.setattr(module, "_PATIENCE_EACH_S", 0.0)
+    monkeypatch.setattr(module, "_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(module, "_TIMEOUT_EACH_S", 0.0)
 
     async def body(clients: SupervisorClients, told: Told) -> None:
         Played(tmp_path, 0)
