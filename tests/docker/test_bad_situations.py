@@ -126,7 +126,7 @@ def test_an_image_is_built_where_all_packages_for_it_are_there(tmp_path: Path, m
         monkeypatch.setattr(docker_runtime, "DEFAULT_TAG", tag)
         dry = deploy_here(tmp_path, monkeypatch, "--dry-run")
         assert "building" not in dry.output
-        assert f"the run would make the image {tag} first" in dry.output
+        assert f"the run would build the image {tag} first" in dry.output
         result = deploy_here(tmp_path, monkeypatch)
         assert result.exit_code == 0, result.output
         assert result.output.count("building") == 1
@@ -376,7 +376,7 @@ def test_a_fabric_that_is_killed(tmp_path: Path, image: str) -> None:
         _, said = running.communicate(timeout=120)
     assert running.returncode == 6, said
     gone = "the fabric, which carries the packets, is gone; its container ended with exit code 137"
-    assert re.search(rf"^Error: {gone}(; it said last: .*)?$", said, re.MULTILINE), said
+    assert re.search(rf"^Error: {gone}(; its last output: .*)?$", said, re.MULTILINE), said
     assert "/testbed/run" not in said, "a path in a container is of no use"
     assert (summary(tmp_path)["health"], containers(tmp_path), left_in(tmp_path)) == ("broken", [], [])
 
@@ -393,7 +393,9 @@ def test_a_fabric_that_dies_at_its_start(tmp_path: Path, image: str, monkeypatch
     result = deploy_here(tmp_path, monkeypatch, "--image", image)
     assert time.monotonic() - began_s < 60
     assert result.exit_code == 5, result.output
-    assert re.search(r"^Error: the fabric's container ended with exit code \d+; it said last: .+", result.output, re.M)
+    assert re.search(
+        r"^Error: the fabric's container ended with exit code \d+; its last output: .+", result.output, re.M
+    )
     assert (containers(tmp_path), left_in(tmp_path)) == ([], [])
 
 
@@ -600,7 +602,7 @@ def test_what_control_has_said_last(tmp_path: Path, code: int, said: str, kind: 
     assert (type(found).__name__, found.message, found.hint) == (kind, message.format(tmp_path), hint)
 
 
-CONFIGURATION = "the fabric's container ended with exit code 3; it said last: no configuration"
+CONFIGURATION = "the fabric's container ended with exit code 3; its last output: no configuration"
 
 
 @pytest.mark.parametrize(

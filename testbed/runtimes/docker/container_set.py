@@ -1,6 +1,6 @@
-"""All containers of a run, on an Engine: made, watched, removed.
+"""The containers of a run on a Docker Engine: created, watched, removed.
 
-Takes what each is like, gives what became of them; asks the Engine, with many questions under way at a time.
+Takes descriptions of containers, gives their states; asks the Docker Engine, with concurrent requests.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from docker.errors import APIError
 
 WORKERS = 16
-"""Questions under way at a time: an Engine makes no more containers at once however many it is asked for."""
+"""Concurrent requests. More do not make a Docker Engine create containers faster."""
 _LAST_LINES = 5
 _GONE, _CONFLICT = 404, 409
-_KILLED, _REMOVED = 137, "somebody has removed it, such as by `docker rm`"
+_KILLED, _REMOVED = 137, "it was removed, such as by `docker rm`"
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class EndedContainer:
     out_of_memory: bool
     error: str
     said: str
-    """Its last lines."""
+    """Its last lines of output."""
     memory_bytes: int | None = None
-    """That it was allowed."""
+    """Its memory limit."""
 
 
 @dataclass(frozen=True)
 class ListedContainer:
-    """A container that is there, alive or dead."""
+    """A container on the Docker Engine, running or not."""
 
     id: str
     state: str
@@ -61,28 +61,28 @@ class ListedContainer:
 
 
 class NameInUse(CouldNotStart):
-    """There is a container that is called so."""
+    """Another container has the name."""
 
 
 class ContainerSet:
-    """Of one run."""
+    """The containers of one run."""
 
     def __init__(
         self, engine: DockerClient, image: str, workers: int = WORKERS, wanted: Callable[[], bool] = lambda: True
     ) -> None:
-        """Nothing is started any more that is not `wanted`."""
+        """Starts containers only while `wanted` says so."""
         self._api = engine.api
         self._image = image
         self._workers = workers
         self._wanted = wanted
         self._made: dict[str, Container] = {}
-        """By id: what the Engine itself does not know any more of one that somebody has removed."""
+        """By id: the Docker Engine forgets a container that was removed from outside."""
 
     def start(self, containers: Sequence[Container], done: Callable[[int], None] = lambda _: None) -> dict[str, str]:
-        """All of them, or those whose turn comes while they are wanted; gives their ids by name.
+        """Creates and starts the containers, as long as they are wanted; gives ids by name.
 
-        `done` is told how many there are. Raises CouldNotStart with what the Engine says. However it ends, nothing is
-        under way any more.
+        Calls `done` with the number of started containers. Raises CouldNotStart with the Docker Engine's message. No
+        request is pending when this returns or raises.
         """
         ids: dict[str, str] = {}
         pool = ThreadPoolExecutor(self._workers)
@@ -105,7 +105,7 @@ class ContainerSet:
         return document is None or (not document["State"]["Running"] and bool(document["State"]["ExitCode"]))
 
     def _inspected(self, id_: str) -> dict[str, Any] | None:
-        """Nothing where somebody has removed it."""
+        """None if the container was removed."""
         from docker.errors import NotFound
 
         try:
@@ -114,11 +114,11 @@ class ContainerSet:
             return None
 
     def pid(self, id_: str) -> int:
-        """Of its first process, as the host of the Engine counts."""
+        """The id of the container's first process on the Docker Engine's host."""
         return int(self._api.inspect_container(id_)["State"]["Pid"])
 
     def ended(self, id_: str) -> EndedContainer:
-        """How it ended, and what it said last."""
+        """How the container ended, and its last output."""
         document = self._inspected(id_)
         if document is None:
             made = self._made[id_]
@@ -154,7 +154,7 @@ class ContainerSet:
         return id_
 
     def _in_use(self, name: str) -> NameInUse:
-        """Whose it is, as far as a label says so."""
+        """The error for a name that is in use; names the run if the container has a label."""
         from docker.errors import APIError
 
         try:
@@ -202,7 +202,7 @@ class ContainerSet:
 
 
 def _mount(mount: Mount, container: Container) -> types.Mount:
-    """A volume gets its container's labels, whichever of them makes it: even one that comes when all is removed."""
+    """A mount. A new volume gets its container's labels, so `destroy` finds it however late it was created."""
     from docker import types
 
     if isinstance(mount.outside, Path):
@@ -218,7 +218,7 @@ def _words(problem: APIError) -> tuple[str, str]:
 
 
 def _finish(pool: ThreadPoolExecutor) -> None:
-    """What has begun is over, however impatient somebody is: who looks for what there is afterwards sees all of it."""
+    """Waits for pending requests, even after a second Ctrl-C: cleaning up must see everything that was created."""
     try:
         pool.shutdown(cancel_futures=True)
     except KeyboardInterrupt:
@@ -227,25 +227,25 @@ def _finish(pool: ThreadPoolExecutor) -> None:
 
 
 def present(engine: DockerClient, folder: Path) -> list[ListedContainer]:
-    """All containers of the run in that folder, dead ones too: by label, never by name."""
+    """All containers of the run in that folder, running or not, found by label."""
     found = engine.api.containers(all=True, filters={"label": f"{FOLDER_LABEL}={folder}"})
     return [ListedContainer(each["Id"], each["State"], each["Labels"]) for each in found]
 
 
 def of_run(engine: DockerClient, folder: Path) -> list[str]:
-    """Their ids."""
+    """The ids of all containers of the run in that folder."""
     return [each.id for each in present(engine, folder)]
 
 
 def remove(engine: DockerClient, ids: Sequence[str], workers: int = WORKERS) -> None:
-    """They are gone, whatever they do; may be repeated."""
+    """Removes containers, running or not. May be repeated."""
     from docker.errors import APIError
 
     def remove_one(id_: str) -> None:
         try:
             engine.api.remove_container(id_, force=True)
         except APIError as problem:
-            if problem.status_code not in (_GONE, _CONFLICT):  # gone, or somebody else is at it
+            if problem.status_code not in (_GONE, _CONFLICT):  # removed already, or being removed
                 raise
 
     pool = ThreadPoolExecutor(workers)

@@ -1,7 +1,7 @@
-"""A whole run of real containers: every learner in one, and control and the fabric in two more.
+"""A run of containers: one for every learner, one for control, one for the fabric.
 
-Takes a plan and its run directory, gives an `Outcome`; starts the containers, follows what control says, and removes
-them. The run needs nobody who watches: whoever does can go, and come back.
+Takes a plan and its run directory, gives an `Outcome`; starts the containers, follows control's progress, and removes
+them. The run goes on without this process, which can detach.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.25
 _DEAF_S = 2.0
-"""Between questions to control as long as its log is not seen: files may be slow on their way from another machine."""
+"""Between requests to control until its log is seen. Files may take time to appear from another machine."""
 _LAST_S, _LAST_UNBEGUN_S = 30.0, 3.0
-"""How long the other containers may take to end after control has; they may wait for it, where nodes have not begun."""
+"""How long the other containers may take to end after control. Before the start they may be waiting for control."""
 
 
 class DockerRun:
-    """One run; made once, run once."""
+    """One run; used once."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class DockerRun:
         say: Callable[[str], None] = lambda _: None,
         began_s: float | None = None,
     ) -> None:
-        """`started` is told how many containers there are, of how many; `begun` how long it took until all trained."""
+        """Calls `started` with the counts of started and of all containers, `begun` with the seconds until the start."""
         self._plan = plan
         self._directory = RunDirectory(directory.path.resolve())
         self._image = image
@@ -91,20 +91,20 @@ class DockerRun:
         self._has_begun = False
 
     def interrupt(self) -> None:
-        """End soon, in good order; safe to call from a signal handler."""
+        """Ends the run soon, in good order. Safe to call from a signal handler."""
         self._wants_end = True
 
     def run(self, *, leave: bool = False) -> Outcome | None:
-        """Until every container is gone; or, to `leave`, until all nodes have begun: nothing then.
+        """Runs until every container is removed. With `leave`, returns None when all nodes have begun.
 
-        Raises PreflightRefused for what the machine denies, KeyboardInterrupt when it was interrupted before there was
-        anything to end, EngineSilent when there is no Engine any more that could remove what is left, NotRemoved when
-        all else went well.
+        Raises PreflightRefused for what the machine denies; KeyboardInterrupt if interrupted before anything was
+        started; EngineSilent if the Docker Engine no longer answers and cannot remove the containers; NotRemoved if
+        only the removal failed.
         """
         try:
             with held_open(self._directory.path):
                 lay_out_files(self._plan, self._directory)
-                self._record(os.getpid())  # first: whatever happens from then on, `destroy` knows of it
+                self._record(os.getpid())  # first, so that `destroy` finds whatever comes after it
                 ended = self._until_ended(leave=leave)
         except EngineSilent as silent:
             hint = f"its containers may go on; `testbed destroy {self._directory.path}` removes them once it answers"
@@ -126,11 +126,11 @@ class DockerRun:
         was_away = self._outage.was_away and not self._was_asked
         outcome = outcome_of(self._directory, ended, was_away=was_away)
         if outcome.last is not None:
-            self._tell_begun()  # it was too short to be seen
+            self._tell_begun()  # the run was too short to be observed
         return outcome
 
     def _last_word(self, reason: str) -> None:
-        """Of a run that control could say nothing more of: else nobody could tell later that it never began."""
+        """Logs the end of a run that never began, if control could not."""
         t, over = last_word(self._directory.events)
         if over is not None or self._has_begun:
             return
@@ -140,7 +140,7 @@ class DockerRun:
             log.close()
 
     def _until_ended(self, *, leave: bool) -> list[EndedContainer] | None:
-        """How all containers ended, of which none is left; None where they are left to themselves."""
+        """How all containers ended, after removing them; None if they go on without this process."""
         has_left = False
         with connected() as engine:
             container_set = ContainerSet(engine, self._image, wanted=lambda: not self._wants_end)
@@ -161,13 +161,13 @@ class DockerRun:
                     self._remove_all(engine)
 
     def _record(self, leader: int | None) -> None:
-        """So that other commands find it: this one, and who leads the run, where that can be seen from here."""
+        """Records this process, and control's if it is visible, so that other commands find the run."""
         led = [] if leader is None else [process_record("control", leader)]
         processes = [process_record(DEPLOY, os.getpid()), *led]
         self._places.write_record(processes, on_volumes=self._start.on_volumes, unseen=self._start.unseen)
 
     def _remove_all(self, engine: DockerClient) -> None:
-        """However impatient somebody is: what is left would run on."""
+        """Removes all containers, even after a second Ctrl-C: they would go on."""
 
         def remove_what_is_there() -> None:
             remove_all_of(engine, self._directory.path)
@@ -178,12 +178,12 @@ class DockerRun:
             self._outage.ask(remove_what_is_there)
             raise
         finally:
-            end_marked(self._places.mark, (os.geteuid(),))  # what people have run in containers' networks
+            end_marked(self._places.mark, (os.geteuid(),))  # commands of users in the containers' networks
 
     # -- while it goes on ------------------------------------------------------------------------------------------
 
     def _follow(self, container_set: ContainerSet, control: str, fabric: str, *, leave: bool) -> None:
-        """Until control has ended, or will only wait for a fabric that cannot come any more."""
+        """Returns when control has ended, or waits for a fabric that has failed."""
         while self._outage.ask(lambda: container_set.is_running(control), self._look):
             self._look()
             if leave and self._has_begun and not self._wants_end:
@@ -193,9 +193,9 @@ class DockerRun:
             time.sleep(_LOOK_S)
 
     def _look(self) -> bool:
-        """Whether control has answered: it is not there yet at first, and in the end no more."""
+        """Asks control for progress; gives whether it has answered. At the start and at the end it does not."""
         if not self._directory.events.exists() and time.monotonic() < self._deaf_until_s:
-            return False  # it hears nobody yet, and asking may cost a process there
+            return False  # control does not listen yet, and asking may start a process there
         self._deaf_until_s = time.monotonic() + _DEAF_S
         try:
             client = self._client = self._client or ControlClient(self._endpoint())
@@ -226,7 +226,7 @@ class DockerRun:
             self._client.close()
 
     def _tell_begun(self) -> None:
-        """Once."""
+        """Reports the start, once."""
         if not self._has_begun and self._on_begun is not None:
             self._on_begun(time.monotonic() - self._began_s)
         self._has_begun = True
@@ -256,7 +256,7 @@ class DockerRun:
 
 
 class ControlClient:
-    """Of one run."""
+    """A connection to one run's control, opened again after errors."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -264,7 +264,7 @@ class ControlClient:
         self._conversation: Conversation | None = None
 
     def ask(self, command: Command) -> Done | Seen:
-        """The first answer; raises TestbedError where there is none."""
+        """The answer to a command; raises TestbedError if there is none."""
         try:
             if self._conversation is None:
                 self._conversation = self._held.enter_context(conversation(self._endpoint))
@@ -274,6 +274,6 @@ class ControlClient:
             raise
 
     def close(self) -> None:
-        """May be asked again."""
+        """Closes the connection; `ask` opens a new one."""
         self._conversation = None
         self._held.close()

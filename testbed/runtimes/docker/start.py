@@ -1,7 +1,7 @@
-"""The start of a run's containers: first what finds out where they and the command can meet, then all others.
+"""Starts a run's containers: first one that finds where sockets can be reached, then all others.
 
-Takes a plan and its run directory, gives the containers' ids; asks the Engine, makes the folders of sockets. They meet
-at sockets in the run directory, or where those do not reach over at sockets on volumes, through the Engine.
+Takes a plan and its run directory, gives the containers' ids; asks the Docker Engine, makes the folders of sockets.
+The sockets are in the run directory if containers can reach them there, else on volumes.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.2
 _MAKING_S = 60.0
-"""How long making folders on volumes may take, on a machine that is busy."""
+"""How long making folders on volumes may take on a busy machine."""
 _OLD = "is the image older than this testbed? Then build it again"
 _UNSEEN = (
     "warning: the processes of containers cannot be seen from here (Docker Desktop, WSL 2, a container?): expected to "
     "work, not tested; the Docker Engine is asked whether the run goes on"
 )
 _ON_VOLUMES = (
-    "warning: the run's sockets lie on volumes, and are reached through the Docker Engine; Docker Desktop: expected to "
+    "warning: the run's sockets are on volumes, and are reached through the Docker Engine; Docker Desktop: expected to "
     "work, not tested"
 )
 _PROBE_TIMEOUT_S = 60.0
-"""How long a container that runs may take until it knocks, on a machine that is busy."""
+"""How long a running container may take to connect, on a busy machine."""
 _DENIED = "may you write there, and is there room? Else give another folder with --results"
 _CREDENTIALS = struct.Struct("3i")
 
 
 class ContainerStarter:
-    """Of one run, once."""
+    """Starts a run's containers, control first. Used once."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ContainerStarter:
         met: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        """`started` is told how many containers there are, of how many; `met`, that it is known where they meet."""
+        """Calls `started` with the number of started containers and of all; `met` when the sockets' place is known."""
         self._plan = plan
         self._directory = directory
         self._data = data
@@ -84,12 +84,12 @@ class ContainerStarter:
         self._user = User(os.getuid(), os.getgid())
         self.on_volumes = False
         self.unseen = False
-        """Whether nobody here can see the containers' processes, or nobody has looked."""
+        """Whether this machine cannot see the containers' processes, or it is unknown."""
 
     def start(self, engine: DockerClient, container_set: ContainerSet) -> dict[str, str]:
-        """Their ids by name, control's first; raises KeyboardInterrupt where they are not wanted any more.
+        """The containers' ids by name, control's first; raises KeyboardInterrupt if the run is no longer wanted.
 
-        Raises PreflightRefused where sockets on volumes are wanted that nobody would reach.
+        Raises PreflightRefused if sockets on volumes are wanted, and this command could not reach them.
         """
         if self._sockets is Sockets.VOLUME:
             engine_socket(f"leave out --sockets, or give --sockets folder; or {ON_ITS_MACHINE}")
@@ -108,12 +108,12 @@ class ContainerStarter:
     # -- in the run directory --------------------------------------------------------------------------------------
 
     def _start_in_folder(self, container_set: ContainerSet) -> dict[str, str]:
-        """Raises Unreached where sockets do not reach over."""
+        """Raises Unreached if containers cannot reach sockets in the run directory."""
         lay_out_sockets(self._plan, self._directory, usable_cores())
         return self._all(container_set, InFolder(self._directory), self._start_and_probe)
 
     def _start_and_probe(self, container_set: ContainerSet, control: Container, of: int) -> str:
-        """What it can reach, all can: before many are started, it is known whether they and this command can meet."""
+        """Starts control, which first connects to a socket of this command: what it can reach, all containers can."""
         with listen_for_first_container(sockets_of(self._directory)) as listener:
             probing = replace(control, environment={**control.environment, PROBE_FIRST: "1"})
             id_ = self._first(container_set, probing, of)
@@ -136,7 +136,7 @@ class ContainerStarter:
         return self._all(container_set, volumes, self._first)
 
     def _make(self, engine: DockerClient, container_set: ContainerSet, volumes: OnVolumes) -> None:
-        """They are there, and this user's."""
+        """Makes the folders on the volumes, owned by this user."""
         (id_,) = self._started_first(
             container_set, sockets_maker(self._plan, self._directory, self._user, volumes)
         ).values()
@@ -162,7 +162,7 @@ class ContainerStarter:
         sockets: SocketPlaces,
         start_first: Callable[[ContainerSet, Container, int], str],
     ) -> dict[str, str]:
-        data = made(self._data)  # nothing need have been kept there yet, but what a container mounts must be there
+        data = made(self._data)  # a mounted folder must exist, even if no data set is cached yet
         containers = containers_of(self._plan, self._directory, self._user, data, sockets)
         control = next(each for each in containers if each.part == CONTROL)
         others = [each for each in containers if each is not control]
@@ -179,7 +179,7 @@ class ContainerStarter:
     def _started_first(
         self, container_set: ContainerSet, container: Container, done: Callable[[int], None] = lambda _: None
     ) -> dict[str, str]:
-        """What the Engine denies one container, it denies all."""
+        """Starts one container. An error is a refusal: the Docker Engine would deny all others the same."""
         try:
             ids = container_set.start([container], done)
         except NameInUse:
@@ -195,16 +195,16 @@ class ContainerStarter:
 
 
 class ReachabilitySocket:
-    """Opened for one run, for whoever comes first."""
+    """Accepts the connection of a run's first container."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         listener.settimeout(_LOOK_S)
 
     def await_probe(self, goes_on: Callable[[], bool], timeout_s: float = _PROBE_TIMEOUT_S) -> int | None:
-        """The process id of whoever has knocked, 0 where it cannot be seen from here; None when it ended without.
+        """The id of the process that has connected, 0 if this machine does not see it; None if it ended before.
 
-        `goes_on` says whether it still runs. Raises PreflightRefused when it runs and does not come.
+        `goes_on` says whether the container runs. Raises PreflightRefused if it runs and does not connect in time.
         """
         until_s = time.monotonic() + timeout_s
         while time.monotonic() < until_s:
@@ -228,9 +228,9 @@ class ReachabilitySocket:
 
 @contextmanager
 def listen_for_first_container(sockets: Path) -> Iterator[ReachabilitySocket]:
-    """Somebody can knock from now on.
+    """A listening socket for the first container.
 
-    Raises Unreached where there can be no sockets at all, PreflightRefused where elsewhere would not help.
+    Raises Unreached if the folder's file system has no sockets, PreflightRefused for errors that volumes do not solve.
     """
     path = sockets / PROBE_SOCKET
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

@@ -1,7 +1,7 @@
-"""How a run of containers ended: control's word, and what the Engine knows of those that failed.
+"""How a run of containers ended, from control's summary and the states of failed containers.
 
-Takes a run directory and how its containers ended, gives an `Outcome` or why there is none; reads and removes control's
-word.
+Takes a run directory and ended containers, gives an `Outcome` or the reason why there is none; reads and removes
+control's summary.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _WITH_THE_ENGINE = "containers end with the Engine, unless it is told to keep th
 
 
 def outcome_of(run: RunDirectory, ended: Iterable[EndedContainer], *, was_away: bool) -> Outcome:
-    """`was_away`: the Engine did not answer for a while, and nobody has asked the run to end.
+    """The run's outcome. `was_away`: the Docker Engine had an outage, and the user has not ended the run.
 
-    Raises CouldNotStart where the Engine has ended the run, and what control has said where it gave up.
+    Raises CouldNotStart if the Docker Engine has ended the run; control's error if control failed.
     """
     there = list(ended)
     path = outcome_file(run)
@@ -56,11 +56,11 @@ def outcome_of(run: RunDirectory, ended: Iterable[EndedContainer], *, was_away: 
 
 
 def why_not(run: RunDirectory, ended: Iterable[EndedContainer], *, was_away: bool = False) -> TestbedError:
-    """Of a run whose control has left no summary: what it has said, about files as they are called here."""
+    """The error for a run without a summary: control's message, with paths of this machine."""
     there = list(ended)
     control = next(each for each in there if each.part == CONTROL)
     fabric = _of_container(_fabric(there), "the fabric's container")
-    if fabric and control.exit_code == 0:  # it still waited for that
+    if fabric and control.exit_code == 0:  # control was still waiting for the fabric
         return CouldNotStart("; ".join(fabric))
     said = control.said.replace(str(ContainerPaths().run.path), str(run.path)).splitlines()
     errors = [number for number, line in enumerate(said) if line.startswith(_ERROR)]
@@ -83,14 +83,14 @@ def _with_words(failure: Failure, more: list[str]) -> Failure:
 
 
 def _of_container(ended: EndedContainer | None, name: str = "its container") -> list[str]:
-    """What the Engine says of it, where that is more than control knows."""
+    """The container's state in words, if it failed: control knows less than the Docker Engine."""
     if ended is None or ended.exit_code == 0:
         return []
     words = [f"{name} ended with exit code {ended.exit_code}{_memory(ended)}"]
     if ended.error:
         words.append(ended.error)
     if ended.said:
-        words.append(f"it said last: {ended.said.splitlines()[-1]}")
+        words.append(f"its last output: {ended.said.splitlines()[-1]}")
     return words
 
 

@@ -75,7 +75,7 @@ def test_as_long_as_some_go_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("takes_s", [0.1, 6.0])
 def test_what_does_not_go_is_told_of(monkeypatch: pytest.MonkeyPatch, takes_s: float) -> None:
     engine = Engine(monkeypatch, 2, takes_s=takes_s, go=0)
-    with pytest.raises(leftovers.NotRemoved, match="2 containers and 2 volumes of the run in /r are there still"):
+    with pytest.raises(leftovers.NotRemoved, match="2 containers and 2 volumes of the run in /r could not be removed"):
         engine.remove_all()
     assert 10 <= engine.now_s < 60
 
@@ -96,7 +96,7 @@ def test_what_stays_hides_no_other_reason(
         return {"r-fabric": "f", "r-control": "c"}
 
     def stays(_engine: object, _folder: Path) -> None:
-        raise leftovers.NotRemoved("3 volumes are there still")
+        raise leftovers.NotRemoved("3 volumes could not be removed")
 
     monkeypatch.setattr(module, "connected", lambda: nullcontext(SimpleNamespace(api=None)))
     monkeypatch.setattr(module, "remove_all_of", stays)
@@ -112,4 +112,4 @@ def test_what_stays_hides_no_other_reason(
     run = DockerRun(plan, RunDirectory(tmp_path), image="i", data=tmp_path, say=said.append)
     with pytest.raises(leftovers.NotRemoved if reason is None else type(reason)):
         run.run()
-    assert any("3 volumes are there still" in each for each in said) is (reason is not None)
+    assert any("3 volumes could not be removed" in each for each in said) is (reason is not None)
