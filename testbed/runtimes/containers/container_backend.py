@@ -1,7 +1,7 @@
-"""Containers as the backend of a run: control, the fabric and every learner are in one each, started by others.
+"""The backend of a run in containers: control, the fabric and every learner have one each, started from outside.
 
-Takes the run directory and the folder of sockets as control's container has them, gives nodes and an engine; starts a
-process that evaluates averages of models, and touches the nodes' sockets.
+Takes the run directory and the folder of sockets as control's container mounts them, gives nodes and an emulation
+engine; starts a process that evaluates averages of models, and touches the nodes' sockets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CALL_S = 1.0
 
 
 class ContainerBackend:
-    """One run's."""
+    """The backend of one run."""
 
     def __init__(self, inside: ContainerPaths) -> None:
         self._inside = inside
@@ -74,18 +74,18 @@ class ContainerBackend:
         return NoEngine() if met is None else FabricEngine(plan, self._places, log, lost, lambda *_: met)
 
     def leave(self) -> None:
-        """Without the folder itself, which is mounted here, nor what containers look for that are started once more."""
+        """Removes the sockets, but not the folder, which is mounted, nor what restarted containers read."""
         sockets = self._inside.sockets
         again = [] if self._supervisors is None else self._supervisors.started_again
         marks = [mark_in(folder_of_node(sockets, rank)) for rank in again]
-        mounted = [slots_of(sockets)] if again else []  # without it they would not even be started
+        mounted = [slots_of(sockets)] if again else []  # Docker refuses to restart a container without its mounts
         remove_within(sockets, [*marks, *mounted])
         for directory in self._directories:
             remove_models(directory)
 
 
 class ContainerNodes:
-    """The learners' containers, and the process that evaluates averages of their models."""
+    """The learners' containers, and the process that evaluates averages of models."""
 
     def __init__(self, supervisors: SupervisorClients, start_evaluator: Callable[[], ZygoteClient]) -> None:
         self._supervisors = supervisors
@@ -98,11 +98,11 @@ class ContainerNodes:
         self.busy_s = supervisors.busy_s
 
     def started_by(self, rank: int) -> list[int]:  # noqa: ARG002
-        """Nothing that is to be looked at: the Engine limits what a container has."""
+        """No process to watch: Docker limits each container."""
         return []
 
     async def is_warm(self) -> Failure | None:
-        """First the containers come, then the evaluator is started: it loads torch, and would take the processors."""
+        """Starts the evaluator after the containers have connected: its import of torch would slow them down."""
         await self._supervisors.wait_until_connected()
         self._evaluator = self._start_evaluator()
         return await self._evaluator.is_warm()
@@ -112,17 +112,17 @@ class ContainerNodes:
             self._evaluator.evaluate_average(order)
 
     def give_up(self) -> None:
-        """Nobody need be waited for any more."""
+        """Stops waiting for containers and the evaluator."""
         self._supervisors.give_up()
         if self._evaluator is not None:
             self._evaluator.give_up()
 
     async def pause(self, ranks: Collection[int], is_wanted: Callable[[int], bool]) -> list[int]:  # noqa: ARG002
-        """Each by itself: its container's first process knows when it computes."""
+        """Pauses each learner through its container's first process, which knows whether it computes."""
         return await self._supervisors.pause(ranks)
 
     def is_gone(self, rank: int) -> bool:  # noqa: ARG002
-        """Nobody is told of deaths here: who is dead hangs up."""
+        """Always False: a dead learner is noticed by its closed connection."""
         return False
 
     def close(self, timeout_s: float) -> None:
@@ -133,7 +133,10 @@ class ContainerNodes:
 
 @dataclass
 class ExternalFabric:
-    """It ends when its leader hangs up, and listens until its files are complete. Its starter knows how it ended."""
+    """A fabric in a container of its own. It ends when control disconnects, and listens until its files are complete.
+
+    Only Docker, Compose or the cluster that started it knows its exit code.
+    """
 
     socket: Path
     log: None = None
@@ -141,17 +144,17 @@ class ExternalFabric:
     pid: int | None = None
 
     def is_alive(self) -> bool:
-        """One that was killed has left its socket behind."""
+        """Whether it accepts connections: a killed fabric leaves its socket file."""
         try:
             connect(self.socket, _CALL_S).close()
         except (FileNotFoundError, ConnectionRefusedError):
             return False
         except OSError:
-            pass  # it has no time for callers
+            pass  # too busy to accept
         return True
 
     def stop(self) -> int | None:
-        """0 when it has ended in good order, as far as can be seen from here."""
+        """Waits for its end; 0 if it has removed its socket, as at an orderly end."""
         until_s = time.monotonic() + END_PATIENCE_S
         while self.is_alive():
             if time.monotonic() > until_s:
@@ -161,14 +164,14 @@ class ExternalFabric:
 
 
 async def wait_for_fabric(socket: Path, is_wanted: Callable[[], bool]) -> ExternalFabric | None:
-    """Waits until it is there, or nobody wants it any more; raises CouldNotStart when it does not come."""
+    """Waits until the fabric listens; None if the run ends before. Raises CouldNotStart after the timeout."""
     fabric = ExternalFabric(socket)
     until_s = time.monotonic() + _TIMEOUT_S
     while not fabric.is_alive():
         if not is_wanted():
             return None
         if time.monotonic() > until_s:
-            words = f"the fabric's container has not come within {_TIMEOUT_S:g} s"
-            raise CouldNotStart(words, "see what it has logged")
+            words = f"the fabric's container has not started listening within {_TIMEOUT_S:g} s"
+            raise CouldNotStart(words, "see its log")
         await asyncio.sleep(_LOOK_S)
     return fabric

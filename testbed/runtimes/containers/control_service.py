@@ -1,6 +1,6 @@
-"""Control in a container of its own: a run run whose containers others have started.
+"""Control in a container of its own.
 
-Takes the run directory and the sockets, gives the run's exit code; says on standard output how it goes.
+Takes the run directory and the sockets, gives the run's exit code; prints the run's progress.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from testbed.runtimes.processes.run import RealRun
 
 
 def run_control(inside: ContainerPaths) -> int:
-    """From the first learner until the last has ended."""
+    """Leads the run until the last learner has ended."""
     try:
         plan = read_plan(inside.run.plan)
         output = _RunOutput(plan.experiment.stop.rounds)
@@ -33,7 +33,7 @@ def run_control(inside: ContainerPaths) -> int:
         try:
             outcome_file(inside.run).write_bytes(msgspec.json.encode(outcome))
         except OSError as problem:
-            with suppress(OSError):  # half of it says nothing
+            with suppress(OSError):  # an incomplete file is useless
                 outcome_file(inside.run).unlink(missing_ok=True)
             has_begun = outcome.last is not None
             words = f"cannot write {outcome_file(inside.run)}: {problem.strerror or problem}"
@@ -45,7 +45,7 @@ def run_control(inside: ContainerPaths) -> int:
 
 
 class _RunOutput:
-    """What a person is output of the run."""
+    """Prints progress and outcome."""
 
     def __init__(self, rounds: int | None) -> None:
         self._of = "" if rounds is None else f" of {rounds}"
@@ -55,7 +55,7 @@ class _RunOutput:
         _say(f"all nodes began after {seconds:.1f} s")
 
     def progress(self, look: Progress) -> None:
-        """Once a round."""
+        """Prints a line for every new round."""
         if look.rounds > self._rounds:
             self._rounds = look.rounds
             accuracy = "" if look.accuracy is None else f", accuracy {look.accuracy:.3f}"

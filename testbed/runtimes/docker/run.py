@@ -63,7 +63,7 @@ class DockerRun:
         say: Callable[[str], None] = lambda _: None,
         began_s: float | None = None,
     ) -> None:
-        """Calls `started` with the counts of started and of all containers, `begun` with the seconds until the start."""
+        """Calls `started` with the counts of started and of all containers, `begun` with the start's seconds."""
         self._plan = plan
         self._directory = RunDirectory(directory.path.resolve())
         self._image = image

@@ -79,5 +79,5 @@ def test_nobody_waits_for_it_whose_run_is_over(tmp_path: Path) -> None:
 
 def test_one_that_never_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container_backend, "_TIMEOUT_S", 0.2)
-    with pytest.raises(CouldNotStart, match="has not come within"):
+    with pytest.raises(CouldNotStart, match="has not started listening within"):
         asyncio.run(wait_for_fabric(control_socket(tmp_path), lambda: True))

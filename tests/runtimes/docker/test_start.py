@@ -79,7 +79,7 @@ def test_an_engine_behind_tcp_is_refused_before_anything_is_on_volumes(
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
     monkeypatch.setattr(ContainerStarter, "_start_in_folder", unreached)
     engine: Any = None
-    with pytest.raises(PreflightRefused, match="through the Engine's UNIX socket") as refused:
+    with pytest.raises(PreflightRefused, match="need the Docker Engine's UNIX socket") as refused:
         starting(tmp_path, sockets).start(engine, container_set)
     assert "docker exec" not in refused.value.hint
     assert "run testbed on the machine that the Engine runs on" in refused.value.hint
