@@ -225,7 +225,7 @@ def test_where_nothing_can_be_held_only_a_last_word_is_believed(
 
     monkeypatch.setattr(fcntl, "flock", denied)
     for overwrite in (False, True):
-        assert "nobody can tell here whether that run goes on" in refused(run.path.parent, overwrite=overwrite).message
+        assert "it is unknown here whether that run goes on" in refused(run.path.parent, overwrite=overwrite).message
     log(run, Over(0.0, "interrupted", finished=0, failed=0))
     assert take(run.path.parent)[1]
 

@@ -291,6 +291,6 @@ def test_a_container_that_never_comes_ends_the_run_with_its_name(
         clients.fork(1, None, 0)
         await until(lambda: told.gone)
         assert len(told.gone) == 1
-        assert told.gone[0].startswith("the container of b has not come")
+        assert told.gone[0].startswith("the container of b has not connected")
 
     play(tmp_path, body)

@@ -82,6 +82,6 @@ def test_an_engine_behind_tcp_is_refused_before_anything_is_on_volumes(
     with pytest.raises(PreflightRefused, match="need the Docker Engine's UNIX socket") as refused:
         starting(tmp_path, sockets).start(engine, container_set)
     assert "docker exec" not in refused.value.hint
-    assert "run testbed on the machine that the Engine runs on" in refused.value.hint
+    assert "run testbed on the machine that the Docker Engine runs on" in refused.value.hint
     assert ("--sockets folder" in refused.value.hint) is (sockets is Sockets.VOLUME)
     assert container_set.started == []
