@@ -124,7 +124,7 @@ def cannot_reach(address: str, problem: BaseException) -> PreflightRefused:
     )
 
 
-class EngineSilent(CouldNotStart):
+class DockerEngineSilent(CouldNotStart):
     """The Docker Engine no longer answers. Its containers may go on, and cannot be removed now."""
 
 
@@ -144,9 +144,11 @@ def in_words(problem: BaseException, address: str, timeout_s: float) -> TestbedE
     if isinstance(problem, APIError):
         return refused(problem.explanation or str(problem))
     if any(isinstance(each, requests.Timeout) for each in _causes(problem)):
-        return EngineSilent(f"the Docker Engine at {address} has not answered for {timeout_s:.0f} s", "is it busy?")
+        return DockerEngineSilent(
+            f"the Docker Engine at {address} has not answered for {timeout_s:.0f} s", "is it busy?"
+        )
     if any(isinstance(each, ConnectionError | FileNotFoundError) for each in _causes(problem)):
-        return EngineSilent(f"the Docker Engine at {address} does not answer any more", "has it been restarted?")
+        return DockerEngineSilent(f"the Docker Engine at {address} does not answer any more", "has it been restarted?")
     return CouldNotStart(f"the Docker Engine at {address}: {_first_line(problem)}")
 
 
@@ -166,7 +168,7 @@ def what_helps(said: str) -> tuple[str, str]:
     if any(words in said for words in _NO_MOUNT):
         return (
             f"the Docker Engine cannot mount the folder of results: {_first_line(said)}",
-            f"give --results a folder of the machine that the Engine runs on, which it may read; {NOT_HERE}",
+            f"give --results a folder of the machine that the Docker Engine runs on, which it may read; {NOT_HERE}",
         )
     if _TUN in said:
         return (
@@ -198,7 +200,7 @@ def _first_line(problem: object) -> str:
     return lines[0][:500] if lines else type(problem).__name__
 
 
-class EngineOutage:
+class DockerEngineOutage:
     """Repeats requests of one run while the Docker Engine does not answer."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

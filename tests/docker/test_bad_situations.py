@@ -26,7 +26,7 @@ from testbed.engines.privileges import User
 from testbed.errors import CouldNotStart, PreflightRefused
 from testbed.image import build as image_build
 from testbed.image.code import missing_files
-from testbed.image.engine_client import EngineOutage, connected, engine_address, is_outage, what_helps
+from testbed.image.engine_client import DockerEngineOutage, connected, engine_address, is_outage, what_helps
 from testbed.image.facts import image_id
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
@@ -172,7 +172,7 @@ def test_results_that_the_engine_cannot_see(tmp_path: Path, image: str) -> None:
     )  # fmt: skip
     assert ended.returncode == 4, ended.stderr
     assert re.search(r"^Error: the Docker Engine cannot mount the folder of results: .*results/r", ended.stderr, re.M)
-    assert "give --results a folder of the machine that the Engine runs on" in ended.stderr
+    assert "give --results a folder of the machine that the Docker Engine runs on" in ended.stderr
     assert "testbed render --target compose" in ended.stderr
     assert containers(tmp_path) == []
 
@@ -562,7 +562,7 @@ def test_an_outage_is_waited_for_only_so_long_and_only_for_silence(monkeypatch: 
             raise problem
         return "answer"
 
-    outage = EngineOutage(said.append)
+    outage = DockerEngineOutage(said.append)
     assert outage.ask(lambda: question(requests.ConnectionError(), 2)) == "answer"
     assert (outage.was_away, len(said), len(asked)) == (True, 1, 2)
     asked.clear()
@@ -576,7 +576,7 @@ def test_an_outage_is_waited_for_only_so_long_and_only_for_silence(monkeypatch: 
         outage.ask(lambda: question(requests.ConnectionError(), 99))
     assert len(asked) == 1, "it is known not to come back"
     with pytest.raises(APIError):
-        EngineOutage(said.append).ask(lambda: question(APIError("no"), 99))
+        DockerEngineOutage(said.append).ask(lambda: question(APIError("no"), 99))
     assert not is_outage(APIError("no"))
 
 

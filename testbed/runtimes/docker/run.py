@@ -19,7 +19,7 @@ from testbed.control.outcome import Outcome
 from testbed.control.progress import Progress, Tell, unheard_words
 from testbed.endpoints import Endpoint
 from testbed.errors import TestbedError
-from testbed.image.engine_client import EngineOutage, EngineSilent, connected
+from testbed.image.engine_client import DockerEngineOutage, DockerEngineSilent, connected
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import Over
@@ -72,7 +72,7 @@ class DockerRun:
         self._began_s = time.monotonic() if began_s is None else began_s
         self._say = say
         self._unheard: tuple[str, ...] = ()
-        self._outage = EngineOutage(say)
+        self._outage = DockerEngineOutage(say)
         self._places = Places(self._directory, sockets_of(self._directory), new_mark())
         self._start = ContainerStarter(
             plan,
@@ -98,17 +98,17 @@ class DockerRun:
         """Runs until every container is removed. With `leave`, returns None when all nodes have begun.
 
         Raises PreflightRefused for what the machine denies; KeyboardInterrupt if interrupted before anything was
-        started; EngineSilent if the Docker Engine no longer answers and cannot remove the containers; NotRemoved if
-        only the removal failed.
+        started; DockerEngineSilent if the Docker Engine no longer answers and cannot remove the containers;
+        NotRemoved if only the removal failed.
         """
         try:
             with held_open(self._directory.path):
                 lay_out_files(self._plan, self._directory)
                 self._record(os.getpid())  # first, so that `destroy` finds whatever comes after it
                 ended = self._until_ended(leave=leave)
-        except EngineSilent as silent:
+        except DockerEngineSilent as silent:
             hint = f"its containers may go on; `testbed destroy {self._directory.path}` removes them once it answers"
-            raise EngineSilent(silent.message, hint) from None
+            raise DockerEngineSilent(silent.message, hint) from None
         except NotRemoved as left:
             self._places.remove()
             reason = left.__context__

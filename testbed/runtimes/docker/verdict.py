@@ -29,7 +29,9 @@ _KINDS: dict[int, type[TestbedError]] = {
     UNREACHED: Unreached,
     ExitCode.NODE_FAILED: RunBroken,
 }
-_WITH_THE_ENGINE = "containers end with the Engine, unless it is told to keep them (live-restore in its daemon.json)"
+_WITH_THE_ENGINE = (
+    "containers end with the Docker Engine, unless it is told to keep them (live-restore in its daemon.json)"
+)
 
 
 def outcome_of(run: RunDirectory, ended: Iterable[EndedContainer], *, was_away: bool) -> Outcome:

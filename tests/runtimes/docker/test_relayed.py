@@ -16,7 +16,7 @@ from testbed.control.commands import Look, ask
 from testbed.engines.fabric.requests import FabricLost
 from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import UsageProblem
-from testbed.image.engine_client import EngineSilent
+from testbed.image.engine_client import DockerEngineSilent
 from testbed.protocol.message import MAX_MESSAGE_BYTES
 from testbed.rundir import RunDirectory
 from testbed.runtimes.containers.relay import PacketReader, framed
@@ -170,7 +170,7 @@ def test_an_engine_that_hangs_is_waited_for_as_long_as_was_asked(
     with fake_engine(tmp_path / "e") as server:
         server.answers["/containers/json"] = (200, lambda _: over.wait(PATIENCE_S) and [])
         try:
-            with pytest.raises(EngineSilent, match="has not answered for 1 s"):
+            with pytest.raises(DockerEngineSilent, match="has not answered for 1 s"):
                 module.relayed(RunDirectory(tmp_path), commands_socket)(1.0)
         finally:
             over.set()
