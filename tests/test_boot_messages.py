@@ -21,7 +21,7 @@ from testbed.protocol.fabric import FROM_FABRIC_TO_NODE, FROM_NODE_TO_FABRIC, At
 from testbed.protocol.message import Message, encode
 from testbed.protocol.zygote import Fork
 from testbed.runtimes.containers import FABRIC_SOCKET, LOG, NODE, PLAN, ROOT, SOCKETS, SUPERVISOR_SOCKET
-from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.container_paths import ContainerPaths
 from testbed.runtimes.containers.supervisor_messages import ATTACH, FROM_SUPERVISOR, KILL, TO_SUPERVISOR, Came, Do
 from testbed.socket_paths import short_enough
 
@@ -206,7 +206,7 @@ def test_all_who_hear_the_first_words_understand_them() -> None:
 
 
 def test_the_first_process_finds_everything_where_it_lies() -> None:
-    inside = Inside()
+    inside = ContainerPaths()
     assert str(inside.sockets) == os.path.join(ROOT, SOCKETS)
     assert str(inside.node.plan) == os.path.join(ROOT, NODE, PLAN)
     assert str(inside.node.log) == os.path.join(ROOT, NODE, LOG)

@@ -38,7 +38,7 @@ from testbed.plan.files import write_plan
 from testbed.plan.make import make_plan
 from testbed.protocol.fabric import FabricStatus, GetStatus
 from testbed.rundir import create_run
-from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.container_paths import sockets_of
 from testbed.runtimes.containers.layout import lay_out, remove_sockets
 from testbed.runtimes.docker.container_set import WORKERS, ContainerSet, of_run, remove
 from testbed.runtimes.docker.containers import LEARNER, Container, containers_of

@@ -1,4 +1,4 @@
-"""Builds the image that learners run in, and asks an Engine what an image holds.
+"""Builds the image that learners run in, and asks a Docker Engine what an image holds.
 
-Knows the Docker SDK, which is imported only when an Engine is really asked.
+The Docker SDK is imported only when a Docker Engine is used.
 """

@@ -1,6 +1,6 @@
-"""What the image is built on: found on this Engine, or pulled.
+"""The base image: found on the Docker Engine, or pulled.
 
-Takes a name or none, gives one that is there; asks the Engine, which may ask a registry.
+Takes a name or None, gives the name of a present image; asks the Docker Engine, which may ask a registry.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 USUAL = "python:3.11-slim"
 OWN = "testbed-base:bookworm"
-"""What scripts/base-image makes."""
+"""The image that scripts/base-image makes."""
 _HINT = (
     f"`scripts/base-image` makes one, {OWN}, on a machine that can reach a Debian mirror; or name another with --base"
 )
 
 
 def choose_base(engine: DockerClient, given: str | None, say: Callable[[str], None]) -> str:
-    """The base that was asked for; else the usual one, or our own where somebody has had to make that."""
+    """The base that was asked for. By default USUAL, or OWN where only that is present."""
     if given is not None:
         if id_of(engine, given) is None:
             _pull(engine, given, say)
@@ -37,7 +37,7 @@ def choose_base(engine: DockerClient, given: str | None, say: Callable[[str], No
 
 
 def base_here(engine: DockerClient) -> str | None:
-    """The one that is taken where none is asked for, unless it would have to be fetched."""
+    """The default base, if it is present."""
     return next((name for name in (USUAL, OWN) if id_of(engine, name) is not None), None)
 
 
@@ -59,7 +59,7 @@ def _pull(engine: DockerClient, name: str, say: Callable[[str], None]) -> None:
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    """Repository and tag; a port is no tag, and a digest belongs to the repository."""
+    """Repository and tag. A port is not a tag; a digest belongs to the repository."""
     if "@" in name:
         return name, None
     repository, colon, tag = name.rpartition(":")

@@ -1,8 +1,8 @@
 """Builds the image that learners run in.
 
-Takes what was asked for, gives the image that is there afterwards; asks the Engine, reads the checkout and the files
-named. Two steps: an image with all packages, which is there already unless packages changed, and testbed and the user's
-code on top of it, which takes a second or two.
+Takes a request, gives the built image; asks the Docker Engine, reads the checkout and the named files. There are two
+steps. The first makes an image with all packages, and is skipped if the packages have not changed. The second adds
+testbed and the user's code, in a second or two.
 """
 
 from __future__ import annotations
@@ -57,40 +57,40 @@ if TYPE_CHECKING:
 
 TORCH_CPU = "cpu"
 _ID = re.compile(r"(?:sha256:)?[0-9a-f]{12,64}")
-"""Of an image that somebody has built, and which no other can stand for."""
+"""An image id: names one existing image, so it cannot be built."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be built."""
+    """What to build."""
 
     tag: str = DEFAULT_TAG
     base: str | None = None
-    """None: the usual one, or our own where there is only that."""
+    """None: the default base."""
     algorithms: tuple[Path, ...] = ()
     requirements: Path | None = None
-    """In place of the checkout's `algorithms/requirements.txt`."""
+    """Replaces the checkout's `algorithms/requirements.txt`."""
     wheels: Path | None = None
-    """A folder of packages; then nothing is fetched."""
+    """A folder of packages. With it, nothing is fetched."""
     torch: str = TORCH_CPU
 
 
 @dataclass(frozen=True)
 class Built:
-    """The image, and what is in it."""
+    """A built image and its contents."""
 
     tag: str
     id: str
     size_bytes: int
     base: str
     versions: dict[str, str] = field(default_factory=dict)
-    """Of Python and all packages, by name."""
+    """The versions of Python and all packages, by name."""
     code: tuple[str, ...] = ()
-    """The user's files, by their paths below `algorithms`."""
+    """The user's files, as paths below `algorithms`."""
 
 
 def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Built:
-    """The image as it is asked for; whatever is wrong with files is known before an Engine is asked."""
+    """Builds the requested image. Errors in files are reported before the Docker Engine is asked."""
     context = context_for(request)
     code = _code(context)
     with connected() as engine, one_build(say):
@@ -119,7 +119,7 @@ def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Bui
         from docker.utils import parse_repository_tag
 
         before = id_of(engine, request.tag)
-        # What is in the image, however it came there, shows when it is there; it gets its name afterwards.
+        # The code label must list what the image really holds, so a nameless image is built and read first.
         nameless = built(None, code, tell)
         try:
             found = code_of(engine, nameless)
@@ -139,7 +139,7 @@ def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Bui
 
 
 def context_for(request: Request) -> Context:
-    """All that a build is sent, but for packages."""
+    """The build context without packages."""
     root = checkout()
     context = context_of(root)
     inside = {
@@ -157,7 +157,7 @@ def context_for(request: Request) -> Context:
 
 
 def _code(context: Context) -> dict[str, str]:
-    """What will be in the image if no line of the Dockerfile adds to it."""
+    """The user's code that the image will hold, unless the Dockerfile adds more."""
     below = context.only(ALGORITHMS)
     names = {name.removeprefix(f"{ALGORITHMS}/"): name for name in below.names()}
     return {
@@ -167,7 +167,7 @@ def _code(context: Context) -> dict[str, str]:
 
 @contextmanager
 def one_build(say: Callable[[str], None]) -> Iterator[None]:
-    """Alone within, whatever other processes of this user's do."""
+    """Excludes other builds of this user while entered."""
     path = Path(tempfile.gettempdir()) / f"testbed-build-{os.getuid()}.lock"
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -177,7 +177,7 @@ def one_build(say: Callable[[str], None]) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another build of this user's")
+            say("waiting for another build by this user")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
@@ -185,7 +185,7 @@ def one_build(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def request_at_hand(engine: DockerClient, image: str) -> Request | None:
-    """What makes an image of that name, as `testbed build` would; None where that would have to fetch something."""
+    """The request with which `testbed build` makes the image; None if that would have to fetch something."""
     if not is_name(image) or _ID.fullmatch(image):
         return None
     base = base_here(engine)
@@ -195,13 +195,13 @@ def request_at_hand(engine: DockerClient, image: str) -> Request | None:
     try:
         packages = Packages(context_for(request), base, request.torch, request.wheels)
         name = name_of(engine, packages)
-    except TestbedError:  # in files of the user's: `testbed build` says what is wrong with them
+    except TestbedError:  # an error in the user's files, which `testbed build` reports
         return None
     return request if id_of(engine, name) is not None else None
 
 
 def have_image(image: str, say: Callable[[str], None]) -> None:
-    """It is there afterwards; refuses where it would have to be fetched."""
+    """Ensures that the image is present; refuses if something would have to be fetched."""
     with connected() as engine:
         request = None if id_of(engine, image) is not None else request_at_hand(engine, image)
     if request is not None:

@@ -1,7 +1,7 @@
-"""What the Engine tells while it builds: steps, lines of output, and how it ended.
+"""Reads the messages of a Docker build: steps, lines of output, and the result.
 
-Takes its messages, gives what happened one by one and the image; touches nothing. A build that fails is a TestbedError
-with the last lines of what it said.
+Takes messages, gives progress and the image; touches nothing. A failed build is a TestbedError with the last lines of
+output.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
 _BUILT = re.compile(r"Successfully built ([0-9a-f]{12,64})")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _OWN = "TESTBED: "
-"""How our own scripts mark what they say to the user."""
+"""Prefix of messages to the user in the output of our own scripts."""
 _KEPT = 12
-"""How many of the last lines a failure shows."""
+"""How many of the last lines an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a build is: a step that began, or a line that one of them said."""
+    """The start of a build step, or a line of its output."""
 
     step: int
     steps: int
@@ -37,7 +37,7 @@ Tell = Callable[[Progress], None]
 
 
 def follow(messages: Iterable[Mapping[str, object]], tell: Tell) -> str:
-    """The id of the image that was built."""
+    """Reports progress until the build ends; gives the image's id."""
     step = steps = 0
     built: str | None = None
     instruction = ""
@@ -71,7 +71,7 @@ def follow(messages: Iterable[Mapping[str, object]], tell: Tell) -> str:
 
 
 def _plain(line: str) -> str:
-    """Without colours, and without anything else that would move a terminal's cursor: it is not we who wrote it."""
+    """The line without control characters: untrusted output must not control the terminal."""
     text = _COLOUR.sub("", line)
     return "".join(char if char.isprintable() else " " for char in text).strip()
 

@@ -1,7 +1,7 @@
-"""The researcher's code: files that are to be put into an image, and files that are in one.
+"""The researcher's code: files to put into an image, and files that an image holds.
 
-Takes paths or an image, gives bytes or SHA-256; reads files, asks the Docker Engine, runs nothing. A file that Python
-could not load is found here, before any learner meets it.
+Takes paths or an image, gives bytes or SHA-256; reads files, asks the Docker Engine, runs nothing. Syntax errors are
+found here, before any learner loads a file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from testbed.code import FOLDERS
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
-from testbed.image.facts import code_in, environment_of, labels_of, passing_container
+from testbed.image.facts import code_in, environment_of, labels_of, temporary_container
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -28,14 +28,14 @@ FOLDER: Final = "/opt/testbed/algorithms"
 REQUIREMENTS = "requirements.txt"
 NOT_CODE: Final = ("README.md", REQUIREMENTS)
 MAX_BYTES: Final = 4 << 20
-"""Of one file of Python."""
+"""Limit of one Python file."""
 _IN_MEMORY_BYTES = 8 << 20
 
 
 def code_of(engine: DockerClient, image: str) -> dict[str, str]:
-    """By the path below that folder; raises InvalidInput for a file that is no Python though it is called so."""
+    """The SHA-256 of each file in FOLDER of the image, by path. Raises InvalidInput for a broken Python file."""
     found: dict[str, str] = {}
-    with passing_container(engine, image) as container:
+    with temporary_container(engine, image) as container:
         for member, file in _files(engine, container, FOLDER):
             path = PurePosixPath(*PurePosixPath(member).parts[1:])
             name = str(path)
@@ -49,7 +49,7 @@ def code_of(engine: DockerClient, image: str) -> dict[str, str]:
 
 
 def _files(engine: DockerClient, container: str, path: str) -> Iterator[tuple[str, io.BufferedReader]]:
-    """Of a container, the file at that path, or those below it, each with its name in the archive; none if missing."""
+    """The file at that path of a container, or those below it, with names in the archive; none if missing."""
     from docker.errors import NotFound
 
     try:
@@ -67,7 +67,7 @@ def _files(engine: DockerClient, container: str, path: str) -> Iterator[tuple[st
 
 
 def problem_of(data: bytes) -> Finding | None:
-    """Why Python cannot read it."""
+    """Why Python cannot parse the file, or None."""
     if len(data) > MAX_BYTES:
         return error("too-large", f"it is larger than {MAX_BYTES >> 20} MiB", "is it the right file?")
     try:
@@ -81,7 +81,7 @@ def problem_of(data: bytes) -> Finding | None:
 
 
 def checked(paths: Iterable[Path]) -> dict[str, bytes]:
-    """The bytes of each file by its base name; raises when one is not there or no Python."""
+    """The bytes of each file by base name. Raises an error if a file is missing or not valid Python."""
     found: dict[str, bytes] = {}
     where: dict[str, Path] = {}
     for path in paths:
@@ -99,7 +99,7 @@ def checked(paths: Iterable[Path]) -> dict[str, bytes]:
 
 
 def read(path: Path) -> bytes:
-    """All of a file that a user named, which may not be large."""
+    """The contents of a file that the user named; refuses large ones."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise UsageProblem(f"{path} is larger than {MAX_BYTES // 2**20} MiB", "is it the right file?")
@@ -109,18 +109,18 @@ def read(path: Path) -> bytes:
 
 
 @dataclass(frozen=True)
-class Missing:
-    """A file that containers would look for, and not find as the plan has it."""
+class MissingFile:
+    """A file of the plan that the image lacks, or has in another version."""
 
     file: str
     is_other: bool
-    """There is one of that name, with something else in it."""
+    """The image has a file of that name with other contents."""
 
 
-def missing_files(engine: DockerClient, image: str, wanted: Mapping[str, str | None]) -> list[Missing]:
-    """`wanted` are files by the names that the plan gives them, each with its SHA-256 where the plan knows it.
+def missing_files(engine: DockerClient, image: str, wanted: Mapping[str, str | None]) -> list[MissingFile]:
+    """Which of the `wanted` files the image lacks. `wanted` maps the plan's file names to SHA-256, or None if unknown.
 
-    What `testbed build` has put in stands in a label; what a line of a Dockerfile has, only in the image itself.
+    Files added by `testbed build` are listed in a label; files added by the Dockerfile are looked up in the image.
     """
     built_in = code_in(labels_of(engine, image))
     unsure = {name: digest for name, digest in wanted.items() if built_in.get(Path(name).name, "") != digest}
@@ -128,7 +128,7 @@ def missing_files(engine: DockerClient, image: str, wanted: Mapping[str, str | N
         return []
     folders = [each for each in environment_of(engine, image).get(FOLDERS, "").split(os.pathsep) if each]
     missing = []
-    with passing_container(engine, image) as container:
+    with temporary_container(engine, image) as container:
         for name, digest in unsure.items():
             digests = (
                 hashlib.file_digest(file, "sha256").hexdigest()
@@ -137,12 +137,12 @@ def missing_files(engine: DockerClient, image: str, wanted: Mapping[str, str | N
             )
             found = next(digests, None)
             if found is None or digest not in (None, found):
-                missing.append(Missing(name, is_other=found is not None))
+                missing.append(MissingFile(name, is_other=found is not None))
     return missing
 
 
 def _places(name: str, folders: Iterable[str]) -> Iterator[str]:
-    """Where a learner looks, in this order."""
+    """The paths at which a learner looks for the file, in order."""
     if name.startswith("/"):
         yield name
     for folder in folders:

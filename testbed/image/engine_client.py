@@ -1,7 +1,7 @@
-"""A connection to the Docker Engine that the user means, and its troubles in words.
+"""A client of the user's Docker Engine, whose errors become messages.
 
-Takes nothing, gives a client; touches the Engine's socket. Whoever asks gets an answer or a `TestbedError`: none, no
-permission, not enough room.
+Takes nothing, gives a client; touches the Docker Engine's socket. Every request gives an answer or raises a
+`TestbedError`: no Docker Engine, no permission, no space.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from requests import Response
 
 _ANSWER_S = 300.0
-"""How long one answer may take: on a busy disk removing a large image is long. A build's lines come without a limit."""
-_KNOCK_S = 20.0
+"""Limit of one answer. Removing a large image on a busy disk takes long. The output of a build has no limit."""
+_CONNECT_S = 20.0
 _NO_MOUNT = (
     "bind source path does not exist",
     "error while creating mount source path",
@@ -29,7 +29,7 @@ _NO_MOUNT = (
     "Mounts denied",
     "is not shared from the host",
 )
-"""What Engines say of folders that are not theirs."""
+"""Messages of Docker Engines about folders that they cannot mount."""
 _TUN = "/dev/net/tun"
 NOT_HERE = (
     "where that is another machine, or a virtual one (Docker Desktop), run testbed there, or start there what "
@@ -37,14 +37,14 @@ NOT_HERE = (
 )
 _DEFAULT = "unix:///var/run/docker.sock"
 _RETURN_S = 30.0
-"""How long it may be away."""
+"""How long an outage may last."""
 _AGAIN_S = 0.25
 _Answer = TypeVar("_Answer")
 
 
 @contextmanager
 def connected(timeout_s: float = _ANSWER_S) -> Iterator[DockerClient]:
-    """A client of an Engine that has answered, closed in the end; what goes wrong with it is a TestbedError."""
+    """A client of a responding Docker Engine, closed at the end. Its errors become TestbedErrors."""
     import docker
     import requests
     from docker.errors import DockerException
@@ -52,7 +52,7 @@ def connected(timeout_s: float = _ANSWER_S) -> Iterator[DockerClient]:
 
     address = engine_address()
     try:
-        _knock(address)
+        _check_listening(address)
         client = docker.DockerClient(
             base_url=address, timeout=max(1, round(timeout_s)), tls=kwargs_from_env().get("tls", False)
         )
@@ -68,7 +68,7 @@ def connected(timeout_s: float = _ANSWER_S) -> Iterator[DockerClient]:
 
 @contextmanager
 def answers_closed(engine: DockerClient) -> Iterator[None]:
-    """What it answers meanwhile is closed: the SDK leaves a stream that is not read to its end to whoever collects."""
+    """Closes all responses received while entered: the SDK does not close a stream that is not read to its end."""
     answers: list[Response] = []
     hooks = engine.api.hooks["response"]
 
@@ -84,17 +84,17 @@ def answers_closed(engine: DockerClient) -> Iterator[None]:
             each.close()
 
 
-def _knock(address: str) -> None:
-    """Raises OSError when nobody listens: the SDK would leave its socket open to whoever collects garbage."""
+def _check_listening(address: str) -> None:
+    """Raises OSError if nothing listens on the socket. The SDK would leave its own socket open in this case."""
     kind, _, path = address.partition("://")
     if kind == "unix":
-        with socket.socket(socket.AF_UNIX) as door:
-            door.settimeout(_KNOCK_S)
-            door.connect(path)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_CONNECT_S)
+            connection.connect(path)
 
 
 def engine_address() -> str:
-    """Where the Engine is: as DOCKER_HOST says, else as the `docker` command's context does, else as usual."""
+    """The Docker Engine's address: from DOCKER_HOST, else from the current Docker context, else the default."""
     given = os.environ.get("DOCKER_HOST")
     if given:
         return given
@@ -102,14 +102,14 @@ def engine_address() -> str:
 
     try:
         context = ContextAPI.get_current_context()
-    except Exception:  # whatever its files hold: the usual place is as good a guess as any
+    except Exception:  # the context's files may hold anything; the default is the best guess
         return _DEFAULT
     host = getattr(context, "Host", None)
     return host if isinstance(host, str) and host.startswith(("unix://", "npipe://", "tcp://")) else _DEFAULT
 
 
 def cannot_reach(address: str, problem: BaseException) -> PreflightRefused:
-    """Why no Engine answers."""
+    """The error for a Docker Engine that cannot be reached."""
     causes = list(_causes(problem))
     if any(isinstance(each, PermissionError) for each in causes):
         return PreflightRefused(
@@ -124,12 +124,12 @@ def cannot_reach(address: str, problem: BaseException) -> PreflightRefused:
     )
 
 
-class EngineSilent(CouldNotStart):
-    """An Engine that had answered does not any more: what it runs may go on, and cannot be removed now."""
+class DockerEngineSilent(CouldNotStart):
+    """The Docker Engine no longer answers. Its containers may go on, and cannot be removed now."""
 
 
-def is_silence(problem: BaseException) -> bool:
-    """Whether an Engine has given no answer at all, rather than one that somebody dislikes."""
+def is_outage(problem: BaseException) -> bool:
+    """Whether the Docker Engine gave no answer at all, rather than an error."""
     import requests
     from docker.errors import APIError
 
@@ -137,27 +137,29 @@ def is_silence(problem: BaseException) -> bool:
 
 
 def in_words(problem: BaseException, address: str, timeout_s: float) -> TestbedError:
-    """What an Engine that had answered said, or that it answers no more; it was waited for so long."""
+    """The error for a request to a Docker Engine that answered before; `timeout_s` is how long the request waited."""
     import requests
     from docker.errors import APIError
 
     if isinstance(problem, APIError):
         return refused(problem.explanation or str(problem))
     if any(isinstance(each, requests.Timeout) for each in _causes(problem)):
-        return EngineSilent(f"the Docker Engine at {address} has not answered for {timeout_s:.0f} s", "is it busy?")
+        return DockerEngineSilent(
+            f"the Docker Engine at {address} has not answered for {timeout_s:.0f} s", "is it busy?"
+        )
     if any(isinstance(each, ConnectionError | FileNotFoundError) for each in _causes(problem)):
-        return EngineSilent(f"the Docker Engine at {address} does not answer any more", "has it been restarted?")
+        return DockerEngineSilent(f"the Docker Engine at {address} does not answer any more", "has it been restarted?")
     return CouldNotStart(f"the Docker Engine at {address}: {_first_line(problem)}")
 
 
 def refused(said: str) -> TestbedError:
-    """The Engine's own words as a refusal: where it is known what helps, they say that, too."""
+    """The Docker Engine's error message as a TestbedError, with a hint if the cause is known."""
     message, hint = what_helps(said)
     return PreflightRefused(message, hint) if _is_full(said) else CouldNotStart(message, hint)
 
 
 def what_helps(said: str) -> tuple[str, str]:
-    """What the Engine means by its words, and what to do; nothing to do where that is not known."""
+    """A message for the Docker Engine's error, and a hint; the hint is empty if the cause is unknown."""
     if _is_full(said):
         return (
             f"no space left where the Docker Engine keeps its images and containers: {_first_line(said)}",
@@ -166,7 +168,7 @@ def what_helps(said: str) -> tuple[str, str]:
     if any(words in said for words in _NO_MOUNT):
         return (
             f"the Docker Engine cannot mount the folder of results: {_first_line(said)}",
-            f"give --results a folder of the machine that the Engine runs on, which it may read; {NOT_HERE}",
+            f"give --results a folder of the machine that the Docker Engine runs on, which it may read; {NOT_HERE}",
         )
     if _TUN in said:
         return (
@@ -181,7 +183,7 @@ def _is_full(said: str) -> bool:
 
 
 def _causes(problem: BaseException) -> Iterator[BaseException]:
-    """A problem and all that it came from: libraries wrap one another's, some as an argument."""
+    """A problem and all its causes. Libraries wrap exceptions of other libraries, sometimes as an argument."""
     seen: set[int] = set()
     waiting: list[object] = [problem]
     while waiting:
@@ -198,26 +200,27 @@ def _first_line(problem: object) -> str:
     return lines[0][:500] if lines else type(problem).__name__
 
 
-class EngineOutage:
-    """Of one run."""
+class DockerEngineOutage:
+    """Repeats requests of one run while the Docker Engine does not answer."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self.was_away = False
-        """Whether it has ever been."""
+        """Whether there was any outage."""
         self._is_over = False
 
     def ask(self, question: Callable[[], _Answer], sees_life: Callable[[], bool] = lambda: False) -> _Answer:
-        """The answer, perhaps after a while; raises what the question does when it has been away for too long.
+        """The answer to `question`; waits during an outage. Raises the question's exception if it lasts too long.
 
-        As long as the run itself is seen to live, it is never too long. Once it was, nothing is waited for any more.
+        The limit starts again whenever `sees_life` says that the run goes on. After one outage that was too long,
+        nothing waits any more.
         """
         until_s: float | None = None
         while True:
             try:
                 return question()
             except Exception as problem:
-                if self._is_over or not is_silence(problem):
+                if self._is_over or not is_outage(problem):
                     raise
                 if until_s is None:
                     self.was_away = True

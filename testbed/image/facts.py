@@ -1,6 +1,6 @@
-"""What there is to know of an image: which one a name stands for, what is in it.
+"""Facts about an image: its id, size, labels and environment.
 
-Takes a name, gives facts; asks the Engine. The plan records the id; labels say which code was built in.
+Takes a name, gives facts; asks the Docker Engine. Plans record the id; labels say which code was built in.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _NAME = re.compile(
 )
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _OLD_S: Final = 600.0
-"""A build of another user's may be at work on what is younger."""
+"""Younger images may belong to another user's build that is still running."""
 
 
 def is_name(tag: str) -> bool:
-    """Whether an image can be called so."""
+    """Whether it is a valid image name."""
     return _NAME.fullmatch(tag) is not None
 
 
 def may_mean_image(text: str) -> bool:
-    """Whether the Engine could find an image by that: by a name, one with a digest, or an id."""
+    """Whether it may identify an image: a name, a name with a digest, or an id."""
     name, _, digest = text.partition("@")
     return is_name(name) and (not digest or _DIGEST.fullmatch(digest) is not None)
 
 
 def image_id(tag: str) -> str:
-    """The id of the image (`sha256:…`): what is in it can never be other than now. Refuses when there is none."""
+    """The id of the image (`sha256:…`), whose contents never change. Refuses if there is no such image."""
     with connected() as engine:
         found = id_of(engine, tag)
     if found is None:
@@ -62,7 +62,7 @@ def image_id(tag: str) -> str:
 
 
 def code_in(labels: Mapping[str, str]) -> dict[str, str]:
-    """The SHA-256 of every file of code built in, by name, as the label says; what else is in it counts as nothing."""
+    """The SHA-256 of every built-in file of code, by name, from the label. Malformed entries are ignored."""
     try:
         value = json.loads(labels.get(CODE_LABEL, "{}"))
     except ValueError:
@@ -73,31 +73,31 @@ def code_in(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def code_label(code: Mapping[str, str]) -> str:
-    """What the label says of files with these SHA-256."""
+    """The label's value for files with these SHA-256."""
     return json.dumps(dict(sorted(code.items())))
 
 
 def id_of(engine: DockerClient, tag: str) -> str | None:
-    """The id of the image of that name; None when it is not on this Engine."""
+    """The id of the image of that name; None if the Docker Engine has none."""
     document = _inspected(engine, tag)
     return None if document is None else str(document["Id"])
 
 
 def size_of(engine: DockerClient, tag: str) -> int:
-    """Bytes of all its layers."""
+    """The size of all layers of an image, in bytes."""
     document = _inspected(engine, tag)
     size = document.get("Size") if document else None
     return size if isinstance(size, int) else 0
 
 
 def labels_of(engine: DockerClient, tag: str) -> dict[str, str]:
-    """An image's labels; none when there is no such image."""
+    """An image's labels; none if there is no such image."""
     labels = _config(engine, tag).get("Labels")
     return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
 
 
 def environment_of(engine: DockerClient, tag: str) -> dict[str, str]:
-    """The variables that an image sets; none when there is no such image."""
+    """The environment variables that an image sets; none if there is no such image."""
     words = _config(engine, tag).get("Env")
     pairs = (str(each).partition("=") for each in words) if isinstance(words, list) else ()
     return {name: value for name, _, value in pairs}
@@ -120,18 +120,18 @@ def _inspected(engine: DockerClient, tag: str) -> dict[str, object] | None:
 
 
 def dropped(engine: DockerClient) -> set[str]:
-    """What is left of the stage that is thrown away: as large as all packages twice over."""
+    """Leftover images of the temporary build stage, twice as large as all packages."""
     return {str(each["Id"]) for each in _unnamed(engine, f"{STAGE_LABEL}=packages")}
 
 
 def old(engine: DockerClient) -> set[str]:
-    """What had a name that another image has now, and what builds that were broken off have left."""
+    """Old images without a name: replaced by newer ones, or left by interrupted builds."""
     before = time.time() - _OLD_S
     return {str(each["Id"]) for each in _unnamed(engine, STAGE_LABEL) if float(str(each["Created"])) < before}
 
 
 def replaced(engine: DockerClient, image: str) -> set[str]:
-    """The image itself, unless it has a name still."""
+    """The image itself if it has no name any more, else nothing."""
     from docker.errors import NotFound
 
     try:
@@ -141,7 +141,7 @@ def replaced(engine: DockerClient, image: str) -> set[str]:
 
 
 def remove(engine: DockerClient, images: Iterable[str]) -> None:
-    """As far as nothing needs them: a container of one, running or not, keeps it."""
+    """Removes images that no container uses."""
     from docker.errors import APIError
 
     for each in sorted(images):
@@ -155,8 +155,8 @@ def _unnamed(engine: DockerClient, label: str) -> list[dict[str, object]]:
     return list(engine.api.images(filters={"dangling": True, "label": label}))
 
 
-def doubt(engine: DockerClient, image: str) -> str | None:
-    """Nothing where they are the same, to the byte."""
+def why_not_this_testbed(engine: DockerClient, image: str) -> str | None:
+    """A warning if the image's testbed differs from the running one in any byte, or cannot be compared."""
     labels = labels_of(engine, image)
     if labels.get(SOURCE_LABEL) == package().digest():
         return None
@@ -168,14 +168,14 @@ def doubt(engine: DockerClient, image: str) -> str | None:
 
 
 @contextmanager
-def passing_container(
+def temporary_container(
     engine: DockerClient,
     image: str,
     command: Sequence[str] = ("true",),
     entrypoint: Sequence[str] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Iterator[str]:
-    """Not started, and without a network; its files are the image's."""
+    """A container without a network, not started; removed at the end."""
     made = engine.api.create_container(
         image,
         command=list(command),

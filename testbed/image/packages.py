@@ -1,7 +1,7 @@
-"""The image with all packages, from which testbed's own is made: built when it is not there yet.
+"""The image with all packages, on which testbed's image is built; made if it is missing.
 
-Takes what a build was asked for, gives an image's name; asks the Engine, and pip for packages that only this machine
-sees. Its name holds a hash of all that it is made from, so that whatever changes nothing in there costs nothing.
+Takes a request, gives an image's name; asks the Docker Engine, and pip for packages in folders of this machine. The
+name holds a hash of everything the image is made from, so it is only built again if one of these changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from testbed.image.build_stream import Tell, follow
 from testbed.image.code import REQUIREMENTS
 from testbed.image.context import ALGORITHMS, DOCKERFILE, PROJECT, SCRIPTS, Context
 from testbed.image.engine_client import answers_closed
-from testbed.image.facts import dropped, id_of, passing_container, remove
+from testbed.image.facts import dropped, id_of, remove, temporary_container
 from testbed.image.pip_settings import WHEELS, PipSettings, collect, pip_settings, wheels_in
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ STAGE: Final = "dependencies"
 MORE_STAGE: Final = "requirements"
 _PIP_CONF, _CERTIFICATES = f"{SCRIPTS}/pip.conf", f"{SCRIPTS}/ca.crt"
 OF_THE_MACHINE: Final = (_PIP_CONF, _CERTIFICATES, WHEELS)
-"""What `docker build .` takes from the checkout, and we from the machine."""
+"""Files that `docker build .` takes from the checkout, and `testbed build` from this machine's settings."""
 _AFTER_PACKAGES: Final = re.compile(rf"^(?=FROM \$\{{{STAGE.upper()}\}})", re.MULTILINE)
 _AFTER_MORE: Final = re.compile(rf"^(?=FROM \$\{{{MORE_STAGE.upper()}\}})", re.MULTILINE)
 _STAGES: Final = re.compile(r"^(?=FROM )", re.MULTILINE)
@@ -45,7 +45,7 @@ _VERSIONS: Final = "/opt/testbed/versions.json"
 
 @dataclass(frozen=True)
 class Packages:
-    """Which packages an image is to have."""
+    """The packages that an image is to have."""
 
     context: Context
     base: str
@@ -54,14 +54,14 @@ class Packages:
 
     @property
     def network(self) -> str:
-        """What a build may reach: nothing when it is offline; else as much as this machine does."""
+        """The build's network: none if it is offline, else this machine's."""
         return "none" if self.wheels is not None else "host"
 
 
 def image_with(engine: DockerClient, wanted: Packages, tell: Tell, say: Callable[[str], None]) -> str:
-    """The name of an image with these packages, there already or built now.
+    """The name of an image with these packages, which is built if missing.
 
-    What a researcher's code needs is a layer on top of all others, so that changing it installs nothing else anew.
+    Packages of the researcher's code are the topmost layer, so a change there installs nothing else again.
     """
     name = _own_name(engine, wanted)
     if id_of(engine, name) is None:
@@ -85,7 +85,7 @@ def _install(
     tell: Tell,
     say: Callable[[str], None],
 ) -> None:
-    """An image of that name, from that stage of the Dockerfile."""
+    """Builds the image of that name from a stage of the Dockerfile."""
     python = _python_of(engine, wanted.base)
     before = dropped(engine)
     with tempfile.TemporaryDirectory(prefix="testbed-wheels-") as folder:
@@ -102,7 +102,7 @@ def _install(
 
 
 def name_of(engine: DockerClient, wanted: Packages) -> str:
-    """What an image with these packages is called, whether it is there or not."""
+    """The name of the image with these packages, present or not."""
     own, asked = _own_name(engine, wanted), _requirements(wanted.context)
     if not asked.strip():
         return own
@@ -113,7 +113,7 @@ def name_of(engine: DockerClient, wanted: Packages) -> str:
 
 
 def _own_name(engine: DockerClient, wanted: Packages) -> str:
-    """Of the image with the packages of testbed alone. Where they come from does not count."""
+    """The name of the image with only testbed's packages. It does not depend on the package index."""
     context = wanted.context
     head = _AFTER_PACKAGES.split(context.read(DOCKERFILE).decode(errors="replace"), maxsplit=1)[0]
     scripts = {name: context.read(name).decode(errors="replace") for name in context.only(SCRIPTS).names()}
@@ -134,22 +134,22 @@ def _named(*parts: object) -> str:
 
 
 def without_packages(context: Context) -> Context:
-    """What is built on top of that image: its Dockerfile begins there, so that nothing else is built once more."""
+    """The context of what is built on testbed's packages: the Dockerfile's later stages only."""
     text = context.read(DOCKERFILE).decode(errors="replace")
     return context.with_extra({DOCKERFILE: _from_packages_on(text).encode()})
 
 
 def without_all_packages(context: Context) -> Context:
-    """What is built on top of all images of packages."""
+    """The context of what is built on all packages: the Dockerfile's last stages only."""
     text = context.read(DOCKERFILE).decode(errors="replace")
     return context.with_extra({DOCKERFILE: _cut(text, _AFTER_MORE).encode()})
 
 
 def versions_in(engine: DockerClient, image: str) -> dict[str, str]:
-    """The versions of Python and all packages in an image, as it was built; empty when it does not say."""
+    """The versions of Python and all packages in an image, as recorded at its build; empty if unknown."""
     from docker.errors import NotFound
 
-    with passing_container(engine, image) as container:
+    with temporary_container(engine, image) as container:
         try:
             chunks, _ = engine.api.get_archive(container, _VERSIONS)
             with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
@@ -171,7 +171,7 @@ def run_build(
     network: str,
     target: str | None = None,
 ) -> str:
-    """One build: the id of the image. Containers that it needs are gone afterwards."""
+    """Runs one build, gives the image's id. Its temporary containers are removed."""
     with context.archive() as archive, answers_closed(engine):
         messages = engine.api.build(
             fileobj=archive,
@@ -197,7 +197,7 @@ def _reaching_packages(
     folder: Path,
     say: Callable[[str], None],
 ) -> Context:
-    """With what pip needs in there to find what pip finds here."""
+    """The context with what pip needs inside the build to find the same packages as pip here."""
     if settings.is_of_this_machine:
         say("getting packages together with this machine's pip, whose folders no container sees")
         wheels = _wheels(context, torch, python, folder)
@@ -227,7 +227,7 @@ def _from_packages_on(dockerfile: str) -> str:
 
 
 def _cut(dockerfile: str, where: re.Pattern[str]) -> str:
-    """The arguments of all stages, and the stages from there on; all of it where there is no such line."""
+    """The Dockerfile's global arguments, and its stages from `where` on; all of it if `where` does not occur."""
     _, *after = where.split(dockerfile, maxsplit=1)
     return "".join([_STAGES.split(dockerfile, maxsplit=1)[0], *after]) if after else dockerfile
 
@@ -238,11 +238,11 @@ def _requirements(context: Context) -> bytes:
 
 
 def _python_of(engine: DockerClient, base: str) -> str:
-    """The version of the base's Python; refuses a base that has none, or too old a one."""
+    """The version of the base's Python; refuses a base without Python, or with one that is too old."""
     from docker.errors import APIError
 
     script = "import platform; print(platform.python_version())"
-    with passing_container(engine, base, ["-c", script], entrypoint=["python"]) as container:
+    with temporary_container(engine, base, ["-c", script], entrypoint=["python"]) as container:
         try:
             engine.api.start(container)
         except APIError as problem:

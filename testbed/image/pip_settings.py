@@ -1,7 +1,7 @@
-"""How pip on this machine reaches packages: indexes, proxies, certificates. A build is told the same.
+"""How pip on this machine finds packages: indexes, proxies, certificates. Builds get the same settings.
 
-Takes nothing, gives settings; asks this Python's own pip and the environment, reads the certificates. Nothing of it
-gets into an image: it is used in a stage that is thrown away.
+Takes nothing, gives settings; asks this Python's pip and the environment, reads certificates. No setting gets into an
+image: they are used in a temporary build stage.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
 
 _LINE = re.compile(r"(?P<section>global|install|download|wheel|:env:)\.(?P<key>[a-z-]+)=(?P<value>['\"].*)")
 _SECTIONS = ("global", "wheel", "download", "install", ":env:")
-"""The later, the more it counts, as pip has it."""
+"""Later sections take precedence, as in pip."""
 PASSED_ON = ("index-url", "extra-index-url", "find-links", "trusted-host", "proxy", "timeout", "retries", "no-index")
 _ALSO_CALLED = {"default-timeout": "timeout"}
 _PLACES = ("index-url", "extra-index-url", "find-links")
@@ -28,24 +28,24 @@ _CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUN
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 _PIP_S = 60.0
 WHEELS = "image/wheels"
-"""Where a build looks for them."""
+"""The folder of wheels in the build context."""
 _LAST = 6
 
 
 @dataclass(frozen=True)
 class PipSettings:
-    """What pip goes by here."""
+    """pip's settings on this machine."""
 
     values: Mapping[str, str] = field(default_factory=dict)
-    """By their names in pip's configuration; several in one are on lines of their own."""
+    """By their names in pip's configuration. Several values of one setting are separate lines."""
     certificates: bytes | None = None
     """In PEM form."""
     proxies: Mapping[str, str] = field(default_factory=dict)
-    """As environment variables, which the Engine keeps out of an image's history."""
+    """Environment variables, which the Docker Engine keeps out of an image's history."""
 
     @property
     def is_of_this_machine(self) -> bool:
-        """Whether packages come from folders here, which no container sees."""
+        """Whether packages come from folders of this machine, which containers do not see."""
         places = " ".join(self.values.get(each, "") for each in _PLACES).split()
         return any(not re.match(r"(?!file:)[a-z+]+://", each, re.IGNORECASE) for each in places)
 
@@ -58,7 +58,7 @@ class PipSettings:
 
 
 def pip_settings(environment: Mapping[str, str] = os.environ) -> PipSettings:
-    """What this machine's configuration comes to, whichever of pip's files and variables it stands in."""
+    """This machine's settings, from all of pip's files and variables."""
     values = parsed(_configuration(environment))
     cert = values.pop("cert", None)
     names = [cert, *(environment.get(each) for each in _CERTIFICATES), ssl.get_default_verify_paths().cafile]
@@ -72,7 +72,7 @@ def pip_settings(environment: Mapping[str, str] = os.environ) -> PipSettings:
 
 
 def parsed(listing: str) -> dict[str, str]:
-    """What `pip config list` prints, by key; where several sections have one, the one that counts."""
+    """The output of `pip config list` by key; of several sections, the one that takes precedence."""
     found: dict[str, tuple[int, str]] = {}
     for line in listing.splitlines():
         match = _LINE.fullmatch(line.strip())
@@ -90,7 +90,7 @@ def parsed(listing: str) -> dict[str, str]:
 
 
 def _configuration(environment: Mapping[str, str]) -> str:
-    """As pip tells it; without a pip, from the variables alone."""
+    """pip's configuration as pip prints it; without pip, from environment variables only."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     try:
         done = subprocess.run(  # noqa: S603 - this Python's own pip
@@ -115,7 +115,7 @@ def _pem(name: str) -> bytes | None:
 
 
 def wheels_in(folder: Path) -> dict[str, Path]:
-    """The wheels of a folder, by the name that a build has for them."""
+    """The wheels of a folder, by their names in the build context."""
     try:
         found = {f"{WHEELS}/{path.name}": path for path in sorted(folder.glob("*.whl")) if path.is_file()}
     except OSError as problem:
@@ -130,7 +130,7 @@ def wheels_in(folder: Path) -> dict[str, Path]:
 
 
 def collect(requirements: bytes, constraints: bytes, folder: Path, python: str) -> dict[str, Path]:
-    """What pip here finds for these requirements; refuses where it would find what the image's Python cannot use."""
+    """Wheels for these requirements, from pip here; refuses if the image has another version of Python."""
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     if python.split(".")[:2] != here.split(".") or sys.platform != "linux":
         raise PreflightRefused(

@@ -1,1 +1,1 @@
-"""What starts the nodes of a plan: one room a runtime."""
+"""What starts the nodes of a plan: one package for each runtime."""

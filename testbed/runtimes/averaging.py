@@ -1,6 +1,6 @@
-"""The average of all learners' models: how good it is, and how far the nodes are from it.
+"""The average of all learners' models: its score, and the nodes' distance from it.
 
-Takes vectors and what evaluates a model, gives a score; touches nothing. Sums are in the order given.
+Takes vectors and an evaluation function, gives a score; touches nothing. Vectors are summed in the given order.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from testbed.node.world import Score, Vector
 
 
 class AverageScore(NamedTuple):
-    """Of an average of models."""
+    """The score of an average of models."""
 
     accuracy: float | None
     loss: float
     consensus_distance: float
-    """The root of the mean, over models, of the squared distance to the average."""
+    """The root mean square of the models' distances to the average."""
 
 
 def evaluate_average(vectors: Sequence[Vector], evaluate: Callable[[Vector], Score]) -> AverageScore:
-    """The same to the bit for the same vectors in the same order."""
+    """The score; identical bits for the same vectors in the same order."""
     total = np.zeros(vectors[0].size, dtype=np.float64)
     for vector in vectors:
         total += vector

@@ -1,6 +1,6 @@
-"""How much nodes can send each other on one machine.
+"""How much traffic the fabric can carry on this machine.
 
-Takes nothing, gives figures; asks how many cores it may use.
+Takes nothing, gives figures; asks how many cores may be used.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 from testbed.cores import usable_cores
 
 CARRIED_BYTES_S = 35e6
-"""What the fabric carries in real time, with a core for itself and another one for the nodes' kernels, on the machine
-of docs/performance.md: with more, frames wait in nodes' devices. A frame costs it 50 to 65 µs, and with frames of
-acknowledgements holds 1.6 kB on average. The one place where it is written."""
+"""Bytes a second of real time that the fabric carries, with one core for itself and one for the nodes' kernels, on the
+machine of docs/performance.md. With more traffic, frames wait in the nodes' devices. A frame costs 50 to 65 µs, and
+holds 1.6 kB on average, acknowledgements included."""
 _CORES = 2
-"""That it keeps busy: the fabric is one process, and the kernels of the nodes have about as much to do."""
+"""Cores that this keeps busy: the fabric is one process, and the nodes' kernels need about as much time."""
 BYTE_S = _CORES / CARRIED_BYTES_S
-"""Processor time of every byte that a node sends."""
+"""Processor time of a byte that a node sends, in seconds."""
 
 
 def carried_bytes_s() -> float:
-    """Of all nodes together, on this machine."""
+    """Traffic of all nodes together that this machine carries."""
     return min(usable_cores(), _CORES) / BYTE_S
 
 

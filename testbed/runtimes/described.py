@@ -1,7 +1,6 @@
-"""What a plan must know of data and model before it is made: sizes, and what a step costs on the nominal device.
+"""Facts about data and model for a plan: sizes, and the time of a local step on the nominal device.
 
-Takes an experiment, gives figures; fetches the data set when that is wanted, else goes by what the catalogue says of
-it; imports torch.
+Takes an experiment, gives figures; fetches the data set on request, else uses the catalogue's figures; imports torch.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from testbed.plan.model import Declared
 
 @dataclass(frozen=True)
 class Described:
-    """None for what a model that cannot be made leaves unknown."""
+    """Facts about an experiment; None for what is unknown because the model cannot be made."""
 
     samples: tuple[int, ...]
     samples_estimated: bool
-    """The data set is not here, and its partition depends on more than the catalogue says."""
+    """The data set is not cached, and its partition depends on more than the catalogue says."""
     parameters: int | None = None
     nominal_ms_per_step: float | None = None
     declared: Declared | None = None
-    """What the experiment's own code says of itself."""
+    """What the experiment's own code declares."""
     problem: CodeProblem | None = None
-    """Of code that is wrong: the run will tell, with the name of the node that met it."""
+    """Faulty code. The run reports it with the name of the node that loaded it."""
 
 
 def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell = silently) -> Described:
-    """Sizes of parts and model, and what a step costs. Without `fetch`, the same of data that is not here.
+    """Sizes of partition and model, and the time of a step. Without `fetch`, uncached data are estimated.
 
-    Code that is wrong is no reason to raise here.
+    Does not raise for faulty code.
     """
     problem = _problem_of_choices(experiment)
     data = partition_data(experiment, learners, experiment.seed, tell=tell, fetch=fetch)
@@ -58,7 +57,7 @@ def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell =
 
 
 def _problem_of_choices(experiment: Experiment) -> CodeProblem | None:
-    """What every node would meet when it makes its algorithm and its way of sharing."""
+    """The error of making the algorithm or the sharing, which every node would get."""
     try:
         choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)
         choose_sharing(experiment.sharing.name, experiment.sharing.options, Random(0))  # noqa: S311 - draws nothing
@@ -68,7 +67,7 @@ def _problem_of_choices(experiment: Experiment) -> CodeProblem | None:
 
 
 def versions() -> dict[str, str]:
-    """What a run was made with."""
+    """The versions of testbed, torch and numpy."""
     import numpy
     import torch
 

@@ -1,7 +1,7 @@
-"""How long a local step took in the runs beside this one that trained the same.
+"""The step times of earlier runs with the same training, in the same folder of results.
 
-Takes the folder of results and a plan in the making, gives those runs and their figures; reads plans and summaries.
-Runs that somebody compares must not differ in what this machine happened to measure before each of them.
+Takes the folder of results and an unfinished plan, gives runs and their figures; reads plans and summaries. Reusing a
+step time keeps runs comparable: measurements on the same machine differ a little.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
 
 _MOST_READ = 50
-"""Of large folders the latest runs only."""
+"""Limit of runs that are read, latest first."""
 _TRAINED = (("model",), ("data", "name"), ("training", "batch"), ("training", "steps"), ("training", "epochs"))
-"""What a step, and how often somebody needs one, depends on; and `compute`, in which it was not chosen."""
+"""Keys of the experiment that determine the time of a step and the number of steps. `compute` must be equal, too."""
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierRun:
     run_id: str
     time_scale: float
     step_ms: float
-    """Of emulated time, as planned."""
+    """The planned step, in emulated time."""
     was_too_much: bool
-    """This machine did not keep up with it."""
+    """The run was overloaded."""
 
 
 class _Node(msgspec.Struct):
@@ -49,8 +49,8 @@ class _Plan(msgspec.Struct):
     runtime_facts: RuntimeFacts | None = None
 
 
-def earlier_alike(results: Path, plan: RunPlan) -> list[Earlier]:
-    """Those whose step was found out, too; the last one first."""
+def earlier_alike(results: Path, plan: RunPlan) -> list[EarlierRun]:
+    """Earlier runs with the same training in real processes, latest first."""
     sought = _trained(plan.experiment.model_dump(mode="json"), len(plan.learners))
     alike = []
     for run in _latest(results):
@@ -61,7 +61,7 @@ def earlier_alike(results: Path, plan: RunPlan) -> list[Earlier]:
             and _trained(found.experiment, sum(node.learner is not None for node in found.nodes)) == sought
         ):
             too_much = health_word(run.path) == OVERLOADED
-            alike.append(Earlier(run.path.name, found.time_scale, found.ms_per_step, too_much))
+            alike.append(EarlierRun(run.path.name, found.time_scale, found.ms_per_step, too_much))
     return alike
 
 
@@ -69,7 +69,7 @@ def _latest(results: Path) -> list[RunDirectory]:
     try:
         runs = list(find_runs(results)) if results.is_dir() else []
     except UsageProblem:
-        return []  # whoever may only write there has nothing to compare with
+        return []  # the folder is not readable
     return sorted(runs, key=_made, reverse=True)[:_MOST_READ]
 
 

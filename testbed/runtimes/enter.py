@@ -1,8 +1,7 @@
-"""A command in the network of a node. Takes a process id; touches the calling process, which has a single thread.
+"""Runs a command in a node's network. Takes a process id; changes the calling process, which must have one thread.
 
-`python -m testbed.runtimes.enter PID HOSTS COMMAND...` is that command there: a process of its own, since the
-kernel lets only one that has a single thread into another user namespace, and libraries for arithmetic start more of
-them when they are imported.
+`python -m testbed.runtimes.enter PID HOSTS COMMAND...` runs the command. It is a process of its own: the kernel lets
+only single-threaded processes into another user namespace, and numeric libraries start threads at import.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from testbed.runtimes.tracking.ownership import MARK
 from testbed.runtimes.tracking.process_records import hosts_of_run
 
 HOSTS = "/etc/hosts"
-_WHO = "only who started the run can; into the networks of containers only root"
+_WHO = "only the user who started the run can; for networks of containers, only root"
 
 
 def has_network(pid: int) -> bool:
-    """Whether the process is there, and in its network a node's device: it has come, and has not gone."""
+    """Whether the process exists, and its network has a node's device."""
     try:
         devices = Path(f"/proc/{pid}/net/dev").read_text().splitlines()
     except OSError:
@@ -38,7 +37,7 @@ def has_network(pid: int) -> bool:
 
 
 def enter_network(pid: int) -> None:
-    """This process, and all that it starts, is in the node's network namespace; raises PreflightRefused if denied."""
+    """Moves this process into the node's network namespace; raises PreflightRefused if denied."""
     try:
         user, net = (os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("user", "net"))
     except OSError as problem:
@@ -49,7 +48,7 @@ def enter_network(pid: int) -> None:
     if is_elsewhere:
         _set_namespace(user, CLONE_NEWUSER)
     _set_namespace(net, CLONE_NEWNET)
-    if is_elsewhere and is_root:  # who is nobody there: with what programs for networks want of root
+    if is_elsewhere and is_root:  # root is not mapped there: becomes the node's user, with network capabilities
         os.setresgid(whose.st_gid, whose.st_gid, whose.st_gid)
         os.setresuid(whose.st_uid, whose.st_uid, whose.st_uid)
         pass_on(CAP_NET_ADMIN, CAP_NET_RAW)
@@ -66,26 +65,26 @@ def _set_namespace(descriptor: int, kind: int) -> None:
 
 
 def shares_network(pid: int) -> bool:
-    """Whether the process is in this one's network; raises PreflightRefused for another user's process."""
+    """Whether the process is in the same network as this one; raises PreflightRefused for another user's process."""
     try:
         return os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino
     except OSError as problem:
         raise PreflightRefused(
-            f"cannot look into the node's process: {problem.strerror}", "only who started the run can"
+            f"cannot look into the node's process: {problem.strerror}", "only the user who started the run can"
         ) from None
 
 
 def become_command(pid: int, run: RunDirectory, mark: str, words: Sequence[str]) -> NoReturn:
-    """This process becomes a command in the network of a node, which finds the run's nodes by their names.
+    """Replaces this process by a command in the node's network, where the run's nodes can be looked up by name.
 
-    It carries the run's mark, so that it ends with the run.
+    The command has the run's mark, so it ends with the run.
     """
     there = [sys.executable, "-m", "testbed.runtimes.enter", str(pid), str(hosts_of_run(run)), *words]
     os.execve(there[0], there, os.environ | {MARK: mark})  # noqa: S606 - what the user has typed, without a shell
 
 
 def find_nodes_by_name(hosts: Path) -> None:
-    """This process and all that it starts read `hosts` as /etc/hosts, where the kernel allows it."""
+    """Mounts `hosts` as /etc/hosts for this process and its children, if the kernel allows it."""
     with suppress(OSError):
         unshare(CLONE_NEWNS)
         keep_mounts_private()
@@ -95,7 +94,7 @@ def find_nodes_by_name(hosts: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Does not return where the command can be run."""
+    """Runs the command; returns only after an error."""
     pid, hosts, *words = arguments
     try:
         enter_network(int(pid))
@@ -103,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
         try:
             os.execvp(words[0], words)  # noqa: S606 - exactly what the user has typed, without a shell
         except OSError as problem:
-            # A folder of PATH that may not be looked into counts as a denial, wherever else the program is missing.
+            # An unreadable folder in PATH gives EACCES, even if the program does not exist anywhere.
             is_there = "/" in words[0] or shutil.which(words[0]) is not None
             why = problem.strerror if is_there else os.strerror(errno.ENOENT)
             raise UsageProblem(f"cannot run {words[0]}: {why}") from None

@@ -1,7 +1,7 @@
-"""A run whose code was wrong before any node could live.
+"""The journals and the outcome of a run whose code failed before any node could start.
 
-Takes the plan, its directory and what is wrong, gives an `Outcome`; writes journals that say so: the first node has
-met it, the others were stopped.
+Takes the plan, the run directory and the failure, gives an `Outcome`; writes journals: the first node failed, the
+others were stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from testbed.rundir import RunDirectory
 
 
 def failed_start(plan: RunPlan, directory: RunDirectory, failure: Failure) -> Outcome:
-    """Every journal has a beginning and an end, as after any run."""
+    """Writes complete journals and the log of control."""
     build = build_of_this_process()
     first = plan.nodes[0]
     for node in plan.nodes:

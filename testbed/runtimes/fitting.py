@@ -1,10 +1,9 @@
-"""A plan that this machine can keep up with: its time scale, and how long a local step takes.
+"""Fits a plan to this machine: the time scale, and the time of a local step.
 
-Takes a plan in the making and what was asked for, gives the plan and words about what was chosen; trains for a second.
-The time scale follows the network alone: it is the smallest with which this machine carries what the nodes send. At
-that scale a step takes what the experiment asks for, or as long as this machine needs to train all learners. What that
-is measured to be differs a little from time to time: where an earlier run's figure is about as good it is taken again,
-so that both compare.
+Takes an unfinished plan and options, gives the plan, and says what was chosen; trains for a second. The time scale
+follows the network alone: it is the smallest with which this machine carries the nodes' traffic. At that scale a step
+takes as long as the experiment asks for, or as long as this machine needs to train all learners. Measurements differ a
+little, so an earlier run's figure is used again if it is close: then the runs compare.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from testbed.plan.instead import congestion_words, is_longer, step_words
 from testbed.plan.make import NOMINAL_MS_PER_STEP, paced
 from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import largest_scale, late_for_tcp, smallest_scale
-from testbed.runtimes.earlier_runs import Earlier, earlier_alike
+from testbed.runtimes.earlier_runs import EarlierRun, earlier_alike
 from testbed.runtimes.runtime import AUTO, UNSHAPED
 
 if TYPE_CHECKING:
@@ -27,24 +26,24 @@ if TYPE_CHECKING:
 
 _REMEDY = "take fewer nodes, a smaller --degree, a longer compute.ms_per_step, or --runtime sim"
 _AS_GOOD = 0.9, 1.5
-"""Of what was measured: an earlier run's step may be so much of it (there is a quarter to spare)."""
+"""Bounds of an earlier run's step, relative to the measured one, which has a reserve of a quarter."""
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """How long steps must take for this machine to keep up with them, and why."""
+    """How long steps must take for this machine to keep up, and why."""
 
     times: StepTimes
-    before: Sequence[Earlier]
-    """In runs that trained the same; the last one first."""
+    before: Sequence[EarlierRun]
+    """Runs with the same training, latest first."""
 
     def sustained_at(self, time_scale: float) -> float:
-        """Of emulated time."""
+        """The shortest step that this machine sustains, in emulated time."""
         last = self._as_good(time_scale)
         return self.times.sustained_at(time_scale) if last is None else last.step_ms
 
     def why(self, plan: RunPlan) -> str:
-        """Of a plan whose step is longer than asked for."""
+        """Why the plan's step is longer than asked for."""
         reason = f"this machine cannot train {len(plan.learners)} learners faster"
         if (same := self._as_good(plan.time_scale)) is not None:
             return f"{reason}; as in {same.run_id}, so that the two compare"
@@ -56,18 +55,18 @@ class _Steps:
             f"say --set compute.ms_per_step={max(last.step_ms, plan.ms_per_step):g} for both"
         )
 
-    def _on(self, time_scale: float) -> list[Earlier]:
+    def _on(self, time_scale: float) -> list[EarlierRun]:
         return [each for each in self.before if each.time_scale == time_scale]
 
-    def _as_good(self, time_scale: float) -> Earlier | None:
-        """The last that this machine kept up with, if that is near what was measured."""
+    def _as_good(self, time_scale: float) -> EarlierRun | None:
+        """The latest run that was not overloaded, if its step is close to the measured one."""
         same = self._on(time_scale)
         last = next((each for each in same if not each.was_too_much), None)
         if last is None:
             return None
         least, most = _AS_GOOD
         if any(each.was_too_much and each.step_ms >= last.step_ms for each in same):
-            least = 1.0  # it has been too short for another run
+            least = 1.0  # this step was too short for another run
         measured_ms = self.times.sustained_at(time_scale)
         return last if least * measured_ms <= last.step_ms <= most * measured_ms else None
 
@@ -75,10 +74,10 @@ class _Steps:
 def fitted(
     plan: RunPlan, nominal_ms: float | None, asked: float | None, beside: Path, say: Callable[[str], None]
 ) -> RunPlan:
-    """The plan with a time scale and a step that this machine keeps up with; any keeps up with virtual time.
+    """The plan with a time scale and a step that this machine keeps up with. Virtual time needs no fitting.
 
-    `plan` has time scale 1 and the default step; `nominal_ms` is a step on the nominal device, if it is known; `asked`
-    is the time scale, None where the choice is free. Beside are runs that this one may be compared with.
+    `plan` has time scale 1 and the default step. `nominal_ms` is a step on the nominal device, if known. `asked` is the
+    requested time scale, or None. `beside` is the folder of runs that this one may be compared with.
     """
     nominal_ms = NOMINAL_MS_PER_STEP if nominal_ms is None else nominal_ms
     if plan.runtime_facts is not None and plan.runtime_facts.is_virtual:
@@ -107,7 +106,7 @@ def _step_times(plan: RunPlan, parameters: int) -> StepTimes:
 
 
 def _carried(at: Callable[[float], RunPlan], say: Callable[[str], None]) -> RunPlan:
-    """With the smallest time scale with which this machine carries what the nodes send, if the kernel bears it."""
+    """The plan with the smallest time scale with which this machine carries the nodes' traffic, up to TCP's limit."""
     from testbed.runtimes.capacity import carried_bytes_s, in_mb_s
 
     carried = carried_bytes_s()

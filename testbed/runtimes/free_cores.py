@@ -1,6 +1,6 @@
-"""How many of the cores that a run may use are left free by whatever else this machine does.
+"""How many of the usable cores other programs leave free.
 
-Takes how long to look, gives a number of cores; reads what the kernel has counted.
+Takes the length of the measurement, gives a number of cores; reads the kernel's counters.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from testbed.cores import allowed_cores, usable_cores
 _COUNTED = Path("/proc/stat")
 _LOOK_S = 0.3
 _LEAST = 1.0
-"""A run gets about so much beside whatever else, or it is hopeless anyway: its health will tell."""
+"""Lower bound of the result. With less than one core a run is hopeless, and its health will show that."""
 _IDLE, _WAITING = 3, 4
-"""Places of the times in which a core did nothing, among all that the kernel counts of it."""
+"""Indices of the idle times among the kernel's counters of a core."""
 
 
 def free_cores(look_s: float = _LOOK_S) -> float:
-    """On average while it looks, which must be before the run uses any; all of them where nobody counts."""
+    """The average over `look_s`, to be measured before the run starts; all usable cores if there are no counters."""
     before = _counted()
     time.sleep(look_s)
     passed = [
@@ -34,7 +34,7 @@ def free_cores(look_s: float = _LOOK_S) -> float:
 
 
 def _counted() -> dict[int, list[int]]:
-    """By core that this process may run on: how long it did what, in ticks."""
+    """The counters of each core that this process may run on, in ticks."""
     mine = allowed_cores()
     found = {}
     for line in _COUNTED.read_text().splitlines():

@@ -1,7 +1,7 @@
-"""How long a local step of so many learners must take for this machine to keep up with it.
+"""The shortest local step that this machine sustains with a given number of learners.
 
-Takes an experiment, gives milliseconds; trains for a second or two, in processes of its own, and fetches nothing: on
-made-up samples of the same shape a step takes as long.
+Takes an experiment, gives milliseconds; trains for a second or two, in processes of its own. It fetches nothing: steps
+on random samples of the same shape take as long.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from testbed.runtimes.free_cores import free_cores
 
 _AT_MOST_S, _GLANCE_S = 0.7, 0.1
 _AMPLE = 2.0
-"""A step that is chosen so many times as long as it need be, by a glance, is long enough however long one looks."""
+"""A chosen step that a short measurement finds so many times too long needs no longer measurement."""
 _UNDISTURBED = 25
-"""Percentile of the steps that took as long as a step does on a core of one's own."""
+"""Percentile of measured steps that stands for an undisturbed step."""
 _MOST_PARTS = 64
-"""More learners are not more to measure."""
+"""Limit of learners whose data are used in the measurement."""
 _ROUND_S = 0.004
-"""Processor time of a learner's round besides training, on one core, whatever is sent."""
+"""Processor time of a learner's round besides training and sending, on one core."""
 _LEAST_MS = 50.0
-"""Of a round: shorter ones are disturbed by whatever else a machine does."""
+"""The shortest round: shorter ones are disturbed by other activity of the machine."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class StepTimes:
     """How long a local step must take, in milliseconds of real time."""
 
     least: float
-    """Below that, this machine cannot train so many learners even if it does nothing else."""
+    """With less, this machine cannot train the learners even if it does nothing else."""
     sustained: float
-    """With this one, to two digits, it has time for the network too."""
+    """With this one, to two digits, it has time for the network, too."""
 
     def sustained_at(self, time_scale: float) -> float:
         """`sustained` as emulated time."""
@@ -51,15 +51,15 @@ class StepTimes:
 
 
 def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms: float = 0.0) -> StepTimes:
-    """A learner sends that many bytes a round. Training has the machine's cores for itself while it is measured.
+    """Measures the step times. A learner sends `sent_bytes` a round. Call it before the run uses any cores.
 
-    Of a step that was chosen, of so many milliseconds of real time, only what tells whether it is long enough.
+    With `chosen_ms`, a step in real time, measures only as long as needed to tell whether that is long enough.
     """
     free = free_cores()  # before this process uses any
     data = partition_data(experiment, learners, experiment.seed, fetch=False)
     trainer = make_trainer(experiment, data.dataset, experiment.seed)
     steps = max(1, trainer.steps_per_round(data.sizes[0]))
-    # Where all wait for each other they train at the same time, and none while others send.
+    # Learners that wait for each other train at the same time, and send at the same time.
     sent_s = 0.0 if waits(experiment) else sent_bytes * BYTE_S
     messages = learners * (_ROUND_S + sent_s) / usable_cores() / steps * 1000
 
@@ -76,12 +76,12 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms
 
 
 def sent_bytes_of(parameters: int | None, degree: int | None) -> int:
-    """What a learner sends a round if it sends its whole model to every neighbour."""
+    """Bytes of a round in which a learner sends its whole model to every neighbour."""
     return 4 * (parameters or 0) * (degree or 1)
 
 
 def _steps_per_s(trainer: Trainer, parts: Sequence[Indices], steps: int, at_most_s: float, free: float) -> float:
-    """Of all cores together, so many of which are free: training has the lowest priority, and gets no others."""
+    """Steps a second of all cores together. `free` cores are available: training has the lowest priority."""
     cores = min(usable_cores(), len(parts))
     speed = bare_loops(trainer, parts, processes=cores, rounds=1_000_000, steps=steps, at_most_s=at_most_s)
     undisturbed_ms = float(np.percentile(speed.step_ms, _UNDISTURBED))

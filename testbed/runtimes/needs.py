@@ -1,6 +1,6 @@
-"""What a run needs of a machine, compared with what this one has.
+"""Compares what a run needs with what this machine has.
 
-Takes a plan, gives figures, or PreflightRefused; reads what the kernel says, and may train for a moment.
+Takes a plan, gives figures or raises PreflightRefused; reads kernel limits, and may train for a moment.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 _BASE_BYTES = 500_000_000
 """The zygote, the fabric and control."""
 _NODE_BYTES = 26_000_000
-"""Private memory of a node besides its models: measured, ZeroMQ and the interpreter's own."""
+"""Measured private memory of a node besides its models: the interpreter's and ZeroMQ's."""
 _NODE_DESCRIPTORS = 2
-"""In the fabric and in control."""
+"""Descriptors of a node in the fabric and in control."""
 _SPARE_DESCRIPTORS = 100
 _PEER_DESCRIPTORS = 8
-"""In a node, of a peer that does not answer, for which two sockets try: measured. One that does needs five."""
+"""Measured descriptors of a node for a peer that does not answer, with two sockets; one that answers needs five."""
 _HOPELESS = 3.0
-"""An estimate may be wrong, but not by so much."""
+"""Factor by which traffic may exceed the capacity before the run is refused: estimates may be wrong."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """One kind of thing; the words have their units."""
+    """One resource; the texts include units."""
 
     what: str
     needed: str
     there: str
     is_short: bool
-    """There is no point in trying."""
+    """The run is refused."""
     is_tight: bool = False
-    """It may not be kept up with."""
+    """The run may be overloaded."""
     remedy: str = ""
 
 
@@ -71,7 +71,7 @@ def needs_of(plan: RunPlan) -> Iterator[Need]:
 
 
 def _most_peers(plan: RunPlan) -> int:
-    """Of one node. Where graphs change it may have met everybody in the end; a server has to do with all anyway."""
+    """The most peers of a node. With changing overlays or a server, a node may have all others as peers."""
     overlay = plan.overlay
     if overlay.neighbours is None or plan.server is not None or overlay.sampler is not None:
         return len(plan.nodes) - 1
@@ -79,7 +79,7 @@ def _most_peers(plan: RunPlan) -> int:
 
 
 def step_need(plan: RunPlan, times: StepTimes) -> Need:
-    """The time of a local step, where somebody has chosen it."""
+    """The need of a chosen time of local steps."""
     real_ms = plan.ms_per_step * plan.time_scale
     remedy = f"--set compute.ms_per_step={times.sustained_at(plan.time_scale):g}"
     scale = next((each for each in SCALES if each * plan.ms_per_step >= times.sustained), None)
@@ -96,7 +96,7 @@ def step_need(plan: RunPlan, times: StepTimes) -> Need:
 
 
 def traffic_need(plan: RunPlan, cost: Estimate) -> Need | None:
-    """What the fabric has to carry; None where it is not known."""
+    """The need of the fabric; None if the traffic is unknown."""
     if cost.peak_bytes_s is None:
         return None
     real, carried = cost.peak_bytes_s / plan.time_scale, carried_bytes_s()
@@ -111,7 +111,7 @@ def traffic_need(plan: RunPlan, cost: Estimate) -> Need | None:
 
 
 def processor_needs(plan: RunPlan, *, is_fitted: bool) -> Iterator[Need]:
-    """Of what was chosen by hand only: `auto` is what the machine can do. `is_fitted`: so is the time scale."""
+    """Needs of chosen steps and time scales; `auto` always fits the machine. `is_fitted`: the time scale was `auto`."""
     yield from _step(plan)
     if plan.engine != "none" and not is_fitted:
         need = traffic_need(plan, estimate(plan))
@@ -129,12 +129,12 @@ def _step(plan: RunPlan) -> Iterator[Need]:
     try:
         times = step_times(plan.experiment, len(plan.learners), sent_bytes, plan.ms_per_step * plan.time_scale)
     except (CodeProblem, ModelProblem, Impossible):
-        return  # the run will tell, with the name of a node
+        return  # the run reports it with a node's name
     yield step_need(plan, times)
 
 
 def meet(needs: Sequence[Need], say: Callable[[str], None], *, force: bool) -> None:
-    """Raises PreflightRefused for what is short, unless it is forced; warns of the rest."""
+    """Raises PreflightRefused for shortages, unless forced; warns of the rest."""
     short = [need for need in needs if need.is_short]
     if short and not force:
         remedies = [need.remedy for need in short if need.remedy]

@@ -1,6 +1,6 @@
 """An experiment, a topology and a runtime → a plan that this machine can carry.
 
-Takes what was resolved and asked for, gives a `RunPlan`; loads the data and the model, and may fetch and measure.
+Takes the resolved input and options, gives a `RunPlan`; loads data and model, and may fetch data and measure speed.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ class Resolved:
     inputs: Mapping[str, str]
     """SHA-256 of the files that were read, by name."""
     findings: tuple[tuple[str, tuple[Finding, ...]], ...]
-    """Warnings and notes, by file."""
+    """Warnings and notes by file."""
 
 
 @dataclass(frozen=True)
 class Talk:
-    """What is said while a plan is made."""
+    """Output functions for messages while a plan is made."""
 
     say: Callable[[str], None]
-    """Unless nothing but mistakes is to be said."""
+    """For progress; silent in quiet mode."""
     warn: Callable[[str], None]
-    """In any case."""
+    """For warnings; never silent."""
     findings: Callable[[str, Iterable[Finding]], None]
-    """Of a file; unless nothing but mistakes is to be said."""
+    """For findings about a file; silent in quiet mode."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which run is to be planned."""
+    """The requested run."""
 
     results: Path
     run_id: str | None
@@ -75,11 +75,11 @@ class Wanted:
     given: Given
     overwrite: bool = False
     dry: bool = False
-    """Nothing is fetched or built."""
+    """Fetch and build nothing."""
 
 
 def plan_new(resolved: Resolved, chosen: Chosen, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan]:
-    """The plan of a new run, and what runs it; `choose` has `chosen`, which may turn out not to fit."""
+    """The plan of a new run, and its runtime, which may differ from `chosen` if that does not fit."""
     chosen = _fitting(resolved, chosen, wanted.given)
     experiment = resolved.experiment
     run_id = _free_run_id(wanted, resolved.topology.name, experiment.algorithm.name)
@@ -92,7 +92,7 @@ def plan_new(resolved: Resolved, chosen: Chosen, wanted: Wanted, talk: Talk) -> 
 
 
 def plan_again(file: Path, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan]:
-    """The plan in a file, for one more run, and what runs it: its own runtime, or one in virtual time."""
+    """The plan in a file for another run, and its runtime: the plan's own, or one in virtual time."""
     from testbed.plan.files import changed_inputs, read_plan
 
     if any(option.is_planned for option in asked_for(wanted.given)):
@@ -113,7 +113,7 @@ def plan_again(file: Path, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan
 
 
 def ready_again(plan: RunPlan, runtime: Runtime, file: Path, say: Callable[[str], None]) -> None:
-    """What the plan in that file needs is there, before there is a run directory: its code, and its data."""
+    """Ensures, before a run directory exists, that the plan's code can be loaded, and its data are fetched."""
     experiment = plan.experiment
     _refuse_wrong_code(experiment, runtime, Origin(Source(str(file), "")), say)
     say(f"preparing {experiment.data.name} and {experiment.model.name} for {len(plan.learners)} learners")
@@ -126,9 +126,9 @@ def ready_again(plan: RunPlan, runtime: Runtime, file: Path, say: Callable[[str]
 def planned(
     resolved: Resolved, chosen: Chosen, given: Given, run_id: str, *, beside: Path, talk: Talk, fetch: bool = True
 ) -> tuple[Chosen, RunPlan]:
-    """The choice, settled, and a complete plan, fit for comparison with the runs beside it.
+    """The settled choice of a runtime, and a complete plan, comparable with earlier runs in the folder `beside`.
 
-    All that does not fit together is known before anything is said, fetched or measured.
+    Contradictions are reported before anything is said, fetched or measured.
     """
     from testbed.plan.cautions import cautions
     from testbed.plan.estimate import estimate
@@ -173,13 +173,13 @@ def planned(
 
 
 def _on(plan: RunPlan, runtime: Runtime, given: Given) -> RunPlan:
-    """The plan for that runtime."""
+    """The plan with the runtime and its emulation engine."""
     engine = given.get(_ENGINE) or runtime.facts.engines[0]
     return plan.model_copy(update={"runtime": runtime.name, "engine": engine, "runtime_facts": runtime.recorded()})
 
 
 def _for_runtime(plan: RunPlan, runtime: Runtime) -> RunPlan:
-    """A plan of real processes can be run in virtual time, too; any other is for its own runtime."""
+    """The plan for this runtime: its own, or one in virtual time. Raises UsageProblem for any other."""
     if runtime.name == plan.runtime:
         return plan
     if not runtime.facts.is_virtual:
@@ -193,7 +193,7 @@ def _for_runtime(plan: RunPlan, runtime: Runtime) -> RunPlan:
 
 
 def _fitting(resolved: Resolved, chosen: Chosen, given: Given) -> Chosen:
-    """A default that would leave out something of the topology gives way; raises InvalidInput for one asked for."""
+    """Replaces a default runtime that would ignore parts of the topology; raises InvalidInput for a requested one."""
     while found := chosen.runtime.ignored(resolved.topology, given):
         if chosen.how != "default":
             raise InvalidInput(resolved.experiment.topology, found)
@@ -204,7 +204,7 @@ def _fitting(resolved: Resolved, chosen: Chosen, given: Given) -> Chosen:
 
 
 def _free_run_id(wanted: Wanted, topology: str, algorithm: str) -> str:
-    """A name that a new run can have, as far as can be known before its directory is made."""
+    """A free name for a new run, as far as is known before its directory is made."""
     if wanted.run_id is None:
         name = made_run_name(topology, algorithm, f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
         names = (name if number == 1 else f"{name}-{number}" for number in count(1))
@@ -217,7 +217,7 @@ def _free_run_id(wanted: Wanted, topology: str, algorithm: str) -> str:
 
 
 def _refuse_wrong_code(experiment: Experiment, runtime: Runtime, origin: Origin, say: Callable[[str], None]) -> None:
-    """All code that the experiment names is loaded, if it names any; raises InvalidInput at its place."""
+    """Loads the code that the experiment names, if any; raises InvalidInput at its place in the file."""
     choices = (experiment.algorithm, experiment.sharing, experiment.model, experiment.data)
     if not any(is_code(name) for name in (*(each.name for each in choices), experiment.overlay.kind)):
         return
@@ -227,7 +227,7 @@ def _refuse_wrong_code(experiment: Experiment, runtime: Runtime, origin: Origin,
 
 
 def _refuse(wrong: WrongCode | None, runtime: Runtime, origin: Origin, say: Callable[[str], None]) -> None:
-    """Learners with files of their own may have what is missing here: that is only warned of."""
+    """Raises InvalidInput for faulty code; only warns if the image may have what is missing here."""
     if wrong is None:
         return
     if runtime.facts.has_own_files and isinstance(wrong.problem, OnlyHere):

@@ -1,6 +1,6 @@
-"""All runtimes, in the order in which `deploy` considers them, and which one a run gets.
+"""The list of runtimes, in the order in which `deploy` considers them, and the choice of one for a run.
 
-Takes names and options, gives runtimes and the words that say why. A new runtime is a folder, and a line in `RUNTIMES`.
+Takes names and options, gives runtimes and the reason of a choice. A new runtime is a folder, and a line in `RUNTIMES`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from testbed.runtimes.tracking.leftovers import Removed
 
 RUNTIMES: tuple[Runtime, ...] = (DockerRuntime(), LocalRuntime(), SimRuntime())
-"""Unless one is asked for, the first that this machine can have: containers only where somebody has built their image
-on purpose; then real processes, which are what most experiments are about; virtual time where neither is possible."""
+"""By default, a run gets the first one that this machine supports: containers only if the user has built the image;
+then real processes, which most experiments need; else virtual time."""
 CONTAINERS = RUNTIMES[0]
-"""The runtime whose plans Compose's containers run, too."""
+"""The runtime whose plans also run in Compose's containers."""
 _PLANNED = ("swarm", "kubernetes", "kollaps")
 PIN = "TESTBED_RUNTIME"
 
@@ -38,7 +38,7 @@ def names() -> list[str]:
 
 
 def named(name: str, where: str = "") -> Runtime:
-    """Raises UsageProblem for a runtime that does not exist, PreflightRefused for one that this system cannot have."""
+    """Raises UsageProblem for an unknown runtime, PreflightRefused for one that this operating system cannot have."""
     runtime = next((each for each in RUNTIMES if each.name == name), None)
     if runtime is None:
         if name in _PLANNED:
@@ -51,20 +51,20 @@ def named(name: str, where: str = "") -> Runtime:
 
 
 def runtime_of(run: RunDirectory) -> Runtime | None:
-    """The runtime that a run's plan names; None where the plan cannot be read, or names none of these."""
+    """The runtime that a run's plan names; None if the plan is unreadable, or names an unknown one."""
     name = read_plan_head(run.plan)[0].runtime
     return next((each for each in RUNTIMES if each.name == name), None)
 
 
 def owner_of(run: RunDirectory) -> Runtime:
-    """The runtime that looks after a run's directory; where no plan tells, the one that goes by records on disk."""
+    """The runtime that manages a run's directory. Without a readable plan, the one of real processes."""
     return runtime_of(run) or next(
         each for each in RUNTIMES if not each.facts.is_virtual and not each.facts.has_own_files
     )
 
 
 def destroy(run: RunDirectory) -> Removed:
-    """Nothing of the run is left but its results, whatever became of its plan. May be repeated."""
+    """Removes everything of the run but its results, with or without its plan. May be repeated."""
     if not run.plan.exists():
         for each in RUNTIMES:
             if run.path.resolve() in [stray.path for stray in each.strays()]:
@@ -73,7 +73,7 @@ def destroy(run: RunDirectory) -> Removed:
 
 
 def strays() -> list[RunDirectory]:
-    """Runs whose directories are gone, and of which something else is left."""
+    """Runs whose directories were removed, and of which something else is left."""
     return [run for each in RUNTIMES for run in each.strays()]
 
 
@@ -81,7 +81,7 @@ def strays() -> list[RunDirectory]:
 
 
 def options() -> list[RunOption]:
-    """Those that any runtime takes, each once."""
+    """The options of all runtimes, each once."""
     return list(dict.fromkeys(option for each in RUNTIMES for option in each.options))
 
 
@@ -97,7 +97,7 @@ def check_options(runtime: Runtime, given: Given) -> None:
 
 
 def asked_for(given: Given) -> list[RunOption]:
-    """Those that were given, and ask for something."""
+    """The given options with a value that asks for something."""
     return [option for option in options() if given.get(option.name) not in option.neutral]
 
 
@@ -114,30 +114,30 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A runtime for a run, and why it is that one."""
+    """A runtime for a run, and why it was chosen."""
 
     runtime: Runtime
     how: How = "asked"
     why: str = ""
-    """Empty where an option of the command named it."""
+    """Empty if an option of the command named it."""
     given: Given | None = None
-    """The options of the run, for a choice that may still change."""
+    """The run's options, for a choice that may still change."""
 
     @property
     def name(self) -> str:
         return self.runtime.name
 
     def after(self, why: str) -> Chosen:
-        """The next runtime that can be chosen, since this one turned out not to fit."""
+        """The next possible runtime, because this one does not fit."""
         assert self.given is not None  # noqa: S101 - only defaults are reconsidered
         rest = RUNTIMES[RUNTIMES.index(self.runtime) + 1 :]
         return next(_defaults(rest, self.given, why))
 
     def settled(self, say: Callable[[str], None], warn: Callable[[str], None], also: Sequence[str] = ()) -> Chosen:
-        """The choice, said aloud, now that all else is known to be right; the next runtime where this one is denied.
+        """Announces the choice, after all other checks; the next runtime if this machine denies this one.
 
-        `also`: what else was asked for that virtual time cannot do. Raises PreflightRefused where the next runtime
-        would ignore something that was asked for: a run that looks like the one asked for must be it.
+        `also` lists further requests that virtual time cannot fulfil. Raises PreflightRefused if the next runtime
+        would ignore a request: the user must not mistake the run for the requested one.
         """
         denial = None
         if self.how == "default" and self.given is not None:
@@ -164,7 +164,7 @@ class Chosen:
         return Chosen(next_one, "fallback", denial.message)
 
     def _other(self) -> Runtime | None:
-        """The next one of the list, as long as this choice is a default."""
+        """The next runtime of the list, if this choice is a default."""
         rest = RUNTIMES[RUNTIMES.index(self.runtime) + 1 :] if self.how == "default" else ()
         return next(iter(rest), None)
 
@@ -175,7 +175,7 @@ class Chosen:
 
 
 def choose(asked: str | None, given: Given) -> Chosen:
-    """The runtime that was asked for, by option or environment, or the first default that takes all options.
+    """The runtime named by an option or the environment, or the first default that takes all options.
 
     Raises UsageProblem and PreflightRefused as `named` and `check_options` do.
     """
@@ -194,7 +194,7 @@ def choose(asked: str | None, given: Given) -> Chosen:
 
 
 def _defaults(among: Sequence[Runtime], given: Given, why: str) -> Iterator[Chosen]:
-    """Each with why the one before it was passed over."""
+    """The possible defaults, each with the reason why the one before it was skipped."""
     for runtime in among:
         if untaken := [_words(each, given) for each in asked_for(given) if each not in runtime.options]:
             why = why or ", ".join(untaken)

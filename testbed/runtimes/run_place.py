@@ -1,8 +1,8 @@
-"""The directory of a run that is about to start: a new one, or that of a run which no longer needs its name.
+"""The directory of a run that is about to start: a new one, or that of an earlier run.
 
-Takes results, a name and what was asked for, gives a `RunDirectory` that stays this process's until it is let go; or
-UsageProblem, with a way out. A run that never began makes room by itself, and what it left stays to be read, in
-`failed-1` inside; any other is replaced on request (`--overwrite`) only, and never while something of it is there.
+Takes the folder of results, a name and options, gives a locked `RunDirectory` or raises UsageProblem with a hint. The
+files of an earlier run that never began are moved to `failed-1` inside. Any other run is replaced only with
+`--overwrite`, and never while processes, sockets or containers of it exist.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _ROOM_FOR_A_NUMBER = 5
 
 
 class Way(Enum):
-    """How a run comes by its directory."""
+    """How a run gets its directory."""
 
-    NEW = "there is none yet"
-    FREED = "the run that has it never began"
-    REPLACED = "the user wants the run that has it gone"
+    NEW = "it does not exist yet"
+    FREED = "the earlier run never began"
+    REPLACED = "the user replaces the earlier run"
 
 
 def check_results(results: Path) -> None:
-    """Before anything is fetched or measured for a run that would have no place."""
+    """Refuses a folder of results that cannot be written, before anything is fetched or measured."""
     there = next(each for each in (results.absolute(), *results.absolute().parents) if os.path.lexists(each))
     if there.is_symlink() and not there.exists():
         hint = "make that folder, or give another one with --results"
@@ -61,24 +61,24 @@ def _is_read_only(folder: Path) -> bool:
 
 
 def way_to(path: Path, *, overwrite: bool) -> Way:
-    """How a run could have that directory, as things are now; raises UsageProblem where it cannot. Changes nothing."""
-    with _held(path, alone=False) as hold:
-        return _way(path, overwrite=overwrite, is_held=hold.is_there)
+    """How a run could get that directory; raises UsageProblem if it cannot. Changes nothing."""
+    with _held(path, alone=False) as lock:
+        return _way(path, overwrite=overwrite, is_held=lock.is_there)
 
 
 @contextmanager
 def run_place(results: Path, plan: RunPlan, *, overwrite: bool, say: Callable[[str], None]) -> Iterator[TakenRun]:
-    """The plan's run directory, with the plan in it; as long as it is entered, no other run can have it.
+    """Makes the run directory and writes the plan; no other run can take it while this is entered.
 
-    Things may have changed since `way_to`: it is asked again, now that nobody else can be about it.
+    Repeats the checks of `way_to` under the lock, since the directory may have changed.
     """
     from testbed.plan.files import write_plan
 
     path = results / plan.run_id
-    with _held(path, alone=True) as hold:
-        way = _way(path, overwrite=overwrite, is_held=hold.is_there)
+    with _held(path, alone=True) as lock:
+        way = _way(path, overwrite=overwrite, is_held=lock.is_there)
         if way is Way.NEW:
-            run = create_run(results, plan.run_id, hold.take)
+            run = create_run(results, plan.run_id, lock.take)
         else:
             run = RunDirectory(path)
             try:
@@ -89,7 +89,7 @@ def run_place(results: Path, plan: RunPlan, *, overwrite: bool, say: Callable[[s
                     f"cannot make room in {path}: {problem.strerror or problem}", f"{_ANOTHER}, or remove it"
                 ) from None
         write_plan(run, plan)
-        yield TakenRun(path, hold.descriptors)
+        yield TakenRun(path, lock.descriptors)
 
 
 def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
@@ -101,7 +101,7 @@ def _way(path: Path, *, overwrite: bool, is_held: bool) -> Way:
         raise UsageProblem(f"{taken}, and is no run directory" if overwrite else taken, f"{_ANOTHER}, or remove it")
     _refuse_what_is_there(run, taken)
     if not is_held and last_word(run.events)[1] is None:
-        raise UsageProblem(f"{taken}, and nobody can tell here whether that run goes on", f"{_ANOTHER}, or remove it")
+        raise UsageProblem(f"{taken}, and it is unknown here whether that run goes on", f"{_ANOTHER}, or remove it")
     if foreign := _foreign(path.iterdir()):
         if overwrite:
             raise _not_the_run_s(run, foreign)
@@ -119,7 +119,7 @@ def _is_own(name: str) -> bool:
 
 
 def _is_cleared(path: Path) -> bool:
-    """What a command leaves that was killed while it made the directory, or room in it."""
+    """Whether the directory holds nothing but earlier failed starts, as after a killed command."""
     try:
         return path.is_dir() and all(_EARLIER.fullmatch(each.name) for each in path.iterdir())
     except PermissionError:
@@ -136,7 +136,7 @@ def _not_the_run_s(run: RunDirectory, foreign: list[str]) -> UsageProblem:
 
 
 def _refuse_what_is_there(run: RunDirectory, taken: str) -> None:
-    """Of a run that goes on, or was not cleaned up after: its processes, sockets and containers."""
+    """Raises UsageProblem if processes, sockets or containers of the earlier run exist."""
     match owner_of(run).remains(run):
         case Remains.GOES_ON:
             raise UsageProblem(f"{taken}, and that run goes on", f"{_ANOTHER}; `testbed destroy {run.path}` ends it")
@@ -152,15 +152,14 @@ def _refuse_what_is_there(run: RunDirectory, taken: str) -> None:
             pass
 
 
-# -- who has a directory -----------------------------------------------------------------------------------------------
+# -- locking -----------------------------------------------------------------------------------------------------------
 
 
-class _Hold:
+class _DirectoryLock:
     """A lock on a run directory, or none yet.
 
-    The command that leads a run holds its directory alone. The kernel lets go when that process is gone, however it
-    ended: a directory that no lock is on has nobody who leads its run from here, and runs that go on without their
-    command have a record.
+    The command that leads a run locks its directory exclusively. The kernel releases the lock when the process ends, so
+    no command on this machine leads the run of an unlocked directory. Detached runs have a record.
     """
 
     def __init__(self, *, alone: bool) -> None:
@@ -169,12 +168,12 @@ class _Hold:
 
     @property
     def is_there(self) -> bool:
-        """False, too, where there are no such locks: other systems than Linux, some network file systems."""
+        """Whether the lock is held. Always False without such locks: other systems than Linux, some network disks."""
         return self._descriptor is not None
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What another process must have open to hold it, too, when this one is gone."""
+        """Descriptors that another process must inherit to keep the lock after this one ends."""
         return () if self._descriptor is None else (self._descriptor,)
 
     def take(self, folder: Path) -> None:
@@ -195,31 +194,30 @@ class _Hold:
         else:
             self._descriptor = descriptor
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
 
 
 @contextmanager
-def _held(path: Path, *, alone: bool) -> Iterator[_Hold]:
-    """The directory, if there is one, is locked as long as this is entered, and so is one that is made meanwhile."""
-    hold = _Hold(alone=alone)
+def _held(path: Path, *, alone: bool) -> Iterator[_DirectoryLock]:
+    """Locks the directory while this is entered, if it exists; a new one can be locked later."""
+    lock = _DirectoryLock(alone=alone)
     try:
         if path.is_dir():
-            hold.take(path)
-        yield hold
+            lock.take(path)
+        yield lock
     finally:
-        hold.let_go()
+        lock.release()
 
 
 # -- making room -------------------------------------------------------------------------------------------------------
 
 
 def _make_room(run: RunDirectory, way: Way, say: Callable[[str], None]) -> None:
-    """Within the directory, which stays the same and locked: somebody else could take one that is moved or removed.
+    """Clears the directory without moving or removing it: another command could take it without the lock.
 
-    The plan goes last. A command that is killed on the way leaves what can be done again. What somebody has put there
-    since `way_to` is not removed.
+    The plan is removed last, so a killed command can be repeated. Foreign files that appeared since the check are kept.
     """
     there = sorted(run.path.iterdir(), key=lambda each: each == run.plan)
     if way is Way.REPLACED:
@@ -229,7 +227,7 @@ def _make_room(run: RunDirectory, way: Way, say: Callable[[str], None]) -> None:
         for each in there:
             shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
         return
-    if (left := destroy(run)).lasting:  # of one that was killed: sockets, and processes that are about to end with it
+    if (left := destroy(run)).lasting:  # sockets of a killed run, and processes that may still be ending
         raise UsageProblem(
             f"{', '.join(left.lasting)} of {run.path} cannot be ended", f"{_ANOTHER}; is it another user's?"
         )
@@ -248,14 +246,14 @@ def _make_room(run: RunDirectory, way: Way, say: Callable[[str], None]) -> None:
 
 
 def checked_run_name(given: str) -> str:
-    """The same, if it can be a folder's name everywhere."""
+    """The name itself; raises UsageProblem if it is not a portable folder name."""
     if not _RUN_NAME.fullmatch(given):
         raise UsageProblem(f"`{given}` cannot be a run's name", f"use letters, digits and . _ -, at most {LONGEST}")
     return given
 
 
 def made_run_name(topology: str, algorithm: str, ending: str = "") -> str:
-    """One that can be a run's, with room for a number behind it; a long one loses of its middle, never its ending."""
+    """A valid name with room for a number at its end. Long names are cut in the middle, before the ending."""
     words = _FOREIGN.sub("-", f"{topology}-{algorithm.rpartition(':')[2]}").lstrip(_NO_START)
     end = f"-{ending}" if ending else ""
     return (words[: LONGEST - _ROOM_FOR_A_NUMBER - len(end)] or "run") + end

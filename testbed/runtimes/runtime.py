@@ -1,7 +1,7 @@
-"""The seam between commands and whatever starts the nodes of a run.
+"""The interface between commands and runtimes, which start the nodes of a run.
 
-Takes nothing, gives types. A `Runtime` makes a run of a plan. A `LiveRun` is a run that goes on, as other commands
-reach it. `registry` lists the runtimes; commands know none of them by name.
+Takes nothing, gives types. A `Runtime` runs a plan. A `LiveRun` is a run that goes on, as other commands reach it.
+`registry` lists the runtimes; commands know none of them by name.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 UNSHAPED = "none"
-"""The engine that shapes nothing: plain loopback."""
+"""The emulation engine that shapes nothing: plain loopback."""
 UNSEEN = 0
-"""In place of the id of a process that is on another machine, or that this user cannot look at."""
+"""Stands for the id of a process on another machine, or that this user may not inspect."""
 
 Given = Mapping[str, object]
-"""The options of a run that were given, by name: `time_scale` for `--time-scale`."""
+"""The given options of a run, by name: `time_scale` for `--time-scale`."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a runtime can and cannot do. Plans record those that results depend on."""
+    """What a runtime can do. Plans record the facts that results depend on."""
 
     what: str
     """A few words for lists and hints: "real processes"."""
     engines: tuple[str, ...]
-    """What may carry the nodes' packets; the first one does unless another is asked for."""
+    """The possible emulation engines; the first one is the default."""
     is_virtual: bool
-    """Emulated time passes from event to event: no process, no packet, and nothing can come too late."""
+    """Runs in virtual time: without processes or packets, and nothing can be late."""
     by_default: str = ""
-    """Why it goes before the runtimes behind it, where this machine can have it."""
+    """Why it is preferred to the runtimes after it in the list, if this machine supports it."""
     has_own_files: bool = False
-    """Its learners have files and packages of their own: what cannot be loaded here may be loaded there."""
+    """Learners have files and packages of their own: code that cannot be loaded here may be loaded there."""
 
 
 @dataclass(frozen=True)
 class RunOption:
-    """An option of `deploy` that only some runtimes take. Equal for all that take it."""
+    """An option of `deploy` that only some runtimes take. They share one equal object."""
 
     flag: str
     help: str
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     parse: Callable[[str], object] | None = None
-    """Raises ValueError with what is wrong."""
+    """Parses the text; raises ValueError with a message."""
     is_switch: bool = False
     short: str = ""
     neutral: tuple[object, ...] = (None, False)
-    """Values that ask for nothing, and so are no reason to refuse the option."""
+    """Values that ask for nothing; with them, no runtime refuses the option."""
     is_planned: bool = False
-    """What it says is in the plan: it cannot be said again of a plan that is there."""
+    """The plan contains the value: the option is refused for an existing plan."""
     decides: bool = False
-    """Whoever gives it wants the runtime that takes it."""
+    """The option implies the runtime that takes it."""
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ DETACH = RunOption("--detach", "Return as soon as the nodes have begun; the run 
 
 
 class View(Protocol):
-    """How a command shows that a run goes on."""
+    """A command's display of a run's progress."""
 
     @property
     def tell(self) -> Tell: ...
@@ -122,13 +122,13 @@ class Console(Protocol):
     def quiet(self) -> bool: ...
 
     def say(self, text: str) -> None:
-        """A line for the user, unless nothing but mistakes is to be said."""
+        """Prints a line for the user; silent in quiet mode."""
 
     def end_with(self, end: Callable[[], None], *, is_bounded: bool = False) -> None:
-        """The first Ctrl-C or SIGTERM calls `end`. `is_bounded`: SIGTERM ends the run in two seconds, come what may."""
+        """Calls `end` at the first Ctrl-C or SIGTERM. `is_bounded`: SIGTERM ends the run within two seconds."""
 
     def watching(self) -> AbstractContextManager[View]:
-        """Progress is shown while this is entered. It may start a thread: processes must be forked before."""
+        """Shows progress while entered. It may start a thread, so processes must be forked before."""
 
 
 class Check(NamedTuple):
@@ -139,18 +139,18 @@ class Check(NamedTuple):
     found: str
     hint: str = ""
     required: bool = False
-    """Without it no run of real processes is what was asked for."""
+    """Runs of real processes need it."""
 
 
 class Denial(NamedTuple):
-    """Why a machine cannot have a runtime, and what would help."""
+    """Why a machine does not support a runtime, and a hint."""
 
     message: str
     hint: str
 
 
 class Remains(Enum):
-    """What there is of a run besides its results."""
+    """What exists of a run besides its results."""
 
     NOTHING = "nothing"
     GOES_ON = "it goes on"
@@ -160,96 +160,96 @@ class Remains(Enum):
 
 @dataclass(frozen=True)
 class Checking:
-    """How `Runtime.check` is to look at a plan."""
+    """Parameters of `Runtime.check`."""
 
     folder: Path
-    """Where the run directory will be."""
+    """The future run directory."""
     given: Given
     say: Callable[[str], None]
     force: bool
     """Shortages become warnings."""
     is_fitted: bool
-    """This machine has chosen the plan's time scale."""
+    """The plan's time scale was fitted to this machine."""
     dry: bool
     """Nothing will be started."""
 
 
 class Runtime(ABC):
-    """Starts the nodes of runs. One object a runtime; it has no state."""
+    """Starts the nodes of runs. There is one object for each runtime; it has no state."""
 
     name: ClassVar[str]
     facts: ClassVar[Facts]
     options: ClassVar[tuple[RunOption, ...]] = ()
 
     def recorded(self) -> RuntimeFacts:
-        """What plans record of it. Only control of real processes can see whether they kept up."""
+        """The facts that plans record. Only runs of real processes can be judged overloaded."""
         from testbed.plan.model import RuntimeFacts
 
         return RuntimeFacts(is_virtual=self.facts.is_virtual, is_judged=not self.facts.is_virtual)
 
-    # -- may this machine have it? -------------------------------------------------------------------------------------
+    # -- does this machine support it? ---------------------------------------------------------------------------------
 
     def unsupported(self) -> PreflightRefused | None:
-        """Why this operating system cannot have it."""
+        """Why this operating system does not support it, or None."""
         return None
 
     def why_not_default(self) -> str | None:
-        """Why `deploy` passes it over unless it is asked for; None where it may be the default."""
+        """Why it is not the default here; None if it may be."""
         return None
 
     def denial(self, given: Given) -> Denial | None:  # noqa: ARG002
-        """What this machine denies of it; tried by doing, and so asked for late."""
+        """What this machine denies it. Found by trying, so it is called late."""
         return None
 
     def checks(self) -> Iterator[Check]:
-        """What `doctor` says of it."""
+        """Its lines of `testbed doctor`."""
         yield from ()
 
     # -- before a run --------------------------------------------------------------------------------------------------
 
     def ignored(self, topology: Topology, given: Given) -> Sequence[Finding]:  # noqa: ARG002
-        """What a topology asks for that this runtime would silently leave out."""
+        """What the topology asks for, and this runtime would ignore."""
         return ()
 
     def make_ready(self, given: Given, say: Callable[[str], None]) -> None:  # noqa: B027 - most need nothing
-        """What takes the machine's time is done before anything is measured; raises UsageProblem for wrong options."""
+        """Does slow work before anything is measured, such as building; raises UsageProblem for wrong options."""
 
     @abstractmethod
     def check(self, plan: RunPlan, how: Checking) -> RunPlan:
-        """The plan, completed with what this machine has for it; raises PreflightRefused where it has too little."""
+        """The plan, completed with facts of this machine; raises PreflightRefused if the machine cannot run it."""
 
     def hints(self, outcome: Outcome) -> Iterator[str]:  # noqa: ARG002
-        """What would help where a run failed for a reason that has to do with this runtime."""
+        """Hints for failures that are specific to this runtime."""
         yield from ()
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def run(self, plan: RunPlan, directory: TakenRun, given: Given, console: Console) -> Outcome | None:
-        """How the run ended; None where it goes on without the command, as was asked."""
+        """Runs the plan; gives the outcome, or None if the run goes on detached, as requested."""
 
     @abstractmethod
     def goes_on(self, run: RunDirectory) -> bool:
-        """Whether the process that leads the run is there; raises what a Docker Engine says that has to be asked."""
+        """Whether the process that leads the run exists; raises errors of the Docker Engine if that must be asked."""
 
     def is_seen(self, run: RunDirectory) -> bool:  # noqa: ARG002
-        """Whether `goes_on` can look for itself, and so is quick."""
+        """Whether `goes_on` needs no Docker Engine, and is quick."""
         return True
 
     @abstractmethod
     def attach(self, run: RunDirectory) -> LiveRun:
-        """Raises UsageProblem for a run that does not go on, PreflightRefused for one that can never be attached to."""
+        """The running run; raises UsageProblem if it does not go on, PreflightRefused if it has no live processes."""
 
     @abstractmethod
     def remains(self, run: RunDirectory) -> Remains:
-        """What there is of the run, before its directory is used again."""
+        """What exists of the run, before its directory is used again."""
 
     @abstractmethod
     def destroy(self, run: RunDirectory) -> Removed:
-        """Nothing of the run is left but its results; one that goes on ends in good order first. May be repeated."""
+        """Removes everything of the run but its results. A run that goes on ends in good order first. Repeatable."""
 
     def strays(self) -> list[RunDirectory]:
-        """Runs whose directory is gone, and something else of them is not."""
+        """Runs whose directory was removed, and of which something else is left."""
         return []
 
 
@@ -262,31 +262,31 @@ class LiveRun(ABC):
     @property
     @abstractmethod
     def control(self) -> Endpoint:
-        """Where control takes commands."""
+        """The endpoint at which control takes commands."""
 
     @property
     @abstractmethod
     def fabric(self) -> Endpoint:
-        """Where the fabric takes commands; a path may lead to none."""
+        """The endpoint at which the fabric takes commands; a path need not exist."""
 
     @abstractmethod
     def pids(self, rank: int | None = None) -> dict[int, int]:
-        """Of living nodes, by rank, processes that are in their networks; UNSEEN where this machine does not see them.
+        """By rank, a process in each living node's network; UNSEEN if this machine does not see it.
 
-        Of one node only, if a rank is given.
+        With a rank, of that node only.
         """
 
     @abstractmethod
     def exec(self, node: PlannedNode, words: Sequence[str]) -> int:
-        """A command in the network of a node: this process becomes it, or gives its exit code."""
+        """Runs a command in a node's network: replaces this process, or gives the exit code."""
 
     def may_enter_networks(self) -> None:  # noqa: B027 - most may
-        """Raises PreflightRefused where this user may not measure in the nodes' networks."""
+        """Raises PreflightRefused if this user may not measure in the nodes' networks."""
 
     def allow_return(self, ranks: Sequence[int]) -> dict[int, int]:  # noqa: ARG002
-        """Nodes may come back once more than planned; by rank, how often in all, where anything limits that."""
+        """Lets nodes come back once more than planned; gives the new limits by rank, if there are limits."""
         return {}
 
     def capture_file(self, path: Path) -> tuple[Path, Path]:
-        """Where the fabric is to write a capture meant for `path`: as this process, and as the fabric sees it."""
+        """The file into which the fabric writes a capture for `path`, as seen by this process and by the fabric."""
         return path, path

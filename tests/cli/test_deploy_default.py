@@ -90,7 +90,7 @@ def test_containers_are_the_default_where_an_engine_has_the_image(
     runtime, (words,) = settled(None, None, image=True)
     assert runtime == "docker"
     assert words.startswith(
-        "runtime: docker (a Docker Engine answers, and has the image; --runtime local is real processes"
+        "runtime: docker (a Docker Engine answers and has the image; --runtime local is real processes"
     )
     assert settled(None, "none", image=True)[0] == "local", "containers have no choice of engines"
     assert settled("local", None, image=True) == ("local", [])

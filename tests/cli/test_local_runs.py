@@ -14,7 +14,7 @@ import pytest
 
 from testbed.rundir import RunDirectory
 from testbed.runtimes.tracking.leftovers import destroy, is_alive
-from testbed.runtimes.tracking.process_records import Recorded, read_record
+from testbed.runtimes.tracking.process_records import RunRecord, read_record
 from tests.cli.in_process import command
 from tests.runtimes.local_runs import needs_network
 
@@ -63,7 +63,7 @@ def trains() -> bool:
     return all(rounds(f"a.{number}") >= 2 for number in range(4))
 
 
-def assert_nothing_is_left(record: Recorded) -> None:
+def assert_nothing_is_left(record: RunRecord) -> None:
     until(lambda: not any(is_alive(each) for each in record.processes))
     assert not Path(record.sockets).exists()
     assert read_record(LONG) is None

@@ -15,7 +15,7 @@ from testbed.errors import PreflightRefused
 from testbed.plan.files import write_plan
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.docker import live
-from testbed.runtimes.tracking.process_records import Recorded
+from testbed.runtimes.tracking.process_records import RunRecord
 from tests.manifests.compose.composing import plan_of, topology_of
 
 PLAN = plan_of(topology_of("lan4"), "data.name=digits")
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> RunDirectory:
     write_plan(made, PLAN)
     record = made.path / "runtime" / "processes.json"
     record.parent.mkdir(exist_ok=True)
-    record.write_bytes(msgspec.json.encode(Recorded(str(tmp_path), [], on_volumes=True, unseen=True)))
+    record.write_bytes(msgspec.json.encode(RunRecord(str(tmp_path), [], on_volumes=True, unseen=True)))
     return made
 
 

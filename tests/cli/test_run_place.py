@@ -26,7 +26,7 @@ from testbed.plan.model import RunPlan
 from testbed.records import AnyRecord, Count, End, Event, Over
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes import run_place as run_place_module
-from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.container_paths import sockets_of
 from testbed.runtimes.run_place import Way, run_place, way_to
 from testbed.runtimes.tracking.ownership import MARK, new_mark
 from testbed.runtimes.tracking.process_records import PREFIX, Places, ProcessRecord, process_record
@@ -225,7 +225,7 @@ def test_where_nothing_can_be_held_only_a_last_word_is_believed(
 
     monkeypatch.setattr(fcntl, "flock", denied)
     for overwrite in (False, True):
-        assert "nobody can tell here whether that run goes on" in refused(run.path.parent, overwrite=overwrite).message
+        assert "it is unknown here whether that run goes on" in refused(run.path.parent, overwrite=overwrite).message
     log(run, Over(0.0, "interrupted", finished=0, failed=0))
     assert take(run.path.parent)[1]
 

@@ -25,7 +25,7 @@ from testbed.plan.files import read_plan, write_plan
 from testbed.records import Count
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.tracking.ownership import MARK, new_mark
-from testbed.runtimes.tracking.process_records import Places, ProcessRecord, Recorded, process_record, record_of
+from testbed.runtimes.tracking.process_records import Places, ProcessRecord, RunRecord, process_record, record_of
 from tests.collect.runs import end, evaluation, round_, start, text
 from tests.plan.test_make import nodes, plan_of
 
@@ -60,7 +60,7 @@ def test_a_run_whose_engine_does_not_answer_is_out_of_reach(
     record_of(run).parent.mkdir(exist_ok=True)
     write_plan(run, read_plan(run.plan).model_copy(update={"runtime": "docker"}))
     for unseen, word in ((True, "out of reach"), (False, "left behind")):
-        record_of(run).write_bytes(msgspec.json.encode(Recorded("", [], unseen=unseen)))
+        record_of(run).write_bytes(msgspec.json.encode(RunRecord("", [], unseen=unseen)))
         assert state()[0] == word
 
 
@@ -74,7 +74,7 @@ def test_what_became_of_a_run(run: RunDirectory) -> None:
     assert "destroy" not in told("status", "one").stdout
     record_of(run).parent.mkdir()
     dead = ProcessRecord("control", 2**22 - 1, 1)
-    record_of(run).write_bytes(msgspec.json.encode(Recorded("/nowhere", [dead])))
+    record_of(run).write_bytes(msgspec.json.encode(RunRecord("/nowhere", [dead])))
     assert state() == ("finished", 4.0)
     assert "`testbed destroy results/one` removes it" in told("status", "one").stdout
     run.events.write_text(event)

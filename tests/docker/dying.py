@@ -26,7 +26,7 @@ main()
 MAKING = "ContainerSet.is_running = die"
 """There are volumes, and what gives them away."""
 MADE = "start.remove = die"
-CREATING = "ContainerSet.start = lambda crew, some, done=print: begin(crew, some, die if len(some) > 1 else done)"
+CREATING = "ContainerSet.start = lambda all_, some, done=print: begin(all_, some, die if len(some) > 1 else done)"
 """Some containers are there, others are not, or not yet started."""
 CREATED = "ContainerSet.pid = die"
 """Control and the learners run, and wait for one another."""

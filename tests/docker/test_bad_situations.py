@@ -26,20 +26,20 @@ from testbed.engines.privileges import User
 from testbed.errors import CouldNotStart, PreflightRefused
 from testbed.image import build as image_build
 from testbed.image.code import missing_files
-from testbed.image.engine_client import EngineOutage, connected, engine_address, is_silence, what_helps
+from testbed.image.engine_client import DockerEngineOutage, connected, engine_address, is_outage, what_helps
 from testbed.image.facts import image_id
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.containers.reachability import DOOR, KNOCKS, Unreached, knock
+from testbed.runtimes.containers.container_paths import ContainerPaths
+from testbed.runtimes.containers.reachability import PROBE_FIRST, PROBE_SOCKET, Unreached, probe
 from testbed.runtimes.docker import preflight, start
 from testbed.runtimes.docker import runtime as docker_runtime
-from testbed.runtimes.docker.container_set import ContainerSet, Ended
+from testbed.runtimes.docker.container_set import ContainerSet, EndedContainer
 from testbed.runtimes.docker.containers import CONTROL, FABRIC, PART_LABEL, Container, containers_of, name_of
 from testbed.runtimes.docker.runtime import DockerRuntime
 from testbed.runtimes.docker.start import listen_for_first_container
 from testbed.runtimes.docker.verdict import why_not
-from tests.docker.people import Ordinary
+from tests.docker.ordinary_user import Ordinary
 from tests.docker.runs import command, containers, deploy, deploy_words, deploying, environment, summary, until
 from tests.image.engine import EXAMPLE, need_engine
 from tests.image.fake_engine import WayToEngine, fake_engine, way_to
@@ -126,7 +126,7 @@ def test_an_image_is_built_where_all_packages_for_it_are_there(tmp_path: Path, m
         monkeypatch.setattr(docker_runtime, "DEFAULT_TAG", tag)
         dry = deploy_here(tmp_path, monkeypatch, "--dry-run")
         assert "building" not in dry.output
-        assert f"the run would make the image {tag} first" in dry.output
+        assert f"the run would build the image {tag} first" in dry.output
         result = deploy_here(tmp_path, monkeypatch)
         assert result.exit_code == 0, result.output
         assert result.output.count("building") == 1
@@ -172,7 +172,7 @@ def test_results_that_the_engine_cannot_see(tmp_path: Path, image: str) -> None:
     )  # fmt: skip
     assert ended.returncode == 4, ended.stderr
     assert re.search(r"^Error: the Docker Engine cannot mount the folder of results: .*results/r", ended.stderr, re.M)
-    assert "give --results a folder of the machine that the Engine runs on" in ended.stderr
+    assert "give --results a folder of the machine that the Docker Engine runs on" in ended.stderr
     assert "testbed render --target compose" in ended.stderr
     assert containers(tmp_path) == []
 
@@ -201,14 +201,14 @@ def test_sockets_that_lead_nowhere(tmp_path: Path, image: str) -> None:
     """The folder is there, and nobody listens: what files shared with a virtual machine are like."""
     for folder in ("sockets", "run"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "sockets" / DOOR).touch()
+    (tmp_path / "sockets" / PROBE_SOCKET).touch()
     (tmp_path / "run" / "plan.json").touch()
     tmp_path.chmod(0o755)
     with connected() as engine:
         binds = [f"{tmp_path / folder}:/testbed/{folder}" for folder in ("sockets", "run")]
         host = engine.api.create_host_config(network_mode="none", binds=binds)
         id_ = engine.api.create_container(
-            image, [CONTROL], environment={KNOCKS: "1"}, labels={PART_LABEL: CONTROL}, host_config=host
+            image, [CONTROL], environment={PROBE_FIRST: "1"}, labels={PART_LABEL: CONTROL}, host_config=host
         )["Id"]
         try:
             engine.api.start(id_)
@@ -224,21 +224,21 @@ def test_sockets_that_lead_nowhere(tmp_path: Path, image: str) -> None:
 
 
 def test_a_door_tells_who_has_knocked(tmp_path: Path) -> None:
-    inside = Inside(tmp_path)
+    inside = ContainerPaths(tmp_path)
     inside.sockets.mkdir()
     with pytest.raises(PreflightRefused, match="do not see what is in the folder") as refused:
-        knock(inside)
+        probe(inside)
     assert not isinstance(refused.value, Unreached), "not even files are shared"
     inside.run.path.mkdir()
     inside.run.plan.touch()
     with pytest.raises(Unreached, match="No such file"):
-        knock(inside)
+        probe(inside)
     with listen_for_first_container(inside.sockets) as door:
-        knock(inside)
-        assert door.await_knock(lambda: True) == os.getpid()
-        assert door.await_knock(lambda: False) is None
+        probe(inside)
+        assert door.await_probe(lambda: True) == os.getpid()
+        assert door.await_probe(lambda: False) is None
         with pytest.raises(PreflightRefused, match=r"has not reached this command within 0\.3 s"):
-            door.await_knock(lambda: True, patience_s=0.3)
+            door.await_probe(lambda: True, timeout_s=0.3)
     assert list(inside.sockets.iterdir()) == []
 
 
@@ -376,7 +376,7 @@ def test_a_fabric_that_is_killed(tmp_path: Path, image: str) -> None:
         _, said = running.communicate(timeout=120)
     assert running.returncode == 6, said
     gone = "the fabric, which carries the packets, is gone; its container ended with exit code 137"
-    assert re.search(rf"^Error: {gone}(; it said last: .*)?$", said, re.MULTILINE), said
+    assert re.search(rf"^Error: {gone}(; its last output: .*)?$", said, re.MULTILINE), said
     assert "/testbed/run" not in said, "a path in a container is of no use"
     assert (summary(tmp_path)["health"], containers(tmp_path), left_in(tmp_path)) == ("broken", [], [])
 
@@ -393,7 +393,9 @@ def test_a_fabric_that_dies_at_its_start(tmp_path: Path, image: str, monkeypatch
     result = deploy_here(tmp_path, monkeypatch, "--image", image)
     assert time.monotonic() - began_s < 60
     assert result.exit_code == 5, result.output
-    assert re.search(r"^Error: the fabric's container ended with exit code \d+; it said last: .+", result.output, re.M)
+    assert re.search(
+        r"^Error: the fabric's container ended with exit code \d+; its last output: .+", result.output, re.M
+    )
     assert (containers(tmp_path), left_in(tmp_path)) == ([], [])
 
 
@@ -473,11 +475,11 @@ def way(image: str) -> Iterator[WayToEngine]:  # noqa: ARG001 - there is an Engi
 
 @contextmanager
 def deploying_by(
-    way: WayToEngine, folder: Path, image: str, rounds: int, patience_s: float = 2.0
+    way: WayToEngine, folder: Path, image: str, rounds: int, away_s: float = 2.0
 ) -> Iterator[subprocess.Popen[str]]:
     arguments = deploy_words(folder, image, nodes=2, rounds=rounds)
     with subprocess.Popen(
-        [sys.executable, "-c", HASTY, str(patience_s), *arguments[3:]],
+        [sys.executable, "-c", HASTY, str(away_s), *arguments[3:]],
         cwd=folder, stderr=subprocess.PIPE, text=True, env={**environment(), "DOCKER_HOST": way.address},
     ) as process:  # fmt: skip
         try:
@@ -530,7 +532,7 @@ def test_an_engine_that_does_not_come_back(tmp_path: Path, image: str, way: WayT
 def test_an_engine_that_was_restarted_and_took_the_containers_along(
     tmp_path: Path, image: str, way: WayToEngine
 ) -> None:
-    with deploying_by(way, tmp_path, image, rounds=5000, patience_s=20.0) as running:
+    with deploying_by(way, tmp_path, image, rounds=5000, away_s=20.0) as running:
         control = part(tmp_path, CONTROL)
         way.close()
         with connected() as engine:
@@ -546,7 +548,7 @@ def test_an_engine_that_was_restarted_and_took_the_containers_along(
     assert left_in(tmp_path) == []
 
 
-def test_patience_has_an_end_and_is_only_for_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_is_waited_for_only_so_long_and_only_for_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     import requests
     from docker.errors import APIError
 
@@ -560,22 +562,22 @@ def test_patience_has_an_end_and_is_only_for_silence(monkeypatch: pytest.MonkeyP
             raise problem
         return "answer"
 
-    patience = EngineOutage(said.append)
-    assert patience.ask(lambda: question(requests.ConnectionError(), 2)) == "answer"
-    assert (patience.was_away, len(said), len(asked)) == (True, 1, 2)
+    outage = DockerEngineOutage(said.append)
+    assert outage.ask(lambda: question(requests.ConnectionError(), 2)) == "answer"
+    assert (outage.was_away, len(said), len(asked)) == (True, 1, 2)
     asked.clear()
-    assert patience.ask(lambda: question(requests.ConnectionError(), 8), lambda: True) == "answer"
+    assert outage.ask(lambda: question(requests.ConnectionError(), 8), lambda: True) == "answer"
     asked.clear()
     with pytest.raises(requests.ConnectionError):
-        patience.ask(lambda: question(requests.ConnectionError(), 99))
+        outage.ask(lambda: question(requests.ConnectionError(), 99))
     assert 2 <= len(asked) < 8
     asked.clear()
     with pytest.raises(requests.ConnectionError):
-        patience.ask(lambda: question(requests.ConnectionError(), 99))
+        outage.ask(lambda: question(requests.ConnectionError(), 99))
     assert len(asked) == 1, "it is known not to come back"
     with pytest.raises(APIError):
-        EngineOutage(said.append).ask(lambda: question(APIError("no"), 99))
-    assert not is_silence(APIError("no"))
+        DockerEngineOutage(said.append).ask(lambda: question(APIError("no"), 99))
+    assert not is_outage(APIError("no"))
 
 
 # -- control's last words ----------------------------------------------------------------------------------------------
@@ -595,12 +597,12 @@ ENDED = "control's container ended with exit code"
     ],
 )  # fmt: skip
 def test_what_control_has_said_last(tmp_path: Path, code: int, said: str, kind: str, message: str, hint: str) -> None:
-    ended = Ended("c", CONTROL, None, code, out_of_memory=code in (1, 137), error="broken", said=said)
+    ended = EndedContainer("c", CONTROL, None, code, out_of_memory=code in (1, 137), error="broken", said=said)
     found = why_not(RunDirectory(tmp_path), [ended])
     assert (type(found).__name__, found.message, found.hint) == (kind, message.format(tmp_path), hint)
 
 
-CONFIGURATION = "the fabric's container ended with exit code 3; it said last: no configuration"
+CONFIGURATION = "the fabric's container ended with exit code 3; its last output: no configuration"
 
 
 @pytest.mark.parametrize(
@@ -612,8 +614,8 @@ CONFIGURATION = "the fabric's container ended with exit code 3; it said last: no
     ],
 )
 def test_what_became_of_the_fabric_is_said_too(tmp_path: Path, code: int, said: str, message: str) -> None:
-    control = Ended("c", CONTROL, None, code, out_of_memory=False, error="", said=said)
-    fabric = Ended("f", FABRIC, None, 3, out_of_memory=False, error="", said="usage\nno configuration")
+    control = EndedContainer("c", CONTROL, None, code, out_of_memory=False, error="", said=said)
+    fabric = EndedContainer("f", FABRIC, None, 3, out_of_memory=False, error="", said="usage\nno configuration")
     for ended in ([control, fabric], [fabric, control]):
         found = why_not(RunDirectory(tmp_path), ended)
         assert (type(found), found.message) == (CouldNotStart, message)

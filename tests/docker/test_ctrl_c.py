@@ -29,7 +29,7 @@ from tests.docker.runs import containers, deploy_words, environment, summary
 NODES = 2 * WORKERS
 """More than the Engine is asked for at a time."""
 PATIENCE_S = 120.0
-LEFT = ("sockets", "processes.json", "outcome.json", "door.sock")
+LEFT = ("sockets", "processes.json", "outcome.json", "probe.sock")
 
 
 class Terminal:

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.image.engine_client import connected
 from testbed.runtimes.docker.containers import NODE_LABEL
-from tests.docker.people import Ordinary, with_a_folder
+from tests.docker.ordinary_user import Ordinary, with_a_folder
 from tests.docker.runs import command, containers, deploy_words, until
 
 PING = """
@@ -113,5 +113,5 @@ def test_nothing_goes_on_that_nobody_listens_to(user: Ordinary) -> None:
 def test_the_network_cannot_be_measured_from_there(user: Ordinary) -> None:
     told = user.did("verify", "r", "--format", "json")
     assert (told.returncode, told.stdout) == (4, "")
-    assert "only root may look at a run of containers" in told.stderr
+    assert "only root may measure in a run of containers" in told.stderr
     assert "sudo" in told.stderr

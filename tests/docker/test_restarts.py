@@ -18,7 +18,7 @@ from testbed.runtimes.docker.containers import FOLDER_LABEL, RANK_LABEL
 from testbed.runtimes.docker.live import allow_one_more
 from testbed.runtimes.docker.runtime import _LiveContainers
 from testbed.runtimes.processes.runtime import _LiveProcesses
-from testbed.runtimes.tracking.process_records import Recorded
+from testbed.runtimes.tracking.process_records import RunRecord
 from tests.runtimes.sim_runs import plan_of, star
 
 
@@ -76,7 +76,7 @@ def test_without_an_engine_it_is_said_and_left_to_the_run(
     for runtime, live_of in (("docker", _LiveContainers), ("local", _LiveProcesses)):
         run = create_run(tmp_path, runtime)
         write_plan(run, plan.model_copy(update={"runtime": runtime, "engine": "fabric"}))
-        attached = live_of(run, Recorded("", []))
+        attached = live_of(run, RunRecord("", []))
         assert _restarts(attached, [0]) == {}
         said = capsys.readouterr().err
         assert ("no Docker Engine answers" in said) == (runtime == "docker")

@@ -84,7 +84,7 @@ def test_a_container_that_is_killed_fails_the_run_with_its_exit_code(how: str, t
         assert running.returncode == 6, said
         assert "a.2" in said
         assert "its container ended with exit code 137" in said
-        assert ("somebody has removed it, such as by `docker rm`" in said) == (how == "remove")
+        assert ("it was removed, such as by `docker rm`" in said) == (how == "remove")
         assert containers(tmp_path) == []
 
 

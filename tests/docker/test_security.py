@@ -32,7 +32,7 @@ from tests.docker.hostile_runs import (
     notes,
     write_experiment,
 )
-from tests.docker.people import Ordinary, with_a_folder
+from tests.docker.ordinary_user import Ordinary, with_a_folder
 from tests.docker.runs import environment, until, words
 
 DONE = (0, 7)

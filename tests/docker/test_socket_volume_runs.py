@@ -49,7 +49,7 @@ def test_a_whole_run_is_one_like_any_other(tmp_path: Path, image: str) -> None:
     chosen = ("--runtime", "docker", "--image", image, "--rounds", "4", "--run-id", "r", "--force", *ON_VOLUMES)
     ended = command(tmp_path, "deploy", "topologies/lan4.xml", "--data", "digits", *chosen)
     assert ended.returncode in DONE, ended.stderr
-    assert "sockets lie on volumes" in ended.stderr
+    assert "sockets are on volumes" in ended.stderr
     assert "Docker Desktop: expected to work, not tested" in ended.stderr
     assert "all nodes began" in ended.stderr
     told = summary(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from testbed.image.engine_client import connected
 from testbed.runtimes.docker.containers import NODE_LABEL
-from tests.docker.people import Ordinary, with_a_folder
+from tests.docker.ordinary_user import Ordinary, with_a_folder
 from tests.docker.runs import (
     command,
     containers,

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.errors import CouldNotStart, ExitCode, PreflightRefused, TestbedError
 from testbed.image.base import OWN, USUAL, choose_base
-from testbed.image.engine_client import EngineSilent, cannot_reach, connected, refused
+from testbed.image.engine_client import DockerEngineSilent, cannot_reach, connected, refused
 from testbed.image.facts import code_in, code_label, image_id, labels_of
 from tests.image.fake_engine import FakeEngine
 
@@ -40,7 +40,7 @@ def test_no_permission() -> None:
     [
         ((500, {"message": "write /x: no space left on device"}), PreflightRefused, "no space left where the Docker"),
         ((500, {"message": "oops\nmore"}), CouldNotStart, "the Docker Engine says: oops"),
-        ((0, None), EngineSilent, "does not answer any more"),
+        ((0, None), DockerEngineSilent, "does not answer any more"),
     ],
 )
 def test_an_engine_in_trouble(engine: FakeEngine, answer: tuple[int, object], kind: type, words: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from testbed.image.build import Request, context_for
 from testbed.image.context import PACKAGE, Context, checkout, context_of, package
 from testbed.image.engine_client import connected
-from testbed.image.facts import code_label, doubt
+from testbed.image.facts import code_label, why_not_this_testbed
 from tests.image.fake_engine import FakeEngine
 
 OURS = {"testbed.source": package().digest(), "org.opencontainers.image.version": "0.1.0"}
@@ -16,7 +16,7 @@ OURS = {"testbed.source": package().digest(), "org.opencontainers.image.version"
 def said(engine: FakeEngine, labels: dict[str, str]) -> str | None:
     engine.answers["/images/mine:1/json"] = (200, {"Id": "sha256:abc", "Config": {"Labels": labels}})
     with connected() as client:
-        return doubt(client, "mine:1")
+        return why_not_this_testbed(client, "mine:1")
 
 
 def test_the_same_code_is_passed_over(engine: FakeEngine) -> None:

@@ -25,7 +25,7 @@ from testbed.errors import TestbedError
 from testbed.plan.files import to_text
 from testbed.rundir import RunDirectory
 from testbed.runtimes.tracking.leftovers import is_alive
-from testbed.runtimes.tracking.process_records import ProcessRecord, Recorded, commands_socket, read_record
+from testbed.runtimes.tracking.process_records import ProcessRecord, RunRecord, commands_socket, read_record
 from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import plan_of, records, star
 
@@ -92,7 +92,7 @@ class Corner:
 
     # -- how far the run is ----------------------------------------------------------------------------------------
 
-    def record(self) -> Recorded | None:
+    def record(self) -> RunRecord | None:
         return read_record(self.run)
 
     def process(self, name: str) -> ProcessRecord | None:

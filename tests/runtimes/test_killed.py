@@ -18,7 +18,7 @@ from testbed.records import Over
 from testbed.rundir import RunDirectory
 from testbed.runtimes.tracking.leftovers import destroy, is_alive
 from testbed.runtimes.tracking.ownership import MARK, new_mark
-from testbed.runtimes.tracking.process_records import ProcessRecord, Recorded, process_record
+from testbed.runtimes.tracking.process_records import ProcessRecord, RunRecord, process_record
 from tests.runtimes.corner import ENDLESS, PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
 from tests.runtimes.sim_runs import records
@@ -161,19 +161,19 @@ def test_destroy_touches_nothing_that_is_not_its_own(tmp_path: Path) -> None:
         run = RunDirectory(tmp_path / "results" / "old")
         (run.path / "runtime").mkdir(parents=True)
         other = ProcessRecord(mine.name, mine.pid, mine.start_ticks - 1)
-        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [other])))
+        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(RunRecord(str(folder), [other])))
         assert not destroy(run).ended
         assert bystander.poll() is None
         assert folder.is_dir()
         for theirs in ("", "another"):
             (run.path / "runtime" / "processes.json").write_bytes(
-                msgspec.json.encode(Recorded(str(folder), [mine], mark=theirs))
+                msgspec.json.encode(RunRecord(str(folder), [mine], mark=theirs))
             )
             removed = destroy(run)
             assert (removed.ended, removed.strangers) == ((), (bystander.pid,))
             assert bystander.poll() is None
         (run.path / "runtime" / "processes.json").write_bytes(
-            msgspec.json.encode(Recorded(str(folder), [mine], mark=OURS))
+            msgspec.json.encode(RunRecord(str(folder), [mine], mark=OURS))
         )
         removed = destroy(run)
         assert (removed.ended, removed.strangers) == (("zygote",), ())
@@ -186,7 +186,7 @@ def test_a_record_in_another_user_s_folder_is_not_followed(corner: Corner) -> No
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as bystander:
         for each in ("nodes", "runtime"):
             (corner.run.path / each).mkdir(parents=True)
-        record = Recorded("/nowhere", [process_record("control", bystander.pid)], mark="guessed")
+        record = RunRecord("/nowhere", [process_record("control", bystander.pid)], mark="guessed")
         (corner.run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(record))
         for path in (corner.run.path, *corner.run.path.rglob("*")):
             os.chown(path, 65534, 65534)
@@ -224,7 +224,7 @@ def test_destroy_removes_the_sockets_of_a_run_that_had_only_begun_to_make_them(t
             (folder / part).mkdir(parents=True)
         run = RunDirectory(tmp_path / str(number))
         (run.path / "runtime").mkdir(parents=True)
-        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [])))
+        (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(RunRecord(str(folder), [])))
         (run.path / "engine").mkdir()
         halves = [
             run.path / each for each in ("runtime/processes.part", "engine/.health.json.tmp", ".summary.json.tmp")
@@ -242,7 +242,7 @@ def test_destroy_leaves_a_folder_that_only_looks_like_sockets(content: str, tmp_
     (folder / content).mkdir()
     run = RunDirectory(tmp_path / "run")
     (run.path / "runtime").mkdir(parents=True)
-    (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(Recorded(str(folder), [])))
+    (run.path / "runtime" / "processes.json").write_bytes(msgspec.json.encode(RunRecord(str(folder), [])))
     destroy(run)
     assert folder.exists()
     shutil.rmtree(folder)

@@ -1,8 +1,8 @@
-"""The first minutes of a learner's container: it tells control that it is there, and gets its network.
+"""The start of a learner's container: it connects to control, and creates its network.
 
-Takes where the node's folders are and who the learner is, gives a connection to control; touches the container's
-network, and is root until it has that. Light: whatever it imports, every container of a run loads before the last of
-them is in the network. All that reads messages is loaded when control has something else to say.
+Takes the node's folders and the learner's user, gives a connection to control; touches the container's network, and
+runs as root until it exists. Light: every container imports this before the last one has its network. What reads
+messages is imported when control sends other messages than the usual first ones.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from testbed.engines.privileges import User, acting_as
 from testbed.plan.node_network import read_node_network
 from testbed.runtimes.containers import FABRIC_SOCKET, LOG, NODE, PLAN, SOCKETS, SUPERVISOR_SOCKET
 from testbed.runtimes.containers.end_mark import read_mark
-from testbed.runtimes.containers.first_process import Signals, has_spoken, receive, send
+from testbed.runtimes.containers.first_process import Signals, await_message, receive, send
 from testbed.socket_paths import connect
 
 TYPE_CHECKING = False  # `typing` takes longer to load than much else in here
 if TYPE_CHECKING:
     from testbed.engines.denied import NetworkDenied
 
-PATIENCE_S, PATIENCE_AGAIN_S = 300.0, 20.0
-"""How long control and the fabric may take to be there: many containers start at once. For one that has lived before
-they have been there."""
+TIMEOUT_S, TIMEOUT_AGAIN_S = 300.0, 20.0
+"""How long control and the fabric may take to listen: many containers start at once. TIMEOUT_AGAIN_S is for a restarted
+container, for which they have listened before."""
 _LOOK_S = 0.05
 
 
 class Arrived:
-    """A node that has its network, or was denied it; control has said something, or hung up."""
+    """A node that has its network, or was denied it, and has a message from control, or a closed connection."""
 
     def __init__(self, signals: Signals, user: User, control: socket.socket) -> None:
         self.signals = signals
         self.user = user
         self.control = control
         self.order = b""
-        """That it lives, if control has said so before it had its network."""
+        """The order to start the learner, if control sent it before the network existed."""
         self.denied: NetworkDenied | None = None
 
 
 def arrive(root: str, user: User) -> Arrived | int:
-    """The container's exit code where there is nothing more to do: 0 where the run has no use for it.
+    """Connects and creates the network; an exit code if nothing is left to do, 0 if the run does not need the node.
 
-    A container that failed, and that Docker starts again though nobody wants it to live, ends at once as before.
+    A failed container that Docker restarts, without an order of control to live again, ends at once with the same code.
     """
     return _Arrival(root, user).run()
 
@@ -73,16 +73,16 @@ class _Arrival:
             if not self._is_wanted(arrived) or not self._is_there(fabric):
                 return 0
         arrived.denied = self._join(device, fabric)
-        if arrived.order or has_spoken(control, self._signals):
+        if arrived.order or await_message(control, self._signals):
             return arrived
         return 0
 
     def _reach(self, path: str) -> socket.socket | None:
-        """Control; None when it never comes, or nobody wants this container any more."""
+        """A connection to control; None if control does not listen in time, or the container is told to end."""
         has_lived = os.path.exists(os.path.join(self._node, LOG))
-        until_s = time.monotonic() + (PATIENCE_AGAIN_S if has_lived else PATIENCE_S)
+        until_s = time.monotonic() + (TIMEOUT_AGAIN_S if has_lived else TIMEOUT_S)
         while self._is_there(path, until_s):
-            with suppress(ConnectionRefusedError, FileNotFoundError):  # it has bound it, and does not listen yet
+            with suppress(ConnectionRefusedError, FileNotFoundError):  # bound, not listening yet
                 return connect(path)
             if time.monotonic() > until_s:  # control was killed, and has left its socket
                 return None
@@ -90,7 +90,7 @@ class _Arrival:
         return None
 
     def _is_there(self, path: str, until_s: float | None = None) -> bool:
-        until_s = time.monotonic() + PATIENCE_S if until_s is None else until_s
+        until_s = time.monotonic() + TIMEOUT_S if until_s is None else until_s
         while not os.path.exists(path):
             if self._signals.is_asked_to_leave or time.monotonic() > until_s:
                 return False
@@ -98,16 +98,15 @@ class _Arrival:
         return not self._signals.is_asked_to_leave
 
     def _is_wanted(self, arrived: Arrived) -> bool:
-        """That the node lives, or only that it has its network; False when the run is over without."""
-        while has_spoken(arrived.control, self._signals):
+        """Waits until control wants the node to create its network, or to live; False if the run ends before."""
+        while await_message(arrived.control, self._signals):
             packet = receive(arrived.control)
             if not packet:
                 return False
             if packet == DO_ATTACH:
                 return True
-            from testbed.runtimes.containers.supervisor_messages import (
-                that_it_lives,  # one that comes back or joins later, alone
-            )
+            # A node that joins later or comes back gets another message; it is alone, and has time for the import.
+            from testbed.runtimes.containers.supervisor_messages import that_it_lives
 
             if that_it_lives(packet):
                 arrived.order = packet
@@ -115,7 +114,7 @@ class _Arrival:
         return False
 
     def _join(self, device: NodeDevice, fabric: str) -> NetworkDenied | None:
-        """Afterwards nothing is left of root, unless something was denied."""
+        """Creates the network, then gives up root, unless something was denied."""
         try:
             join_container_network(device, fabric, self._user)
         except Exception as problem:

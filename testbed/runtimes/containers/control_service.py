@@ -1,6 +1,6 @@
-"""Control in a container of its own: a whole run whose containers others have started.
+"""Control in a container of its own.
 
-Takes the run directory and the sockets, gives the run's exit code; says on standard output how it goes.
+Takes the run directory and the sockets, gives the run's exit code; prints the run's progress.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from testbed.control.progress import Progress
 from testbed.errors import CouldNotStart, RunBroken, TestbedError
 from testbed.plan.files import read_plan
 from testbed.runtimes.containers.container_backend import ContainerBackend
-from testbed.runtimes.containers.inside import Inside, outcome_file
+from testbed.runtimes.containers.container_paths import ContainerPaths, outcome_file
 from testbed.runtimes.processes.run import RealRun
 
 
-def lead(inside: Inside) -> int:
-    """From the first learner until the last has ended."""
+def run_control(inside: ContainerPaths) -> int:
+    """Leads the run until the last learner has ended."""
     try:
         plan = read_plan(inside.run.plan)
-        told = _Told(plan.experiment.stop.rounds)
-        whole = RealRun(plan, inside.run, ContainerBackend(inside), tell=told.progress, begun=told.begun)
+        output = _RunOutput(plan.experiment.stop.rounds)
+        run = RealRun(plan, inside.run, ContainerBackend(inside), tell=output.progress, begun=output.begun)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: whole.interrupt())
-        outcome = whole.run()
-        told.over(outcome)
+            signal.signal(number, lambda *_: run.interrupt())
+        outcome = run.run()
+        output.over(outcome)
         try:
             outcome_file(inside.run).write_bytes(msgspec.json.encode(outcome))
         except OSError as problem:
-            with suppress(OSError):  # half of it says nothing
+            with suppress(OSError):  # an incomplete file is useless
                 outcome_file(inside.run).unlink(missing_ok=True)
             has_begun = outcome.last is not None
             words = f"cannot write {outcome_file(inside.run)}: {problem.strerror or problem}"
@@ -44,8 +44,8 @@ def lead(inside: Inside) -> int:
         return problem.exit_code
 
 
-class _Told:
-    """What a person is told of the run."""
+class _RunOutput:
+    """Prints progress and outcome."""
 
     def __init__(self, rounds: int | None) -> None:
         self._of = "" if rounds is None else f" of {rounds}"
@@ -55,7 +55,7 @@ class _Told:
         _say(f"all nodes began after {seconds:.1f} s")
 
     def progress(self, look: Progress) -> None:
-        """Once a round."""
+        """Prints a line for every new round."""
         if look.rounds > self._rounds:
             self._rounds = look.rounds
             accuracy = "" if look.accuracy is None else f", accuracy {look.accuracy:.3f}"

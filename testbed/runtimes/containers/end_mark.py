@@ -1,7 +1,8 @@
-"""How a learner's container ended, kept for its next start: Docker starts one that has failed again, wanted or not.
+"""The end mark: a learner's exit code, kept for the next start of its container.
 
-Takes a node's own folder of sockets, gives an exit code; touches one small file there. The learner can reach that
-file, too: all that it could do with it is to end its own container. Light: the first process of a container imports it.
+Docker restarts every failed container. One with an end mark ends again at once, unless control wants the node back.
+Takes a node's own folder of sockets, gives an exit code; touches one small file there. The learner can write that file,
+too, but only end its own container with it. Light: the first process of a container imports it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ def mark_in(folder: Path) -> Path:
 
 
 def leave_mark(folder: Path, code: int) -> None:
-    """The container ends with that, unless somebody wants it to live once more."""
+    """Records a failure; the container ends with the same code at later starts."""
     if code:
         with suppress(OSError):  # the run is over, and has removed the folder
             _write(mark_in(folder), str(code).encode())
 
 
 def read_mark(folder: str | os.PathLike[str]) -> int | None:
-    """The code of a container that has ended for good; None for one that is to live."""
+    """The recorded exit code; None if the node is to live."""
     try:
         code = int(_read(os.path.join(folder, ENDED)))
     except (OSError, ValueError):
@@ -39,12 +40,12 @@ def read_mark(folder: str | os.PathLike[str]) -> int | None:
 
 
 def remove_mark(folder: Path) -> None:
-    """It is to live."""
+    """Lets the node live at the next start."""
     with suppress(OSError):
         mark_in(folder).unlink(missing_ok=True)
 
 
-# Whatever a learner may have put there in place of a file, nobody waits for it.
+# O_NONBLOCK and O_NOFOLLOW: a learner may have replaced the file by a pipe or a link.
 def _write(path: Path, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     file = os.open(path, flags, 0o600)

@@ -1,6 +1,6 @@
-"""Process 1 of a learner's container, as the kernel sees it: signals wake it up, and it buries orphans.
+"""Duties of process 1 of a learner's container: it handles signals, and reaps dead children.
 
-Takes nothing, gives what to wait for; touches the process' signals and its dead children. Light.
+Takes nothing, gives a descriptor to wait for; touches the process' signals and its dead children. Light.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _CHUNK_BYTES = 65_536
 
 
 class Signals:
-    """Of the calling process; one for all its life."""
+    """The signal handlers of the calling process."""
 
     def __init__(self) -> None:
         self.is_asked_to_leave = False
         self.asked_to_leave: Callable[[], None] = lambda: None
-        """Who else is to be told."""
+        """Called at SIGTERM and SIGINT."""
         self.waking, self._writing = os.pipe()
-        """Readable when there was one."""
+        """A descriptor that is readable after a signal."""
         os.set_blocking(self.waking, False)
         os.set_blocking(self._writing, False)
         signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._be_asked_to_leave)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # it wakes the loop up
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to write to the wakeup descriptor
 
     def empty(self) -> None:
         with suppress(BlockingIOError):
@@ -39,7 +39,7 @@ class Signals:
                 pass
 
     def close(self) -> None:
-        """In a child, which has its own."""
+        """Closes the descriptors, in a child process."""
         os.close(self.waking)
         os.close(self._writing)
 
@@ -48,33 +48,33 @@ class Signals:
         self.asked_to_leave()
 
 
-def bury(whom: int | None = None) -> int | None:
-    """Everybody who has died; how that one did, if it was among them."""
+def reap(learner: int | None = None) -> int | None:
+    """Reaps all dead children; gives the learner's status if it is among them."""
     found = None
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 break
-            if pid == whom:
+            if pid == learner:
                 found = status
     return found
 
 
-def has_spoken(control: socket.socket, signals: Signals) -> bool:
-    """Waits until control says something, or hangs up; False when this process is asked to leave before."""
+def await_message(control: socket.socket, signals: Signals) -> bool:
+    """Waits for a message from control, or its disconnection; False if this process is told to end before."""
     while not signals.is_asked_to_leave:
         readable, _, _ = select.select([control.fileno(), signals.waking], [], [])
         if signals.waking in readable:
             signals.empty()
-            bury()
+            reap()
         if control.fileno() in readable:
             return True
     return False
 
 
 def receive(control: socket.socket) -> bytes:
-    """One packet; nothing when it has hung up."""
+    """One packet; empty if control has disconnected."""
     try:
         return control.recv(MAX_MESSAGE_BYTES)
     except OSError:

@@ -1,7 +1,7 @@
-"""The folders that the containers of a run mount, made before any of them starts.
+"""Makes the folders that the containers of a run mount, before they start.
 
-Takes a plan whose files are written, gives nothing; touches the run directory. All of it belongs to whoever calls this:
-Docker would make what is missing, and root would own it. Sockets may lie elsewhere, on volumes that are an Engine's.
+Takes a plan whose files are written, gives nothing; touches the run directory. The folders belong to the calling user:
+Docker would create missing ones as root. Sockets may be on Docker volumes instead.
 """
 
 from __future__ import annotations
@@ -18,20 +18,27 @@ from testbed.node.compute_slots import make_slots
 from testbed.plan.hosts import hosts_of, hosts_text
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside, fabric_folder, folder_of_node, nodes_of, slots_of, sockets_of
+from testbed.runtimes.containers.container_paths import (
+    ContainerPaths,
+    fabric_folder,
+    folder_of_node,
+    nodes_of,
+    slots_of,
+    sockets_of,
+)
 from testbed.runtimes.tracking.process_records import hosts_of_run
 from testbed.runtimes.tracking.removal import clear_away
 
 
-def lay_out(plan: RunPlan, run: RunDirectory, cores: int, inside: Inside | None = None) -> None:
-    """As many nodes as there are `cores` may compute at once."""
+def lay_out(plan: RunPlan, run: RunDirectory, cores: int, inside: ContainerPaths | None = None) -> None:
+    """Makes all folders, with lock files for as many nodes to compute at once as there are `cores`."""
     lay_out_files(plan, run, inside)
     lay_out_sockets(plan, run, cores)
 
 
-def lay_out_files(plan: RunPlan, run: RunDirectory, inside: Inside | None = None) -> None:
-    """All but the sockets."""
-    inside = inside or Inside()
+def lay_out_files(plan: RunPlan, run: RunDirectory, inside: ContainerPaths | None = None) -> None:
+    """Makes all folders but those of sockets."""
+    inside = inside or ContainerPaths()
     with _told():
         for folder in (run.path / "engine", fabric_folder(run)):
             folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +48,7 @@ def lay_out_files(plan: RunPlan, run: RunDirectory, inside: Inside | None = None
 
 
 def lay_out_sockets(plan: RunPlan, run: RunDirectory, cores: int) -> None:
-    """In the run directory."""
+    """Makes the folders of sockets in the run directory."""
     with _told():
         make_sockets(sockets_of(run), (node.rank for node in plan.nodes), cores)
 
@@ -55,7 +62,7 @@ def _told() -> Iterator[None]:
 
 
 def _make_other_names(plan: RunPlan, run: RunDirectory) -> None:
-    """Not everybody can mount a folder with any name: each has one by its rank, too."""
+    """Links the nodes' folders by rank, since Compose and clusters cannot mount every name."""
     others = run.path / "runtime" / "nodes"
     others.mkdir(parents=True, exist_ok=True)
     for node in plan.nodes:
@@ -63,28 +70,28 @@ def _make_other_names(plan: RunPlan, run: RunDirectory) -> None:
 
 
 def remove_sockets(run: RunDirectory) -> None:
-    """Nothing that is no result stays; may be repeated."""
+    """Removes the sockets. May be repeated."""
     clear_away(sockets_of(run))
 
 
 def remove_within(folder: Path, but: Collection[Path] = ()) -> None:
-    """What a folder of sockets has in it, but not itself, nor those files where there are any; may be repeated.
+    """Removes what is in a folder of sockets, except the files `but`. May be repeated.
 
-    A learner may have closed its own folder, or may be at it still.
+    A learner may have changed the mode of its own folder, or may still write there.
     """
     with suppress(OSError):
         folder.chmod(0o700)
         for path in folder.iterdir():
             if any(path in each.parents for each in but):
                 remove_within(path, but)
-                with suppress(OSError):  # there is one
+                with suppress(OSError):  # a kept file is in it
                     path.rmdir()
             elif path not in but:
                 clear_away(path)
 
 
 def make_sockets(sockets: Path, ranks: Iterable[int], cores: int) -> None:
-    """Private folders, for as many nodes to compute at once as there are `cores`; what is mounted is there already."""
+    """Makes private folders of sockets, and a lock file for each of the `cores`. Mounted folders exist already."""
     sockets.mkdir(exist_ok=True)
     slots_of(sockets).mkdir(exist_ok=True)
     make_slots(slots_of(sockets), cores)
@@ -95,7 +102,7 @@ def make_sockets(sockets: Path, ranks: Iterable[int], cores: int) -> None:
 
 
 def make_mounted(sockets: Path, user: User, cores: int) -> None:
-    """Of volumes that are mounted there, the nodes' by their ranks; all of it is the user's afterwards."""
+    """Makes the folders on mounted volumes, and gives them to the user. The nodes' volumes are named by rank."""
     make_sockets(sockets, [int(each.name) for each in nodes_of(sockets).iterdir()], cores)
     for folder, _, files in os.walk(sockets, topdown=False):  # the outermost last: it can be entered until then
         for name in files:

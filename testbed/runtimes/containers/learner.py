@@ -1,7 +1,7 @@
-"""What the learner's process of a container does: loads everything, says hello to control, lives.
+"""The learner's process of a container: it loads data and model, reports to control, and runs.
 
-Takes the container's places, the node's plan and its order, gives nothing; touches its journal, its sockets and files
-of models. All of it is loaded afresh, which holds some 230 MB: nothing is shared with other containers.
+Takes the container's paths and control's order, gives nothing; touches the node's journal, sockets and files of models.
+Its memory, some 230 MB, is not shared with other containers.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from testbed.plan.files import read_node_plan
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import Fork
 from testbed.runtimes.containers import CONTROL_SOCKET, FABRIC_SOCKET
-from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.container_paths import ContainerPaths
 from testbed.runtimes.processes.model_files import ModelFiles
 from testbed.runtimes.processes.node_process import NodePaths, NodeSetup, lead_life, tell_control
 
 
-def live(inside: Inside, order: Fork) -> None:
-    """The node's whole life; whatever it prints goes to its log."""
+def live(inside: ContainerPaths, order: Fork) -> None:
+    """One life of the node. What it prints goes to its log."""
     plan = read_node_plan(inside.node.plan)
     cores = slots_in(inside.slots)
     sockets = inside.sockets
     paths = NodePaths(inside.node, sockets / CONTROL_SOCKET, sockets / FABRIC_SOCKET, inside.slots, cores)
     slots = ComputeSlots(paths.slots, cores, plan.node.rank)
     try:
-        with slots.one():  # importing and loading is work, too, and all containers start at once
+        with slots.one():  # imports compete for processors, too: all containers start at once
             from testbed.node.own import material
 
             made = material(plan.experiment, len(plan.learners), plan.seed, plan.ms_per_step)

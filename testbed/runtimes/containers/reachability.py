@@ -1,7 +1,7 @@
-"""The first word of a run's containers to the command that starts them: sockets in the run's folder reach over there.
+"""The reachability probe: the first container connects to a socket in the run's folder, on which the command listens.
 
-Takes what a container has of the run, gives nothing; connects to one of its sockets. Where containers run in another
-machine than the command, a real or a virtual one, they may share its files and yet no sockets.
+Takes the container's paths, gives nothing; connects to a socket. Containers on another real or virtual machine than the
+command may share its files, but not its sockets.
 """
 
 from __future__ import annotations
@@ -10,50 +10,50 @@ import errno
 import socket
 
 from testbed.errors import PreflightRefused
-from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.container_paths import ContainerPaths
 
-KNOCKS = "TESTBED_KNOCKS"
-"""Environment variable of a container that is to knock before it does anything else."""
-DOOR = "door.sock"
-"""Where the command waits for that."""
+PROBE_FIRST = "TESTBED_PROBE_FIRST"
+"""Environment variable of a container that is to probe first."""
+PROBE_SOCKET = "probe.sock"
+"""The socket on which the command listens."""
 UNREACHED = 76
-"""Exit code of a container that shares the run's files, and cannot reach its sockets."""
-_PATIENCE_S = 10.0
+"""Exit code of a container that shares the run's files, but cannot reach its sockets."""
+_TIMEOUT_S = 10.0
 _UNREACHED_BY = frozenset(
     (errno.ECONNREFUSED, errno.ENOENT, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENXIO, errno.ETIMEDOUT)
 )
-"""What it is like where files are shared, and sockets are not."""
-_ELSEWHERE = "run testbed beside it, or start there what `testbed render --target compose` writes"
+"""Errors of connecting where files are shared, but sockets are not."""
+_ELSEWHERE = "run testbed on its machine, or start there what `testbed render --target compose` writes"
 
 
 class Unreached(PreflightRefused):
-    """Files are shared, and sockets are not: those can lie elsewhere."""
+    """Files are shared, but sockets are not: volumes may solve that."""
 
 
-def knock(inside: Inside) -> None:
-    """Raises Unreached where nobody is reached, PreflightRefused where sockets elsewhere would not help either."""
+def probe(inside: ContainerPaths) -> None:
+    """Raises Unreached if sockets do not reach the command, PreflightRefused for errors that volumes do not solve."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(_PATIENCE_S)
+        connection.settimeout(_TIMEOUT_S)
         try:
-            connection.connect(str(inside.sockets / DOOR))
+            connection.connect(str(inside.sockets / PROBE_SOCKET))
         except OSError as problem:
             raise _why(inside, problem) from None
 
 
 def do_not_reach_over(problem: OSError) -> bool:
-    """Whether it says so of sockets, rather than of who may use them, or how much room there is."""
+    """Whether the error means that sockets do not work there, rather than missing permission or space."""
     return isinstance(problem, TimeoutError) or problem.errno in _UNREACHED_BY
 
 
-def _why(inside: Inside, problem: OSError) -> PreflightRefused:
+def _why(inside: ContainerPaths, problem: OSError) -> PreflightRefused:
     try:
         is_shared = inside.run.plan.exists()
-    except OSError as denied:  # containers are somebody else there, and may not even look
+    except OSError as denied:  # containers have another user, such as with a rootless Docker Engine
         problem, is_shared = denied, True
     if not is_shared:
         return PreflightRefused(
             "containers do not see what is in the folder of results",
-            f"is it on the machine that the Docker Engine runs on, and shared with it? Else {_ELSEWHERE}",
+            f"is the folder on the Docker Engine's machine, and shared with it? Else {_ELSEWHERE}",
         )
     words = f"containers cannot reach sockets in the folder of results: {problem.strerror or problem}"
     if not do_not_reach_over(problem):

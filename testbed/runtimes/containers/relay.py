@@ -1,8 +1,8 @@
-"""A run's socket for whoever cannot open it, such as a command on another machine: `... container.relay PATH`.
+"""Relays a socket of a run to standard input and output: `python -m testbed.runtimes.containers.relay PATH`.
 
-Takes packets on standard input, gives packets on standard output, to and from the socket of that path; each has its
-length before it, since a pipe keeps no packets apart. The first one is empty: somebody listens there. Ends with either
-side. Loads next to nothing: it is started again and again, beside learners.
+For commands that cannot open the socket themselves, such as on another machine. Takes packets on standard input, gives
+packets on standard output, to and from the socket of that path. Each packet is preceded by its length. The first packet
+sent is empty: the connection is open. Ends with either side. Imports little: it is started often, beside learners.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _STDIN, _STDOUT = 0, 1
 
 
 class TooLong(ValueError):
-    """No packet is that long: whoever sends this speaks of something else."""
+    """The length is more than a packet's limit, so the data are not packets."""
 
 
 def framed(packet: bytes) -> bytes:
     return _LENGTH.pack(len(packet)) + packet
 
 
-class Packets:
-    """What has come of a stream."""
+class PacketReader:
+    """Splits a stream into packets."""
 
     def __init__(self) -> None:
         self._received = b""
 
     def of(self, data: bytes) -> Iterator[bytes]:
-        """Those that are complete by now, once; raises TooLong rather than wait for one without end."""
+        """Takes the packets that are complete with this data; raises TooLong for an impossible length."""
         self._received += data
         while len(self._received) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._received)
@@ -51,8 +51,8 @@ class Packets:
 
 
 def relay(connection: socket.socket, heard: int, saying: int) -> None:
-    """Until either side ends. One packet at a time: who does not read is not sent more, nor read from."""
-    packets = Packets()
+    """Relays until either side ends. Blocks while a side does not read, so nothing piles up."""
+    packets = PacketReader()
     _say(saying, b"")
     while True:
         readable, _, _ = select.select([connection.fileno(), heard], [], [])
@@ -76,7 +76,7 @@ def _say(saying: int, packet: bytes) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Whether somebody listened there, as an exit code; why not is said on standard error."""
+    """0 if the socket accepted the connection; else 1, with the reason on standard error."""
     (path,) = arguments
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
             return 1
         try:
             relay(connection, _STDIN, _STDOUT)
-        except (OSError, TooLong) as problem:  # one side has gone in the middle of something
+        except (OSError, TooLong) as problem:  # one side ended in the middle of a packet
             sys.stderr.write(f"{problem}\n")
     return 0
 

@@ -1,8 +1,8 @@
-"""The first process of a learner's container, once it has its network and no privileges: starts the learner.
+"""The learner supervisor: the first process of a learner's container, after it has its network and no privileges.
 
-Takes who has arrived and orders of control's, gives news; touches the learner's process and its log. It is process 1
-there: signals reach the learner, orphans are buried, and the container ends with the learner. One start of the
-container is one life of the node.
+Takes control's orders, reports to control; touches the learner's process and its log. As process 1, it forwards signals
+to the learner, reaps orphans, and ends the container when the learner ends. One start of the container is one life of
+the node.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import Died, Fork, Forked
 from testbed.runtimes.containers import CONTROL_SOCKET
 from testbed.runtimes.containers.arrival import Arrived
+from testbed.runtimes.containers.container_paths import ContainerPaths
 from testbed.runtimes.containers.end_mark import leave_mark, remove_mark
-from testbed.runtimes.containers.first_process import bury, has_spoken, receive, send
-from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.first_process import await_message, reap, receive, send
 from testbed.runtimes.containers.supervisor_messages import KILL, PAUSE, RESUME, TO_SUPERVISOR, Do, Paused, Used
 from testbed.runtimes.tracking.proc_stat import busy_s, stands_still
 from testbed.socket_paths import connect
 
 AGAIN = 75
-"""Exit code of a container that is to be started anew: a failure, for whoever restarts those."""
+"""Exit code that makes Docker start the container again."""
 _TELL_EVERY_S = 2.0
 _ATTEMPT_S, _ATTEMPTS_S = 0.003, 3.0
-"""To pause the learner, and all that it has started, when none of them computes: one try, and all of them."""
+"""Limits of pausing the learner's processes at a moment when none computes: of one attempt, and of all."""
 _CHUNK_BYTES = 65_536
 _CHUNKS_AT_ONCE = 16
-"""Of what the learner prints, before control has its turn: as much as a pipe holds at most."""
-Live = Callable[[Inside, Fork], None]
-_EVERYBODY = -1
-"""To `kill`: whom the caller may signal, but for itself and process 1."""
+"""Limit of the learner's output that is copied before control's messages are read: what a pipe holds at most."""
+Live = Callable[[ContainerPaths, Fork], None]
+_ALL_PROCESSES = -1
+"""For `kill`: all processes that the caller may signal, except itself and process 1."""
 
 
 class Supervisor:
-    """One life of a node."""
+    """Supervises one life of a node."""
 
-    def __init__(self, inside: Inside, arrived: Arrived, live: Live) -> None:
+    def __init__(self, inside: ContainerPaths, arrived: Arrived, live: Live) -> None:
         """`live` is what the learner does, in a process of its own."""
         self._inside = inside
         self._user = arrived.user
@@ -61,7 +61,7 @@ class Supervisor:
         self._signals.asked_to_leave = lambda: self._signal(signal.SIGTERM)
 
     def run(self) -> int:
-        """Until the learner's process is over; the exit code says how. 0 where the run had no use for it."""
+        """Runs until the learner has ended, and gives its exit code; 0 if the run did not need it."""
         with self._control as control:
             order = self._first_order()
             if order is None:
@@ -82,8 +82,8 @@ class Supervisor:
         return self._next_fork(self._control)
 
     def _next_fork(self, control: socket.socket) -> Fork | None:
-        """Waits until control wants the node to live; None when the run is over, or nobody wants this container."""
-        while has_spoken(control, self._signals):
+        """Waits until control wants the node to live; None if the run or the container is to end."""
+        while await_message(control, self._signals):
             packet = receive(control)
             if not packet:
                 return None
@@ -112,7 +112,7 @@ class Supervisor:
             os.dup2(saying, 2)
             self._signals.close()
             for mine in (saying, said, log):
-                os.close(mine)  # whoever has them could make this process wait
+                os.close(mine)  # the learner could block this process with them
             self._live(self._inside, order)
 
         self._learner = fork_worker(body)
@@ -122,12 +122,12 @@ class Supervisor:
         end_the_rest()
         self._pass_on(said, log)
         code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        leave_mark(self._inside.sockets, code)  # before control knows: it may remove everything as soon as it does
+        leave_mark(self._inside.sockets, code)  # first: control may remove everything as soon as it is told
         _send(control, Died(order.rank, os.getpid(), status))
         return code
 
     def _watch(self, control: socket.socket, said: int, log: int) -> int:
-        """How the learner's process ended."""
+        """Serves until the learner's process ends; gives its status."""
         watched = [control.fileno(), said, self._signals.waking]
         tell_s = time.monotonic() + _TELL_EVERY_S
         while True:
@@ -141,8 +141,8 @@ class Supervisor:
                 if packet:
                     self._obey(control, TO_SUPERVISOR.read(packet))
                 else:
-                    watched.remove(control.fileno())  # the learner has lost its own link to it as well, and ends
-            if (status := bury(self._learner)) is not None:
+                    watched.remove(control.fileno())  # the learner has lost its own connection, too, and will end
+            if (status := reap(self._learner)) is not None:
                 self._learner = None
                 return status
             if time.monotonic() >= tell_s:
@@ -150,7 +150,7 @@ class Supervisor:
                 _send(control, Used(0.0 if self._learner is None else busy_s(self._learner)))
 
     def _linger(self, control: socket.socket, code: int) -> int:
-        """Until the run is over, or wants the node to live again: then the container is to be started anew."""
+        """Waits for the end of the run, or an order to live again: AGAIN then makes Docker restart the container."""
         if self._next_fork(control) is None:
             return code
         remove_mark(self._inside.sockets)
@@ -166,11 +166,11 @@ class Supervisor:
                 signal_all(self._learner, signal.SIGCONT)
 
     def _pause(self) -> bool:
-        """Stopped, and not while it computes in a slot, if that can be: it would keep it from all others."""
+        """Stops the learner's processes; gives whether none of them holds a compute slot, which would block others."""
         until_s = time.monotonic() + _ATTEMPTS_S
         while True:
             signal_all(self._learner, signal.SIGSTOP)
-            # Before all stand still one may take a slot, or let go of it.
+            # A process may take or release a slot until all of them stand still.
             while not all_stand_still(self._learner) and time.monotonic() < until_s:
                 time.sleep(_ATTEMPT_S)
             if not hold_slot(self._inside.slots, self._learner):
@@ -187,7 +187,7 @@ class Supervisor:
 
     @staticmethod
     def _pass_on(said: int, log: int) -> bool:
-        """What the learner has printed, to its log and to whoever looks at the container's; False at its end."""
+        """Copies the learner's output to its log and to the container's output; False at its end."""
         for _ in range(_CHUNKS_AT_ONCE):
             try:
                 data = os.read(said, _CHUNK_BYTES)
@@ -196,13 +196,13 @@ class Supervisor:
             if not data:
                 return False
             for target in (log, 1):
-                with suppress(OSError):  # a full disk: the learner's journal will say so
+                with suppress(OSError):  # a full disk, which the learner's journal reports
                     os.write(target, data)
         return True
 
 
 def open_log(path: Path) -> int:
-    """Appends to the node's log; to nothing where an earlier life has put something else in its place."""
+    """Opens the node's log for appending; /dev/null if the learner has replaced it by something else."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(OSError):
         log = os.open(path, flags, 0o644)
@@ -217,11 +217,11 @@ def _send(control: socket.socket, message: Message) -> None:
 
 
 def signal_all(learner: int | None, number: signal.Signals) -> None:
-    """At once: nobody can start others meanwhile who would not get it."""
-    whom = _EVERYBODY if os.getpid() == 1 else learner
-    if whom is not None:
+    """Signals all processes of the learner in one call, so that none of them can fork in between."""
+    target = _ALL_PROCESSES if os.getpid() == 1 else learner
+    if target is not None:
         with suppress(ProcessLookupError):
-            os.kill(whom, number)
+            os.kill(target, number)
 
 
 def all_stand_still(learner: int | None) -> bool:
@@ -229,12 +229,12 @@ def all_stand_still(learner: int | None) -> bool:
 
 
 def hold_slot(slots: Path, learner: int | None) -> bool:
-    """Whether one of them computes, and keeps a slot from all other learners."""
+    """Whether a process of the learner holds a compute slot."""
     return not holders(slots).isdisjoint(_others(learner))
 
 
 def end_the_rest() -> None:
-    """The learner is dead, and so is all that it has left: nothing else lives in its container."""
+    """Kills all processes that the learner has left in the container."""
     if os.getpid() == 1:
         signal_all(None, signal.SIGKILL)
 
@@ -247,7 +247,7 @@ def _others(learner: int | None) -> set[int]:
 
 
 def _is_ours(pid: int) -> bool:
-    """Root may have started something in here, which no learner's affair is."""
+    """Whether this user may signal the process: root may have started others in the container."""
     try:
         os.kill(pid, 0)
     except OSError:

@@ -1,7 +1,7 @@
-"""Control's side of the learners' containers: whoever starts them, the nodes come by themselves.
+"""Supervisor clients: control's side of the learners' containers, which connect by themselves when they start.
 
-Takes places, gives news of nodes; touches a socket for each of them. Each has its own, so nobody can claim to be
-another.
+Takes the folder of sockets, gives news of nodes; touches a socket for each of them. Each container sees only its own,
+so none can claim to be another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from testbed.control.token_bucket import TokenBucket
 from testbed.protocol.message import ProtocolError
 from testbed.protocol.zygote import Died, Fork, Forked
 from testbed.runtimes.containers import SUPERVISOR_SOCKET
-from testbed.runtimes.containers.inside import folder_of_node
+from testbed.runtimes.containers.container_paths import folder_of_node
 from testbed.runtimes.containers.supervisor_messages import (
     ATTACH,
     FROM_SUPERVISOR,
@@ -34,41 +34,41 @@ from testbed.runtimes.containers.supervisor_messages import (
 )
 from testbed.runtimes.processes.backend import News
 
-_PATIENCE_S, _PATIENCE_EACH_S = 120.0, 4.0
-"""How long a container may take to come that is wanted: in all, and for every node of the run."""
+_TIMEOUT_S, _TIMEOUT_EACH_S = 120.0, 4.0
+"""How long a container may take to connect: for a run, and in addition for every node."""
 _FIRST_S, _FIRST_EACH_S = 20.0, 0.5
-"""How long all together are waited for, before anything else is begun that takes processors."""
+"""How long to wait for all containers before starting the evaluator: for a run, and in addition for every node."""
 _ANSWER_S = 5.0
-"""How long one may take to say that its learner stands still."""
+"""How long a supervisor may take to report that its learner is paused."""
 
 
 @dataclass
 class _Container:
     link: PacketLink | None = None
     order: Fork | None = None
-    """Not given yet."""
+    """An order that was not sent yet."""
     limit: asyncio.TimerHandle | None = None
     has_lived: bool = False
-    """Since it was started last."""
+    """Since the container's last start."""
     life: int = 0
     is_alive: bool = False
     cpu_s: float = 0.0
     paused: asyncio.Future[bool] | None = None
-    """Whoever waits until it stands still is told whether it does so in a slot."""
+    """Set to whether the paused learner keeps a compute slot."""
 
 
 class SupervisorClients:
-    """For use inside a running event loop."""
+    """The connections to all supervisors of a run. For use inside a running event loop."""
 
     def __init__(
         self, sockets: Path, names: list[str], absent: tuple[int, ...], returns: Mapping[int, int], news: News
     ) -> None:
-        """`absent` are the ranks of those that join later; `returns`, how often each container is started again."""
+        """`absent` are the ranks that join later; `returns` says how often each container is started again."""
         self._absent = absent
         self._returns = dict(returns)
         self._names = names
         self._news = news
-        self._patience_s = _PATIENCE_S + _PATIENCE_EACH_S * len(names)
+        self._timeout_s = _TIMEOUT_S + _TIMEOUT_EACH_S * len(names)
         self._containers = [_Container() for _ in names]
         self._to_come = set(range(len(names))) - set(absent)
         self._all_have_come = asyncio.Event()
@@ -82,22 +82,22 @@ class SupervisorClients:
             self.close()
             raise
 
-    async def have_come(self) -> None:
-        """All that the run begins with; those that are slow are waited for only so long, and come later or never."""
+    async def wait_until_connected(self) -> None:
+        """Waits for the containers that the run starts with. After a timeout, slow ones may connect later."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_have_come.wait(), _FIRST_S + _FIRST_EACH_S * len(self._names))
 
     def give_up(self) -> None:
-        """Whoever waits for them need not any more."""
+        """Ends `wait_until_connected`."""
         self._all_have_come.set()
 
     def fork(self, rank: int, rejoin: str | None, first_round: int) -> None:
-        """The node lives as soon as its container is there."""
+        """Starts the node as soon as its container is connected."""
         container = self._containers[rank]
         container.order = Fork(rank, rejoin, first_round, self._absent)
         self._give_order(container)
         if container.order is not None:
-            container.limit = asyncio.get_running_loop().call_later(self._patience_s, self._never_came, rank)
+            container.limit = asyncio.get_running_loop().call_later(self._timeout_s, self._never_came, rank)
 
     def why_not_again(self, rank: int) -> str | None:
         if self._containers[rank].life <= self._returns.get(rank, 0):
@@ -105,23 +105,23 @@ class SupervisorClients:
         return "cannot come back: its container is started again only as often as the topology's events say"
 
     def may_come_back(self, rank: int, times: int) -> None:
-        """Whoever starts its container again does so that often, in all; what was allowed before stays so."""
+        """Raises the number of restarts that Docker, Compose or the cluster allows the node's container."""
         self._returns[rank] = max(times, self._returns.get(rank, 0))
 
     @property
     def started_again(self) -> list[int]:
-        """Ranks of those whose containers somebody may start again when they have failed, wanted or not."""
+        """Ranks of nodes whose containers may be restarted after a failure, whether control wants them or not."""
         return [rank for rank, times in sorted(self._returns.items()) if times]
 
     def signal(self, rank: int, number: signal.Signals) -> None:
-        """What a signal to the learner's process would do."""
+        """Has the supervisor send a signal to the learner."""
         words = {signal.SIGKILL: KILL, signal.SIGSTOP: PAUSE, signal.SIGCONT: RESUME}
         link = self._containers[rank].link
         if link is not None:
             link.send(Do(words[number]))
 
     async def pause(self, ranks: Collection[int]) -> list[int]:
-        """They stand still, as far as they have answered; gives those that do so in a slot."""
+        """Pauses learners, as far as their supervisors answer in time; gives the ranks that keep a compute slot."""
         loop = asyncio.get_running_loop()
         asked = {rank: loop.create_future() for rank in ranks if self._containers[rank].link is not None}
         for rank, future in asked.items():
@@ -133,11 +133,11 @@ class SupervisorClients:
         return [rank for rank, future in asked.items() if future.done() and future.result()]
 
     def busy_s(self, rank: int) -> float:
-        """That the node has used, as it was told last."""
+        """Processor time of the node, as last reported."""
         return self._containers[rank].cpu_s
 
     def close(self) -> None:
-        """Those that wait for an order end."""
+        """Closes all connections. Supervisors that wait for an order end."""
         for entrance in self._entrances:
             entrance.close()
         for container in self._containers:
@@ -148,7 +148,7 @@ class SupervisorClients:
 
     def _come(self, rank: int, connection: socket.socket) -> None:
         container = self._containers[rank]
-        if container.link is not None:  # its learner, which has the same folder, and no business here
+        if container.link is not None:  # a second connection can only be the learner, which may not send here
             connection.close()
             return
         self._to_come.discard(rank)
@@ -159,14 +159,14 @@ class SupervisorClients:
             connection, partial(self._hear, rank), partial(self._hung_up, rank), TokenBucket(lambda: None)
         )
         if container.life == 0 and container.order is None and rank not in self._absent:
-            container.link.send(Do(ATTACH))  # its learner's turn comes when all is loaded
+            container.link.send(Do(ATTACH))  # the learner is started later, when the evaluator is loaded
         self._give_order(container)
 
     def _give_order(self, container: _Container) -> None:
         if container.link is None or container.order is None or container.is_alive:
             return
         container.link.send(container.order)
-        if not container.has_lived:  # else it ends now, and its order waits for its next start
+        if not container.has_lived:  # else this start of the container ends, and the order waits for the next one
             container.order = None
             if container.limit is not None:
                 container.limit.cancel()
@@ -198,7 +198,7 @@ class SupervisorClients:
     def _hung_up(self, rank: int) -> None:
         self._containers[rank].link = None
         self._settle(self._containers[rank], keeps_slot=False)
-        self._is_over(rank, signal.SIGKILL)  # the container was killed: it has said nothing
+        self._is_over(rank, signal.SIGKILL)  # the container was killed before it could report
 
     def _is_over(self, rank: int, status: int) -> None:
         container = self._containers[rank]
@@ -209,6 +209,6 @@ class SupervisorClients:
     def _never_came(self, rank: int) -> None:
         name = self._names[rank]
         self._news.gone(
-            f"the container of {name} has not come within {self._patience_s:.0f} s: "
+            f"the container of {name} has not connected within {self._timeout_s:.0f} s: "
             "`docker ps --all` says what became of it"
         )

@@ -1,4 +1,4 @@
-"""What control tells the first process of a learner's container, and what that one answers. Pure."""
+"""Messages between control and the supervisor of a learner's container. Pure."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ KILL, PAUSE, RESUME = "kill", "pause", "resume"
 
 
 class Do(Message, frozen=True):
-    """To the learner: kill, pause or resume it; or, to be ready sooner, get the network that it will have."""
+    """An order of control: kill, pause or resume the learner; or create the network before the learner starts."""
 
     what: str
 
 
 class Came(Message, frozen=True):
-    """The container is there, and waits for its order."""
+    """The container has started, and waits for an order."""
 
 
 class Used(Message, frozen=True):
-    """Processor time that the learner has used in this life."""
+    """The processor time of the learner in this life."""
 
     cpu_s: float
 
 
 class Paused(Message, frozen=True):
-    """It stands still; perhaps while it computes, and then others have one slot less."""
+    """The learner is paused; `keeps_slot` if while it computes, which leaves other learners one slot less."""
 
     keeps_slot: bool
 
@@ -40,5 +40,5 @@ FROM_SUPERVISOR: Reader[FromSupervisor] = Reader(FromSupervisor)
 
 
 def that_it_lives(packet: bytes) -> bool:
-    """Whether control says this, rather than anything else; raises ProtocolError for what it never says."""
+    """Whether the packet is an order to start the learner; raises ProtocolError for an invalid packet."""
     return isinstance(TO_SUPERVISOR.read(packet), Fork)

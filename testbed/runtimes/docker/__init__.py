@@ -1,4 +1,4 @@
 """The runtime `docker`: a Docker Engine starts the containers of a run.
 
-Knows the Docker SDK, which is imported only when an Engine is really asked.
+The Docker SDK is imported only when a Docker Engine is used.
 """

@@ -1,7 +1,7 @@
-"""A command inside of a node's container, where the node is in the network: what is in the image runs.
+"""Runs a command of the image inside a node's container, in the node's network.
 
-Takes a run, a rank and words, gives the command's exit code; asks the Engine, and passes standard input, output, errors
-and signals on. For those who may use the Engine, but may not enter networks themselves.
+Takes a run, a rank and words, gives the command's exit code; asks the Docker Engine, and forwards standard input,
+output, errors and signals. Used by users who may use the Docker Engine, but may not enter networks themselves.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from testbed.runtimes.docker.live import container_of_node, is_process_of
 if TYPE_CHECKING:
     from docker import DockerClient
 
-_NOBODY = "65534:65534"
+_UNPRIVILEGED = "65534:65534"
 _CANNOT_RUN = (126, 127)
 _REFUSAL = b"OCI runtime exec failed"
-"""How the Engine begins, in place of the command, when it cannot run it."""
+"""How the Docker Engine's output begins if it cannot run the command."""
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _CHUNK_BYTES = 1 << 16
 _OTHERWISE = "`docker exec` knows other ways"
-_PATIENCE_S = 10.0
-"""How long the Engine may take to know that a command has begun, or ended."""
+_TIMEOUT_S = 10.0
+"""How long the Docker Engine may take to notice that a command has started or ended."""
 _LOOK_S = 0.02
 
 
 def run_inside(run: RunDirectory, rank: int, words: Sequence[str]) -> int:
-    """The command's exit code. It has no privileges, and ends with whoever asked for it, unless that one is killed.
+    """The command's exit code. It has no privileges, and ends with the calling process unless that is killed.
 
-    Raises UsageProblem where the node's container does not run, or has no such program.
+    Raises UsageProblem if the node's container does not run, or has no such program.
     """
     with connected() as engine:
         container = container_of_node(engine, run, rank)
@@ -50,7 +50,7 @@ def run_inside(run: RunDirectory, rank: int, words: Sequence[str]) -> int:
             try:
                 refusal = _pass_on(stream, signals, command.signal)
             except BaseException:
-                # Nobody listens any more, and the Engine would let it go on.
+                # The Docker Engine would let the command go on without its caller.
                 command.signal(signal.SIGKILL)
                 raise
         code = command.exit_code()
@@ -64,7 +64,7 @@ def run_inside(run: RunDirectory, rank: int, words: Sequence[str]) -> int:
 
 
 class _Command:
-    """What the Engine runs, beside the container's first process."""
+    """A command that the Docker Engine runs beside the container's first process."""
 
     def __init__(self, engine: DockerClient, container: str, words: Sequence[str]) -> None:
         self._api = engine.api
@@ -73,7 +73,7 @@ class _Command:
         self.id = str(self._api.exec_create(container, list(words), stdin=True, user=user)["Id"])
 
     def signal(self, number: int) -> bool:
-        """Whether it could be told: only those whose process it is may, and only on the Engine's own host."""
+        """Sends a signal, and gives whether it could: that needs the same user, and the Docker Engine's host."""
         state = self._state(lambda state: state["Pid"] or state["ExitCode"] is not None)
         pid = state["Pid"]
         if not isinstance(pid, int) or not pid or state["ExitCode"] is not None:
@@ -85,28 +85,28 @@ class _Command:
         return False
 
     def exit_code(self) -> int:
-        """Once it has ended; of one that a signal has ended, more than 128."""
+        """Waits for the command's end. The code is above 128 if a signal ended it."""
         code = self._state(lambda state: state["ExitCode"] is not None)["ExitCode"]
         return code if isinstance(code, int) else 1
 
-    def _state(self, is_so: Callable[[dict[str, object]], object]) -> dict[str, object]:
-        """As soon as it is so; in the end whatever it is."""
-        until_s = time.monotonic() + _PATIENCE_S
-        while not is_so(state := self._api.exec_inspect(self.id)) and time.monotonic() < until_s:
+    def _state(self, condition: Callable[[dict[str, object]], object]) -> dict[str, object]:
+        """The state as soon as it meets the condition, or after the timeout."""
+        until_s = time.monotonic() + _TIMEOUT_S
+        while not condition(state := self._api.exec_inspect(self.id)) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)
         return dict(state)
 
 
 def _user(environment: Sequence[str]) -> str:
-    """Who the learner is; where that is root, nobody: it would have what the container's first process begins with."""
+    """The learner's user. An unprivileged one in place of root, which would have the container's capabilities."""
     told = dict(each.partition("=")[::2] for each in environment)
     user, group = told.get("TESTBED_UID", ""), told.get("TESTBED_GID", "")
-    return f"{user}:{group}" if user.isdecimal() and group.isdecimal() and int(user) else _NOBODY
+    return f"{user}:{group}" if user.isdecimal() and group.isdecimal() and int(user) else _UNPRIVILEGED
 
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """A descriptor from which signals can be read, one byte each: they do nothing else meanwhile."""
+    """A descriptor from which signals are read, one byte each. They have no other effect while this is entered."""
     told, telling = os.pipe()
     os.set_blocking(telling, False)
     before = {number: signal.signal(number, lambda *_: None) for number in _PASSED_ON}
@@ -122,9 +122,9 @@ def _signals() -> Iterator[int]:
 
 
 def _pass_on(stream: ExecStream, signals: int, tell: Callable[[int], bool]) -> bytes:
-    """Both ways, until the command has ended; gives what the Engine said in its place, if that could not be run.
+    """Forwards input and output until the command ends; gives the Docker Engine's message if it could not be run.
 
-    Raises KeyboardInterrupt for a signal that the command cannot be told of.
+    Raises KeyboardInterrupt for a signal that cannot be sent to the command.
     """
     refusal = unsent = b""
     own = _own_input()
@@ -158,7 +158,7 @@ def _pass_on(stream: ExecStream, signals: int, tell: Callable[[int], bool]) -> b
 
 
 def _own_input() -> int | None:
-    """Its descriptor; None where there is none."""
+    """The descriptor of standard input; None if there is none."""
     try:
         return sys.stdin.fileno()
     except (AttributeError, OSError, ValueError):

@@ -1,6 +1,6 @@
-"""All containers of a run, on an Engine: made, watched, removed.
+"""The containers of a run on a Docker Engine: created, watched, removed.
 
-Takes what each is like, gives what became of them; asks the Engine, with many questions under way at a time.
+Takes descriptions of containers, gives their states; asks the Docker Engine, with concurrent requests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 from testbed.errors import CouldNotStart
 from testbed.image.engine_client import what_helps
 from testbed.plan.containers import LOG_SIZE
-from testbed.runtimes.docker.containers import FOLDER_LABEL, NODE_LABEL, OF_RUN, PART_LABEL, Container, closed
+from testbed.runtimes.docker.containers import (
+    FOLDER_LABEL,
+    NODE_LABEL,
+    OF_RUN,
+    PART_LABEL,
+    Container,
+    isolation_options,
+)
 from testbed.runtimes.docker.socket_places import Mount
 
 if TYPE_CHECKING:
@@ -22,14 +29,14 @@ if TYPE_CHECKING:
     from docker.errors import APIError
 
 WORKERS = 16
-"""Questions under way at a time: an Engine makes no more containers at once however many it is asked for."""
+"""Concurrent requests. More do not make a Docker Engine create containers faster."""
 _LAST_LINES = 5
 _GONE, _CONFLICT = 404, 409
-_KILLED, _REMOVED = 137, "somebody has removed it, such as by `docker rm`"
+_KILLED, _REMOVED = 137, "it was removed, such as by `docker rm`"
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedContainer:
     """How a container ended."""
 
     name: str
@@ -39,14 +46,14 @@ class Ended:
     out_of_memory: bool
     error: str
     said: str
-    """Its last lines."""
+    """Its last lines of output."""
     memory_bytes: int | None = None
-    """That it was allowed."""
+    """Its memory limit."""
 
 
 @dataclass(frozen=True)
-class Present:
-    """A container that is there, alive or dead."""
+class ListedContainer:
+    """A container on the Docker Engine, running or not."""
 
     id: str
     state: str
@@ -54,28 +61,28 @@ class Present:
 
 
 class NameInUse(CouldNotStart):
-    """There is a container that is called so."""
+    """Another container has the name."""
 
 
 class ContainerSet:
-    """Of one run."""
+    """The containers of one run."""
 
     def __init__(
         self, engine: DockerClient, image: str, workers: int = WORKERS, wanted: Callable[[], bool] = lambda: True
     ) -> None:
-        """Nothing is started any more that is not `wanted`."""
+        """Starts containers only while `wanted` says so."""
         self._api = engine.api
         self._image = image
         self._workers = workers
         self._wanted = wanted
         self._made: dict[str, Container] = {}
-        """By id: what the Engine itself does not know any more of one that somebody has removed."""
+        """By id: the Docker Engine forgets a container that was removed from outside."""
 
     def start(self, containers: Sequence[Container], done: Callable[[int], None] = lambda _: None) -> dict[str, str]:
-        """All of them, or those whose turn comes while they are wanted; gives their ids by name.
+        """Creates and starts the containers, as long as they are wanted; gives ids by name.
 
-        `done` is told how many there are. Raises CouldNotStart with what the Engine says. However it ends, nothing is
-        under way any more.
+        Calls `done` with the number of started containers. Raises CouldNotStart with the Docker Engine's message. No
+        request is pending when this returns or raises.
         """
         ids: dict[str, str] = {}
         pool = ThreadPoolExecutor(self._workers)
@@ -98,7 +105,7 @@ class ContainerSet:
         return document is None or (not document["State"]["Running"] and bool(document["State"]["ExitCode"]))
 
     def _inspected(self, id_: str) -> dict[str, Any] | None:
-        """Nothing where somebody has removed it."""
+        """None if the container was removed."""
         from docker.errors import NotFound
 
         try:
@@ -107,18 +114,18 @@ class ContainerSet:
             return None
 
     def pid(self, id_: str) -> int:
-        """Of its first process, as the host of the Engine counts."""
+        """The id of the container's first process on the Docker Engine's host."""
         return int(self._api.inspect_container(id_)["State"]["Pid"])
 
-    def ended(self, id_: str) -> Ended:
-        """How it ended, and what it said last."""
+    def ended(self, id_: str) -> EndedContainer:
+        """How the container ended, and its last output."""
         document = self._inspected(id_)
         if document is None:
             made = self._made[id_]
-            return Ended(made.name, made.part, made.labels.get(NODE_LABEL), _KILLED, False, _REMOVED, "")
+            return EndedContainer(made.name, made.part, made.labels.get(NODE_LABEL), _KILLED, False, _REMOVED, "")
         state, labels = document["State"], document["Config"]["Labels"] or {}
         said = self._api.logs(id_, tail=_LAST_LINES).decode(errors="replace").strip()
-        return Ended(
+        return EndedContainer(
             name=document["Name"].lstrip("/"),
             part=labels.get(PART_LABEL, ""),
             node=labels.get(NODE_LABEL),
@@ -129,7 +136,7 @@ class ContainerSet:
             memory_bytes=document["HostConfig"].get("Memory") or None,
         )
 
-    def all_ended(self, ids: Iterable[str]) -> list[Ended]:
+    def all_ended(self, ids: Iterable[str]) -> list[EndedContainer]:
         with ThreadPoolExecutor(self._workers) as pool:
             return list(pool.map(self.ended, ids))
 
@@ -147,7 +154,7 @@ class ContainerSet:
         return id_
 
     def _in_use(self, name: str) -> NameInUse:
-        """Whose it is, as far as a label says so."""
+        """The error for a name that is in use; names the run if the container has a label."""
         from docker.errors import APIError
 
         try:
@@ -167,7 +174,7 @@ class ContainerSet:
 
         host = self._api.create_host_config(
             mounts=[_mount(each, container) for each in container.mounts],
-            **closed(),
+            **isolation_options(),
             cap_add=list(container.capabilities),
             devices=[f"{device}:{device}:rwm" for device in container.devices],
             sysctls=container.sysctls,
@@ -195,7 +202,7 @@ class ContainerSet:
 
 
 def _mount(mount: Mount, container: Container) -> types.Mount:
-    """A volume gets its container's labels, whichever of them makes it: even one that comes when all is removed."""
+    """A mount. A new volume gets its container's labels, so `destroy` finds it however late it was created."""
     from docker import types
 
     if isinstance(mount.outside, Path):
@@ -211,7 +218,7 @@ def _words(problem: APIError) -> tuple[str, str]:
 
 
 def _finish(pool: ThreadPoolExecutor) -> None:
-    """What has begun is over, however impatient somebody is: who looks for what there is afterwards sees all of it."""
+    """Waits for pending requests, even after a second Ctrl-C: cleaning up must see everything that was created."""
     try:
         pool.shutdown(cancel_futures=True)
     except KeyboardInterrupt:
@@ -219,26 +226,26 @@ def _finish(pool: ThreadPoolExecutor) -> None:
         raise
 
 
-def present(engine: DockerClient, folder: Path) -> list[Present]:
-    """All containers of the run in that folder, dead ones too: by label, never by name."""
+def present(engine: DockerClient, folder: Path) -> list[ListedContainer]:
+    """All containers of the run in that folder, running or not, found by label."""
     found = engine.api.containers(all=True, filters={"label": f"{FOLDER_LABEL}={folder}"})
-    return [Present(each["Id"], each["State"], each["Labels"]) for each in found]
+    return [ListedContainer(each["Id"], each["State"], each["Labels"]) for each in found]
 
 
 def of_run(engine: DockerClient, folder: Path) -> list[str]:
-    """Their ids."""
+    """The ids of all containers of the run in that folder."""
     return [each.id for each in present(engine, folder)]
 
 
 def remove(engine: DockerClient, ids: Sequence[str], workers: int = WORKERS) -> None:
-    """They are gone, whatever they do; may be repeated."""
+    """Removes containers, running or not. May be repeated."""
     from docker.errors import APIError
 
     def remove_one(id_: str) -> None:
         try:
             engine.api.remove_container(id_, force=True)
         except APIError as problem:
-            if problem.status_code not in (_GONE, _CONFLICT):  # gone, or somebody else is at it
+            if problem.status_code not in (_GONE, _CONFLICT):  # removed already, or being removed
                 raise
 
     pool = ThreadPoolExecutor(workers)

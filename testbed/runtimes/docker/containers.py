@@ -1,6 +1,6 @@
-"""What the containers of a run are like, as the Engine's API takes it.
+"""Descriptions of a run's containers, in terms of the Docker Engine's API.
 
-Takes a plan and where its run lies, gives what each container may use and sees; pure.
+Takes a plan and its run directory, gives each container's limits, mounts and labels; pure.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from testbed.plan.hosts import hosts_of
 from testbed.plan.model import PlannedNode, RunPlan
 from testbed.plan.tcp import settings_of, tcp_of
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside
+from testbed.runtimes.containers.container_paths import ContainerPaths
 from testbed.runtimes.docker.socket_places import InFolder, Mount, OnVolumes, SocketPlaces
 
 RUN_LABEL, FOLDER_LABEL, PART_LABEL = "testbed.run", "testbed.folder", "testbed.part"
 OF_RUN = (RUN_LABEL, FOLDER_LABEL)
-"""Of all that belongs to a run."""
+"""The labels of all containers and volumes of a run."""
 NODE_LABEL, RANK_LABEL = "testbed.node", "testbed.rank"
 CONTROL, FABRIC, LEARNER, SOCKETS = "control", "fabric", "learner", "sockets"
 _LEARNERS_CAPABILITIES = ("NET_ADMIN", "SETUID", "SETGID")
-"""To make its device, and to become the caller; none is left when it trains."""
+"""To create the TUN device, and to change to the user's id. None is left when the learner trains."""
 _GIVES_AWAY = ("CHOWN",)
-"""What is new is root's."""
+"""New volumes belong to root."""
 _TUN = "/dev/net/tun"
-_INSIDE = Inside()
+_INSIDE = ContainerPaths()
 _WHOSE_DIGITS = 6
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
 @dataclass(frozen=True)
 class Container:
-    """One of a run's."""
+    """The description of one container of a run."""
 
     name: str
     part: str
-    """What its first process is told to be."""
+    """The argument of its first process."""
     user: User
     mounts: tuple[Mount, ...]
     labels: dict[str, str]
     pids: int
     shares: int
-    """Of processors, compared with others."""
+    """Relative weight for processor time."""
     environment: dict[str, str] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
@@ -64,36 +64,36 @@ class Container:
     memory_bytes: int | None = None
     processors: float | None = None
     hosts: dict[str, str] = field(default_factory=dict)
-    """Addresses by the names under which it finds others."""
+    """Addresses of the other nodes, by name."""
     restarts: int = 0
-    """How often it may be started again after a death."""
+    """How often it may be started again after a failure."""
 
 
-def closed() -> dict[str, Any]:
-    """Of every container in which code of others may run, as the Engine takes its host configuration."""
+def isolation_options() -> dict[str, Any]:
+    """Host configuration of every container that may run untrusted code."""
     return {
         "network_mode": "none",
         "cap_drop": ["ALL"],
         "read_only": True,
-        "tmpfs": {"/tmp": TMP_OPTIONS},  # noqa: S108 - inside, and nobody else is there
+        "tmpfs": {"/tmp": TMP_OPTIONS},  # noqa: S108 - the container's own
         "security_opt": ["no-new-privileges"],
     }
 
 
 def name_of(run: RunDirectory, run_id: str, part: str) -> str:
-    """On the Engine, where others may have a run of the same id: its directory tells them apart."""
+    """A container's name. A hash of the run directory tells runs of other users with the same id apart."""
     whose = hashlib.sha256(os.fsencode(run.path.resolve())).hexdigest()[:_WHOSE_DIGITS]
     return f"testbed-{run_id}-{whose}-{part}"
 
 
 def _part_of(node: PlannedNode) -> str:
-    """A learner's container ends with its node's name, as far as the Engine takes it."""
+    """The last part of a learner's container name: the node's name, without characters that Docker refuses."""
     name = _NOT_IN_NAMES.sub("_", node.name)
     return name if name == node.name else f"{name}-r{node.rank}"
 
 
 def sockets_maker(plan: RunPlan, run: RunDirectory, user: User, volumes: OnVolumes) -> Container:
-    """What lays out new volumes and gives them to the user; ended before there is any other container."""
+    """The container that lays out new volumes and gives them to the user. It ends before the others start."""
     return Container(
         name_of(run, plan.run_id, SOCKETS),
         SOCKETS,
@@ -110,9 +110,9 @@ def sockets_maker(plan: RunPlan, run: RunDirectory, user: User, volumes: OnVolum
 def containers_of(
     plan: RunPlan, run: RunDirectory, user: User, data: Path, sockets: SocketPlaces | None = None
 ) -> list[Container]:
-    """The fabric, control, and every learner by rank; `data` is where data sets are kept.
+    """The containers of the fabric, control, and every learner by rank. `data` is the data cache.
 
-    The sockets are in the run directory where nothing else is said.
+    The sockets are in the run directory by default.
     """
     sockets = sockets or InFolder(run)
     labels = _labels(plan, run)
@@ -168,12 +168,12 @@ def _labels(plan: RunPlan, run: RunDirectory) -> dict[str, str]:
 
 
 def _who(user: User) -> dict[str, str]:
-    """For whoever begins as root."""
+    """Environment of containers that start as root: the user to change to."""
     return {"TESTBED_UID": str(user.uid), "TESTBED_GID": str(user.gid)}
 
 
 def _own(run: RunDirectory, node: PlannedNode) -> tuple[Mount, ...]:
-    """What only this node sees of the run's files."""
+    """The run's files that only this node sees."""
     directory = run.node(node.name)
     return (
         Mount(directory.path, _INSIDE.node.path),

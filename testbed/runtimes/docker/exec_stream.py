@@ -1,8 +1,8 @@
-"""What a command that the Engine runs in a container reads and prints: one connection, which HTTP has handed over.
+"""Standard streams of a command that the Docker Engine runs in a container, over one upgraded HTTP connection.
 
-Takes the id that the Engine has given the command, and starts it; gives its input, output and errors; touches the
-Engine's socket. Not by the SDK, which reads the head of the answer through a buffer, and what follows past it: of a
-quick command on a busy machine the first lines would be lost.
+Takes the id of a created command, and starts it; gives its input, output and errors; touches the Docker Engine's
+socket. The SDK is not used: it reads the response header through a buffer, and may lose the first lines of a quick
+command.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _CHUNK_BYTES = 1 << 16
 
 
 class ExecStream:
-    """Of a command that has been started."""
+    """The streams of a started command."""
 
     def __init__(self, connection: socket.socket, received: bytes) -> None:
         self._connection = connection
         self._received = received
 
     def fileno(self) -> int:
-        """Readable when there may be something to receive."""
+        """A descriptor that is readable when `receive` may not block."""
         return self._connection.fileno()
 
     def send(self, data: bytes) -> int:
-        """To its standard input; how much of it was taken. Whoever does not read any more takes everything."""
+        """Writes to the standard input; gives how much was taken. All of it once the command has closed its input."""
         try:
             return self._connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except BlockingIOError:
@@ -54,10 +54,10 @@ class ExecStream:
         try:
             self._connection.shutdown(socket.SHUT_WR)
         except OSError:
-            return  # it has ended meanwhile
+            return  # the command has ended
 
     def receive(self) -> bool:
-        """Waits for more; whether there was any, or it is the end."""
+        """Waits for output; False at the end of the stream."""
         try:
             data = self._connection.recv(_CHUNK_BYTES)
         except ConnectionResetError:
@@ -66,7 +66,7 @@ class ExecStream:
         return bool(data)
 
     def frames(self) -> Iterator[tuple[bool, bytes]]:
-        """What was received and is complete, once: whether it was printed as an error, and the text."""
+        """Takes complete frames: whether a frame is of standard error, and its text."""
         while len(self._received) >= _FRAME.size:
             kind, length = _FRAME.unpack_from(self._received)
             end = _FRAME.size + length
@@ -77,11 +77,11 @@ class ExecStream:
 
 
 def engine_socket(hint: str) -> str:
-    """Its path; raises PreflightRefused, with what to do then, for an Engine that is reached otherwise."""
+    """The path of the Docker Engine's socket; raises PreflightRefused with this hint if it has none."""
     kind, _, path = engine_address().partition("://")
     if kind != "unix":
         raise PreflightRefused(
-            f"commands in containers go through the Engine's UNIX socket, and this one is at {kind}://{path}",
+            f"commands in containers need the Docker Engine's UNIX socket, and this one is at {kind}://{path}",
             hint,
         )
     return path
@@ -89,7 +89,7 @@ def engine_socket(hint: str) -> str:
 
 @contextmanager
 def attached(id_: str, hint: str) -> Iterator[ExecStream]:
-    """The command begins; raises what the Engine says when it does not, PreflightRefused as `engine_socket` does."""
+    """Starts the command; raises the Docker Engine's error if it does not start, and as `engine_socket` does."""
     path = engine_socket(hint)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_S)
@@ -106,19 +106,19 @@ def attached(id_: str, hint: str) -> Iterator[ExecStream]:
 
 
 def _head(connection: socket.socket) -> tuple[bytes, bytes]:
-    """Of the answer, and what has come with it."""
+    """The response header, and the data received after it."""
     received = b""
     while _END_OF_HEAD not in received:
         data = connection.recv(_CHUNK_BYTES)
         if not data or len(received) > _MOST_HEAD_BYTES:
-            raise CouldNotStart("the Docker Engine has hung up, instead of running the command")
+            raise CouldNotStart("the Docker Engine closed the connection instead of running the command")
         received += data
     head, _, rest = received.partition(_END_OF_HEAD)
     return head, rest
 
 
 def _said(body: bytes) -> str:
-    """Its words about what is wrong."""
+    """The message of an error response."""
     text = body.decode(errors="replace")
     try:
         return str(json.loads(text)["message"])

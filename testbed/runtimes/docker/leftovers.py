@@ -1,8 +1,8 @@
-"""What runs have left on an Engine: found by its labels, ended, removed.
+"""What runs have left on a Docker Engine: found by labels, ended, removed.
 
-Takes a run directory or a folder of runs, gives what was done; asks the Engine, signals the command that leads a run,
-touches the run's sockets and records. Nothing goes by a container's name, and a run whose directory somebody has
-removed is still known by its containers.
+Takes a run directory, gives what was done; asks the Docker Engine, signals the command that leads a run, touches the
+run's sockets and records. Containers are never looked up by name. A run whose directory was removed is still found by
+its containers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.errors import CouldNotStart, PreflightRefused, TestbedError
 from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import outcome_file, sockets_of
+from testbed.runtimes.containers.container_paths import outcome_file, sockets_of
 from testbed.runtimes.containers.layout import remove_sockets
 from testbed.runtimes.docker.container_set import of_run, present, remove
 from testbed.runtimes.docker.containers import CONTROL, FOLDER_LABEL, NODE_LABEL, PART_LABEL, RUN_LABEL
@@ -31,34 +31,34 @@ if TYPE_CHECKING:
 
 _GONE, _IN_USE = 404, 409
 DEPLOY = "deploy"
-"""In the record of a run's processes: the command that leads it, on this machine."""
+"""The name, in the record of a run's processes, of the command that leads it."""
 _ALIVE = ("running", "paused", "restarting")
 _GOODBYE_S = 30.0
-"""How long a run that goes on may take to end in good order."""
+"""How long a run may take to end in good order."""
 _SAY_AGAIN_S = 1.0
-"""A container's first process that has only just begun hears no signal."""
+"""Repeats SIGTERM: a container's first process ignores it until it has installed its handler."""
 _LOOK_S = 0.2
 _QUICK_S = 3.0
-"""An Engine that takes longer is not asked what nobody may have left there."""
+"""Timeout of a search for leftovers, of which there may be none."""
 _REMOVING_S = 10.0
-"""How long nothing more need go: a volume is in use for a moment longer than there is a container that has it."""
+"""How long removal may make no progress. A volume stays in use for a moment after its container is removed."""
 _QUIET_S = 1.0
-"""A killed command's last containers may come after all others have gone."""
+"""A killed command's last containers may be created after all others are removed."""
 
 
 class NotRemoved(CouldNotStart):
-    """Something of a run is there still, and does not go."""
+    """Containers or volumes of a run cannot be removed."""
 
 
 class StartedByCompose(PreflightRefused):
-    """A run goes on whose containers this program has not started."""
+    """The run goes on, and Compose has started its containers."""
 
 
 def destroy(run: RunDirectory) -> Removed:
-    """Nothing of the run is left but its results; a run that goes on ends in good order first. May be repeated.
+    """Removes everything of the run but its results. A run that goes on ends in good order first. May be repeated.
 
-    Raises PreflightRefused where no Engine answers and something may be left on it, StartedByCompose, before anything
-    is touched, for a run that goes on and is not ours to end.
+    Raises PreflightRefused if no Docker Engine answers and something may be left on it; StartedByCompose, before
+    anything is touched, for a run of Compose that goes on.
     """
     had_files = any(each.exists() for each in (sockets_of(run), record_of(run), outcome_file(run)))
     led = _end_command(run)
@@ -82,7 +82,7 @@ def destroy(run: RunDirectory) -> Removed:
 
 
 def _refuse_if_of_compose(engine: DockerClient, folder: Path) -> None:
-    """Its containers name the run, but no folder of it: that is where they mount something from."""
+    """Raises StartedByCompose. Such containers have the run's label but no folder label; their mounts tell the run."""
     found = engine.api.containers(all=True, filters={"label": f"{RUN_LABEL}={folder.name}"})
     for each in found:
         is_composed = FOLDER_LABEL not in each["Labels"] and each["State"] in _ALIVE
@@ -94,25 +94,25 @@ def _refuse_if_of_compose(engine: DockerClient, folder: Path) -> None:
 
 
 def _is_of(folder: Path, source: str | None) -> bool:
-    """What is mounted is the run's, or the folder of runs, in which such a container is just making it."""
-    if not source:  # it is mounted from nowhere
+    """Whether the mount's source is of the run, or is the results folder in which the container creates the run."""
+    if not source:  # a mount without a source
         return False
     resolved = Path(source).resolve()
     return resolved.is_relative_to(folder) or resolved == folder.parent
 
 
 def is_known(run: RunDirectory) -> bool:
-    """Whether an Engine answers that has containers or volumes of the run."""
+    """Whether a Docker Engine answers, and has containers or volumes of the run."""
     return run.path.resolve() in _folders()
 
 
 def strays() -> list[RunDirectory]:
-    """Runs, by path, of which only an Engine has something left: somebody has removed their directories, or plans."""
+    """Runs with containers or volumes, whose directory or plan was removed."""
     return [RunDirectory(folder) for folder in sorted(_folders()) if _is_gone(RunDirectory(folder).plan)]
 
 
 def refuse_if_there(engine: DockerClient, folder: Path) -> None:
-    """Raises CouldNotStart where containers or volumes of a run in this folder are there. Others' have other names."""
+    """Raises CouldNotStart if the Docker Engine has containers or volumes of a run in this folder."""
     containers = of_run(engine, folder)
     if containers or volumes_of(engine, folder):
         raise CouldNotStart(
@@ -122,7 +122,7 @@ def refuse_if_there(engine: DockerClient, folder: Path) -> None:
 
 
 def _folders() -> set[Path]:
-    """Of all runs that have containers, dead ones too, or volumes; none where no Engine answers soon."""
+    """The folders of all runs with containers or volumes; none if no Docker Engine answers soon."""
     with suppress(TestbedError), connected(_QUICK_S) as engine:
         found = engine.api.containers(all=True, filters={"label": FOLDER_LABEL})
         return {*(Path(each["Labels"][FOLDER_LABEL]) for each in found), *folders_with_volumes(engine)}
@@ -130,7 +130,7 @@ def _folders() -> set[Path]:
 
 
 def _is_gone(path: Path) -> bool:
-    """What cannot be looked at may be there."""
+    """Whether there is certainly no such file."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -141,7 +141,7 @@ def _is_gone(path: Path) -> bool:
 
 
 def _end_command(run: RunDirectory) -> tuple[str, ...]:
-    """The command that leads the run ends it, and removes its containers, as after Ctrl-C; its name if it was there."""
+    """Tells the command that leads the run to end it and remove its containers; gives its name if it was running."""
     record = read_record(run)
     if record is None:
         return ()
@@ -155,7 +155,7 @@ def _end_command(run: RunDirectory) -> tuple[str, ...]:
 
 
 def _end(engine: DockerClient, ids: list[str]) -> None:
-    """Control ends the run in good order, unless it takes too long."""
+    """Tells control to end the run, and waits until it has, or the timeout."""
     from docker.errors import APIError
 
     until_s, say_s = time.monotonic() + _GOODBYE_S, 0.0
@@ -169,14 +169,14 @@ def _end(engine: DockerClient, ids: list[str]) -> None:
 
 
 def _running(engine: DockerClient, ids: Iterable[str]) -> bool:
-    """Without ids the Engine would tell of all its containers."""
+    """One request an id: a request without any id would list all containers."""
     return any(engine.api.containers(quiet=True, filters={"id": each}) for each in ids)
 
 
 def remove_all_of(engine: DockerClient, folder: Path, quiet_s: float = 0.0) -> None:
-    """No container and no volume of the run is there, and none has come for so long; may be repeated.
+    """Removes all containers and volumes of the run until none has appeared for `quiet_s`. May be repeated.
 
-    It takes as long as some of it goes; raises NotRemoved where none does any more.
+    Goes on as long as it makes progress; raises NotRemoved when it makes none.
     """
     quiet_from_s = time.monotonic()
     stuck_from_s: float | None = None
@@ -192,8 +192,8 @@ def remove_all_of(engine: DockerClient, folder: Path, quiet_s: float = 0.0) -> N
             stuck_from_s = now_s
         elif now_s - stuck_from_s >= _REMOVING_S:
             raise NotRemoved(
-                f"{len(ids)} containers and {len(volumes)} volumes of the run in {folder} are there still",
-                f"something else uses them, or removes them; `testbed destroy {folder}` tries again",
+                f"{len(ids)} containers and {len(volumes)} volumes of the run in {folder} could not be removed",
+                f"something else uses or removes them; `testbed destroy {folder}` tries again",
             )
         if there:
             remove(engine, ids)
@@ -208,21 +208,21 @@ def _word(labels: dict[str, str]) -> str:
     return f"node {labels[NODE_LABEL]}" if NODE_LABEL in labels else labels.get(PART_LABEL, "container")
 
 
-# -- volumes: made with the containers that mount them first -----------------------------------------------------------
+# -- volumes: created with the first containers that mount them --------------------------------------------------------
 
 
 def volumes_of(engine: DockerClient, folder: Path) -> list[str]:
-    """Of the run in that folder, by label."""
+    """The volumes of the run in that folder, found by label."""
     return [str(each["Name"]) for each in _labelled(engine, f"{FOLDER_LABEL}={folder}")]
 
 
 def folders_with_volumes(engine: DockerClient) -> list[Path]:
-    """Of all runs that have any, with repetitions."""
+    """The folders of all runs that have volumes, one for each volume."""
     return [Path(each["Labels"][FOLDER_LABEL]) for each in _labelled(engine, FOLDER_LABEL)]
 
 
 def remove_volumes(engine: DockerClient, names: Sequence[str]) -> None:
-    """They are gone, but for those that a container still has; may be repeated."""
+    """Removes the volumes that no container uses. May be repeated."""
     from docker.errors import APIError
 
     for name in names:

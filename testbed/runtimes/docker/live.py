@@ -1,6 +1,6 @@
-"""The containers of a run that somebody has started: found by their labels, looked into.
+"""The running containers of a run: found by their labels, inspected.
 
-Takes a run directory, gives what is there; asks the Engine. Nothing goes by a container's name.
+Takes a run directory, gives ids; asks the Docker Engine. Containers are never looked up by name.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ANSWER_S = 30.0
 
 
 def pids_of_nodes(run: RunDirectory, rank: int | None = None) -> dict[int, int]:
-    """By rank, the first process of every learner's container that runs, as this machine counts, or UNSEEN.
+    """By rank, the id of the first process of every running learner's container; UNSEEN if not on this machine.
 
-    Of one node only, where a rank is given.
+    With a rank, of that node only.
     """
     label = RANK_LABEL if rank is None else f"{RANK_LABEL}={rank}"
     with connected() as engine:
@@ -37,25 +37,25 @@ def pids_of_nodes(run: RunDirectory, rank: int | None = None) -> dict[int, int]:
 
 
 def is_led(run: RunDirectory) -> bool:
-    """Whether its control runs, as the Engine says."""
+    """Whether the Docker Engine says that the run's control runs."""
     with connected(_ANSWER_S) as engine:
         return control_of(engine, run) is not None
 
 
 def control_of(engine: DockerClient, run: RunDirectory) -> str | None:
-    """The id of control's container; None where it does not run."""
+    """The id of control's container; None if it does not run."""
     return _running(engine, run, f"{PART_LABEL}={CONTROL}")
 
 
 def container_of_node(engine: DockerClient, run: RunDirectory, rank: int) -> str | None:
-    """Its id; None where it does not run."""
+    """The id of the node's container; None if it does not run."""
     return _running(engine, run, f"{RANK_LABEL}={rank}")
 
 
 def allow_one_more(run: RunDirectory, ranks: Sequence[int]) -> dict[int, int]:
-    """By rank, how often the Engine now starts its container again in all: once more than it would have.
+    """Raises the restart limit of the nodes' containers by one; gives the new limits by rank.
 
-    Without those whose containers do not run: nothing brings them back. Raises what the Engine says.
+    Leaves out nodes whose container does not run. Raises the Docker Engine's errors.
     """
     with connected(_ANSWER_S) as engine, ThreadPoolExecutor(WORKERS) as pool:
         allowed = list(pool.map(lambda rank: _allow(engine, container_of_node(engine, run, rank)), ranks))
@@ -66,7 +66,7 @@ def _allow(engine: DockerClient, container: str | None) -> int | None:
     if container is None:
         return None
     before = engine.api.inspect_container(container)["HostConfig"]["RestartPolicy"]
-    times = int(before["MaximumRetryCount"]) + 1  # which is 0 where it is never started again
+    times = int(before["MaximumRetryCount"]) + 1  # 0 if the container is never restarted
     engine.api.update_container(container, restart_policy={"Name": "on-failure", "MaximumRetryCount": times})
     return times
 
@@ -77,7 +77,7 @@ def _running(engine: DockerClient, run: RunDirectory, label: str) -> str | None:
 
 
 def _pid(engine: DockerClient, id_: str) -> int | None:
-    """None where it has ended meanwhile."""
+    """None if the container has ended."""
     from docker.errors import NotFound
 
     try:
@@ -90,7 +90,7 @@ def _pid(engine: DockerClient, id_: str) -> int | None:
 
 
 def is_process_of(pid: int, container: str) -> bool:
-    """Whether that is a process of this container here, too, and not another one on another machine than this."""
+    """Whether this machine's process of that id is in the container; an id of another machine may mean any process."""
     try:
         return container in Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:

@@ -1,7 +1,7 @@
-"""Whether an Engine can run a plan, and with which image: known before there is anything of the run.
+"""Checks, before a run directory exists, whether a Docker Engine can run a plan with an image.
 
-Takes a plan and an image's name, gives the plan with the image's id; asks the Engine, and starts nothing but a
-container in which the plan's own code is loaded, if it has any.
+Takes a plan and an image's name, gives the plan with the image's id; asks the Docker Engine. If the plan names own
+code, one container is started in which it is loaded.
 """
 
 from __future__ import annotations
@@ -19,15 +19,23 @@ from testbed.errors import PreflightRefused, TestbedError
 from testbed.experiment.attached import own_code, own_files
 from testbed.image.code import missing_files
 from testbed.image.engine_client import connected, engine_address
-from testbed.image.facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL, doubt, id_of, labels_of, passing_container
+from testbed.image.facts import (
+    PYTHON_LABEL,
+    TORCH_LABEL,
+    VERSION_LABEL,
+    id_of,
+    labels_of,
+    temporary_container,
+    why_not_this_testbed,
+)
 from testbed.image.packages import versions_in
 from testbed.memory import available_bytes
 from testbed.node.data.store import cache_folder
 from testbed.plan.containers import PART_PIDS, limits_of, models_bytes
 from testbed.plan.model import RunPlan
-from testbed.runtimes.containers.check_code import Wrong
-from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, closed
+from testbed.runtimes.containers.check_code import CodeFault
+from testbed.runtimes.containers.container_paths import ContainerPaths
+from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, isolation_options
 from testbed.runtimes.docker.leftovers import refuse_if_there
 from testbed.units import size_for_people
 
@@ -35,27 +43,27 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 IMAGE = "image"
-"""Among a plan's versions: the image that its containers run, by its id."""
+"""Key of the image's id among a plan's versions."""
 _QUICK_S = 3.0
-"""An Engine that takes longer to say what it has is not chosen by itself."""
+"""A Docker Engine that takes longer to answer is not chosen by default."""
 _PROCESS_BYTES = 185_000_000
-"""What the memory that is free falls by for each container, measured; the rest of its limit is seldom used."""
+"""Measured memory use of a container. The rest of its limit is seldom used."""
 WORD = "check"
-_INSIDE = Inside()
-_PATIENCE_S = 300
+_INSIDE = ContainerPaths()
+_TIMEOUT_S = 300
 _NO_MODULE = "ModuleNotFoundError"
 
 
 def check_engine_and_image(
     plan: RunPlan, image: str, folder: Path, say: Callable[[str], None], *, force: bool
 ) -> RunPlan:
-    """The plan names the image by its id: whatever its tag means tomorrow, the run can be told from others.
+    """The plan with the image's id, which stays valid when its tag moves to another image.
 
-    The run will be in `folder`.
+    `folder` is the future run directory.
     """
     with connected() as engine:
         found = id_of(engine, image)
-        if found is not None and (words := doubt(engine, image)):
+        if found is not None and (words := why_not_this_testbed(engine, image)):
             say(f"warning: {words}")
         refuse_if_there(engine, folder.resolve())
         if found is None:
@@ -69,7 +77,7 @@ def check_engine_and_image(
 
 
 def _versions(engine: DockerClient, image: str) -> dict[str, str]:
-    """Of what learners run, which is not what runs here; what the image does not tell is left out."""
+    """Versions of the software in the image, as far as it records them."""
     labels, inside = labels_of(engine, image), versions_in(engine, image)
     told = {
         "testbed": labels.get(VERSION_LABEL),
@@ -81,7 +89,7 @@ def _versions(engine: DockerClient, image: str) -> dict[str, str]:
 
 
 def _check_files(engine: DockerClient, plan: RunPlan, image: str) -> None:
-    """All files that learners read themselves are in the image, as the plan has them."""
+    """Refuses if a file that learners read is not in the image, or differs from the plan's."""
     own = {name: plan.inputs.get(name) for name in own_files(plan.experiment)}
     missing = missing_files(engine, image, own) if own else []
     if not missing:
@@ -103,7 +111,7 @@ def _check_files(engine: DockerClient, plan: RunPlan, image: str) -> None:
 
 
 def _check_processors(engine: DockerClient, plan: RunPlan) -> None:
-    """The Engine makes no container that may use more than there are, whatever is forced."""
+    """Refuses a processor limit above the machine's count, even if forced: Docker creates no such container."""
     there = int(engine.api.info()["NCPU"])
     limits = limits_of(plan, plan.load_topology())
     most, node = max((limit.processors or 0.0, node.name) for limit, node in zip(limits, plan.nodes, strict=True))
@@ -116,7 +124,7 @@ def _check_processors(engine: DockerClient, plan: RunPlan) -> None:
 
 
 def _check_memory(plan: RunPlan, say: Callable[[str], None], *, force: bool) -> None:
-    """Every container loads torch for itself: that is what they cost, besides large models."""
+    """Refuses if the containers need more memory than is free. Each loads torch for itself."""
     there, count = available_bytes(), len(plan.nodes)
     learners = sum(_PROCESS_BYTES + models_bytes(plan, node.rank) for node in plan.nodes)
     needed = learners + _PROCESS_BYTES
@@ -138,9 +146,9 @@ def _check_memory(plan: RunPlan, say: Callable[[str], None], *, force: bool) -> 
 
 
 def why_no_containers(image: str) -> str | None:
-    """Nothing where an Engine on this machine soon says that it has the image; else why not.
+    """Why containers are not the default runtime; None if a Docker Engine on this machine has the image.
 
-    One that could be built from packages that are here does not count: nobody has asked for containers then.
+    An image that could be built from cached packages does not count: only the user decides to build one.
     """
     address = engine_address()
     kind, _, path = address.partition("://")
@@ -158,7 +166,7 @@ def why_no_containers(image: str) -> str | None:
 
 
 def check_code(engine: DockerClient, plan: RunPlan, image: str, folder: Path) -> None:
-    """Whatever it is that fails there, it fails for all learners. The run will be in `folder`."""
+    """Refuses code that cannot be loaded in the image. `folder` is the future run directory."""
     from docker import types
     from requests.exceptions import ConnectionError as NoAnswer
     from requests.exceptions import ReadTimeout
@@ -167,7 +175,7 @@ def check_code(engine: DockerClient, plan: RunPlan, image: str, folder: Path) ->
     if not names:
         return
     host = engine.api.create_host_config(
-        **closed(),
+        **isolation_options(),
         pids_limit=PART_PIDS,
         mem_limit=max(limit.memory_bytes for limit in limits_of(plan, plan.load_topology())),
         mounts=[types.Mount(str(_INSIDE.data), str(data), type="bind", read_only=True)] if data.is_dir() else [],
@@ -178,21 +186,21 @@ def check_code(engine: DockerClient, plan: RunPlan, image: str, folder: Path) ->
         "environment": {"TESTBED_DATA": str(_INSIDE.data)},
         "labels": {RUN_LABEL: plan.run_id, FOLDER_LABEL: str(folder), PART_LABEL: WORD},
     }
-    with passing_container(engine, image, [WORD, *names], more=how) as container:
+    with temporary_container(engine, image, [WORD, *names], more=how) as container:
         engine.api.start(container)
         try:
-            ended = int(engine.api.wait(container, timeout=_PATIENCE_S)["StatusCode"])
+            ended = int(engine.api.wait(container, timeout=_TIMEOUT_S)["StatusCode"])
         except (ReadTimeout, NoAnswer):
-            words = f"the code is not loaded in the image {image} within {_PATIENCE_S} s"
+            words = f"the code is not loaded in the image {image} within {_TIMEOUT_S} s"
             raise PreflightRefused(words, "does it wait for something while it is imported?") from None
         said = engine.api.logs(container, stdout=True, stderr=False) if ended else b""
         last = engine.api.logs(container, stdout=False, stderr=True, tail=1) if ended else b""
     if not ended:
         return
     try:
-        wrong = msgspec.json.decode(said, type=Wrong)
+        wrong = msgspec.json.decode(said, type=CodeFault)
     except msgspec.MsgspecError:
-        wrong = Wrong(last.decode(errors="replace").strip() or f"exit code {ended}")
+        wrong = CodeFault(last.decode(errors="replace").strip() or f"exit code {ended}")
     hint = "what it needs may be in another version there: testbed build --requirements FILE"
     if _NO_MODULE in wrong.message:
         hint = "name its package in algorithms/requirements.txt, or testbed build --requirements FILE, and build again"

@@ -1,7 +1,7 @@
-"""A way to the sockets of a run that lie on volumes: the Engine starts a relay in control's container.
+"""Connections to a run's sockets on volumes: the Docker Engine starts a relay in control's container.
 
-Takes a run and where a socket is, gives what connects to it; asks the Engine. Each connection is one relay there, and
-one thread here that passes packets on; both end with it.
+Takes a run and a socket's place, gives a function that connects to it; asks the Docker Engine. Each connection has one
+relay process there, and one thread here that forwards packets; both end with it.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from testbed.boot_messages import MAX_MESSAGE_BYTES
 from testbed.endpoints import Connect
 from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside
-from testbed.runtimes.containers.relay import Packets, TooLong, framed
+from testbed.runtimes.containers.container_paths import ContainerPaths
+from testbed.runtimes.containers.relay import PacketReader, TooLong, framed
 from testbed.runtimes.docker.exec_stream import ExecStream, attached
 from testbed.runtimes.docker.live import control_of
 
-ON_ITS_MACHINE = "run testbed on the machine that the Engine runs on, where it has such a socket"
+ON_ITS_MACHINE = "run testbed on the machine that the Docker Engine runs on, where it has such a socket"
 _RELAY = ("python", "-m", "testbed.runtimes.containers.relay")
-_NOBODY_LISTENS = "nobody listens there"
+_NOT_LISTENING = "nothing listens there"
 
 
 def relayed(run: RunDirectory, place: Callable[[Path], Path]) -> Connect:
-    """What connects to a socket; `place` says where it is in a folder of sockets."""
+    """A function that connects to a socket; `place` gives its path in a folder of sockets."""
 
-    def connect(patience_s: float) -> socket.socket:
-        with connected(patience_s) as engine:
+    def connect(timeout_s: float) -> socket.socket:
+        with connected(timeout_s) as engine:
             container = control_of(engine, run)
             if container is None:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "its control does not run")
-            words = [*_RELAY, str(place(Inside().sockets))]
-            return _through(str(engine.api.exec_create(container, words, stdin=True)["Id"]), patience_s)
+            words = [*_RELAY, str(place(ContainerPaths().sockets))]
+            return _through(str(engine.api.exec_create(container, words, stdin=True)["Id"]), timeout_s)
 
     return connect
 
 
-def _through(command: str, patience_s: float) -> socket.socket:
-    """One end of a pair of sockets; the other one is the relay's."""
+def _through(command: str, timeout_s: float) -> socket.socket:
+    """One end of a pair of sockets; the other end is the relay's."""
     with ExitStack() as stack:
         stream = stack.enter_context(attached(command, ON_ITS_MACHINE))
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stack.enter_context(theirs)
         passing = _Passing(stream, theirs)
         try:
-            passing.await_welcome(patience_s)
+            passing.await_welcome(timeout_s)
         except BaseException:
             mine.close()
             raise
         thread = threading.Thread(target=_pass_on, args=(passing, stack.pop_all()), daemon=True)
         thread.start()
-    mine.settimeout(patience_s)
+    mine.settimeout(timeout_s)
     return mine
 
 
 def _pass_on(passing: _Passing, held: ExitStack) -> None:
-    with held, suppress(OSError, TooLong):  # whoever has the other end is told that it is over, whatever the reason
+    with held, suppress(OSError, TooLong):  # closing the socket tells the other end, whatever the reason
         passing.run()
 
 
@@ -71,20 +71,20 @@ def _lines(said: bytes) -> list[str]:
 
 
 def _refused(words: list[str]) -> ConnectionRefusedError:
-    return ConnectionRefusedError(errno.ECONNREFUSED, words[0] if words else _NOBODY_LISTENS)
+    return ConnectionRefusedError(errno.ECONNREFUSED, words[0] if words else _NOT_LISTENING)
 
 
 class _Passing:
-    """Packets between a relay and a socket."""
+    """Forwards packets between a relay and a socket."""
 
     def __init__(self, stream: ExecStream, theirs: socket.socket) -> None:
         self._stream = stream
         self._socket = theirs
-        self._packets = Packets()
+        self._packets = PacketReader()
 
-    def await_welcome(self, patience_s: float) -> None:
-        """Raises OSError, as a connection does, where nobody is reached."""
-        until_s = time.monotonic() + patience_s
+    def await_welcome(self, timeout_s: float) -> None:
+        """Waits for the relay's first packet; raises OSError, as connecting does, if it has no connection."""
+        until_s = time.monotonic() + timeout_s
         printed = errors = b""
         while True:
             left_s = until_s - time.monotonic()
@@ -98,7 +98,7 @@ class _Passing:
                 printed += text
                 try:
                     welcome = next(self._packets.of(text), None)
-                except TooLong:  # the Engine says in a relay's place why it has started none
+                except TooLong:  # no relay was started: the text is the Docker Engine's error message
                     raise _refused(_lines(printed)[:1]) from None
                 if welcome is not None:
                     return
@@ -106,7 +106,7 @@ class _Passing:
                 raise _refused(_lines(errors)[-1:] or _lines(printed)[:1])
 
     def run(self) -> None:
-        """Until either side ends. Who does not take what was sent is not heard further."""
+        """Forwards until either side ends. Reads nothing more from a side while its last packet is undelivered."""
         unsent = b""
         goes_on = True
         while True:
@@ -128,7 +128,7 @@ class _Passing:
                 goes_on = self._stream.receive()
 
     def _deliver(self) -> None:
-        """What has come by now, also together with the welcome."""
+        """Delivers the packets received so far, including those that came with the first one."""
         for text in (b"", *(text for is_error, text in self._stream.frames() if not is_error)):
             for packet in self._packets.of(text):
                 self._socket.sendall(packet)

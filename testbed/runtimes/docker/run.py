@@ -1,7 +1,7 @@
-"""A whole run of real containers: every learner in one, and control and the fabric in two more.
+"""A run of containers: one for every learner, one for control, one for the fabric.
 
-Takes a plan and its run directory, gives an `Outcome`; starts the containers, follows what control says, and removes
-them. The run needs nobody who watches: whoever does can go, and come back.
+Takes a plan and its run directory, gives an `Outcome`; starts the containers, follows control's progress, and removes
+them. The run goes on without this process, which can detach.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from testbed.control.outcome import Outcome
 from testbed.control.progress import Progress, Tell, unheard_words
 from testbed.endpoints import Endpoint
 from testbed.errors import TestbedError
-from testbed.image.engine_client import EngineOutage, EngineSilent, connected
+from testbed.image.engine_client import DockerEngineOutage, DockerEngineSilent, connected
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import Over
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.container_paths import sockets_of
 from testbed.runtimes.containers.layout import lay_out_files
-from testbed.runtimes.docker.container_set import ContainerSet, Ended
+from testbed.runtimes.docker.container_set import ContainerSet, EndedContainer
 from testbed.runtimes.docker.containers import FABRIC, name_of
 from testbed.runtimes.docker.leftovers import DEPLOY, NotRemoved, remove_all_of
 from testbed.runtimes.docker.relayed import relayed
 from testbed.runtimes.docker.socket_places import Sockets
-from testbed.runtimes.docker.start import Start
+from testbed.runtimes.docker.start import ContainerStarter
 from testbed.runtimes.docker.verdict import outcome_of
 from testbed.runtimes.tracking.ownership import end_marked, held_open, new_mark
 from testbed.runtimes.tracking.process_records import Places, commands_socket, process_record
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.25
 _DEAF_S = 2.0
-"""Between questions to control as long as its log is not seen: files may be slow on their way from another machine."""
+"""Between requests to control until its log is seen. Files may take time to appear from another machine."""
 _LAST_S, _LAST_UNBEGUN_S = 30.0, 3.0
-"""How long the other containers may take to end after control has; they may wait for it, where nodes have not begun."""
+"""How long the other containers may take to end after control. Before the start they may be waiting for control."""
 
 
 class DockerRun:
-    """One run; made once, run once."""
+    """One run; used once."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class DockerRun:
         say: Callable[[str], None] = lambda _: None,
         began_s: float | None = None,
     ) -> None:
-        """`started` is told how many containers there are, of how many; `begun` how long it took until all trained."""
+        """Calls `started` with the counts of started and of all containers, `begun` with the start's seconds."""
         self._plan = plan
         self._directory = RunDirectory(directory.path.resolve())
         self._image = image
@@ -72,9 +72,9 @@ class DockerRun:
         self._began_s = time.monotonic() if began_s is None else began_s
         self._say = say
         self._unheard: tuple[str, ...] = ()
-        self._patience = EngineOutage(say)
+        self._outage = DockerEngineOutage(say)
         self._places = Places(self._directory, sockets_of(self._directory), new_mark())
-        self._start = Start(
+        self._start = ContainerStarter(
             plan,
             self._directory,
             data,
@@ -84,31 +84,31 @@ class DockerRun:
             met=lambda: self._record(os.getpid()),
             say=say,
         )
-        self._line: ControlClient | None = None
+        self._client: ControlClient | None = None
         self._deaf_until_s = 0.0
         self._wants_end = False
         self._was_asked = False
         self._has_begun = False
 
     def interrupt(self) -> None:
-        """End soon, in good order; safe to call from a signal handler."""
+        """Ends the run soon, in good order. Safe to call from a signal handler."""
         self._wants_end = True
 
     def run(self, *, leave: bool = False) -> Outcome | None:
-        """Until every container is gone; or, to `leave`, until all nodes have begun: nothing then.
+        """Runs until every container is removed. With `leave`, returns None when all nodes have begun.
 
-        Raises PreflightRefused for what the machine denies, KeyboardInterrupt when it was interrupted before there was
-        anything to end, EngineSilent when there is no Engine any more that could remove what is left, NotRemoved when
-        all else went well.
+        Raises PreflightRefused for what the machine denies; KeyboardInterrupt if interrupted before anything was
+        started; DockerEngineSilent if the Docker Engine no longer answers and cannot remove the containers;
+        NotRemoved if only the removal failed.
         """
         try:
             with held_open(self._directory.path):
                 lay_out_files(self._plan, self._directory)
-                self._record(os.getpid())  # first: whatever happens from then on, `destroy` knows of it
+                self._record(os.getpid())  # first, so that `destroy` finds whatever comes after it
                 ended = self._until_ended(leave=leave)
-        except EngineSilent as silent:
+        except DockerEngineSilent as silent:
             hint = f"its containers may go on; `testbed destroy {self._directory.path}` removes them once it answers"
-            raise EngineSilent(silent.message, hint) from None
+            raise DockerEngineSilent(silent.message, hint) from None
         except NotRemoved as left:
             self._places.remove()
             reason = left.__context__
@@ -123,14 +123,14 @@ class DockerRun:
         if ended is None:
             return None
         self._places.remove()
-        was_away = self._patience.was_away and not self._was_asked
+        was_away = self._outage.was_away and not self._was_asked
         outcome = outcome_of(self._directory, ended, was_away=was_away)
         if outcome.last is not None:
-            self._tell_begun()  # it was too short to be seen
+            self._tell_begun()  # the run was too short to be observed
         return outcome
 
     def _last_word(self, reason: str) -> None:
-        """Of a run that control could say nothing more of: else nobody could tell later that it never began."""
+        """Logs the end of a run that never began, if control could not."""
         t, over = last_word(self._directory.events)
         if over is not None or self._has_begun:
             return
@@ -139,68 +139,70 @@ class DockerRun:
             log.write(Over(t or 0.0, reason, finished=0, failed=0))
             log.close()
 
-    def _until_ended(self, *, leave: bool) -> list[Ended] | None:
-        """How all containers ended, of which none is left; None where they are left to themselves."""
+    def _until_ended(self, *, leave: bool) -> list[EndedContainer] | None:
+        """How all containers ended, after removing them; None if they go on without this process."""
         has_left = False
         with connected() as engine:
-            crew = ContainerSet(engine, self._image, wanted=lambda: not self._wants_end)
+            container_set = ContainerSet(engine, self._image, wanted=lambda: not self._wants_end)
             try:
-                ids = self._start.start(engine, crew)
+                ids = self._start.start(engine, container_set)
                 control = next(iter(ids.values()))
-                self._record(None if self._start.unseen else self._patience.ask(lambda: crew.pid(control)))
-                self._follow(crew, control, ids[name_of(self._directory, self._plan.run_id, FABRIC)], leave=leave)
+                self._record(None if self._start.unseen else self._outage.ask(lambda: container_set.pid(control)))
+                self._follow(
+                    container_set, control, ids[name_of(self._directory, self._plan.run_id, FABRIC)], leave=leave
+                )
                 if leave and self._has_begun and not self._wants_end:
                     has_left = True
                     return None
-                return self._all_ended(crew, list(ids.values()))
+                return self._all_ended(container_set, list(ids.values()))
             finally:
                 self._hang_up()
                 if not has_left:
                     self._remove_all(engine)
 
     def _record(self, leader: int | None) -> None:
-        """So that other commands find it: this one, and who leads the run, where that can be seen from here."""
+        """Records this process, and control's if it is visible, so that other commands find the run."""
         led = [] if leader is None else [process_record("control", leader)]
         processes = [process_record(DEPLOY, os.getpid()), *led]
         self._places.write_record(processes, on_volumes=self._start.on_volumes, unseen=self._start.unseen)
 
     def _remove_all(self, engine: DockerClient) -> None:
-        """However impatient somebody is: what is left would run on."""
+        """Removes all containers, even after a second Ctrl-C: they would go on."""
 
         def remove_what_is_there() -> None:
             remove_all_of(engine, self._directory.path)
 
         try:
-            self._patience.ask(remove_what_is_there)
+            self._outage.ask(remove_what_is_there)
         except KeyboardInterrupt:
-            self._patience.ask(remove_what_is_there)
+            self._outage.ask(remove_what_is_there)
             raise
         finally:
-            end_marked(self._places.mark, (os.geteuid(),))  # what people have run in containers' networks
+            end_marked(self._places.mark, (os.geteuid(),))  # commands of users in the containers' networks
 
     # -- while it goes on ------------------------------------------------------------------------------------------
 
-    def _follow(self, crew: ContainerSet, control: str, fabric: str, *, leave: bool) -> None:
-        """Until control has ended, or will only wait for a fabric that cannot come any more."""
-        while self._patience.ask(lambda: crew.is_running(control), self._look):
+    def _follow(self, container_set: ContainerSet, control: str, fabric: str, *, leave: bool) -> None:
+        """Returns when control has ended, or waits for a fabric that has failed."""
+        while self._outage.ask(lambda: container_set.is_running(control), self._look):
             self._look()
             if leave and self._has_begun and not self._wants_end:
                 return
-            if not self._has_begun and self._patience.ask(lambda: crew.has_failed(fabric), self._look):
+            if not self._has_begun and self._outage.ask(lambda: container_set.has_failed(fabric), self._look):
                 return
             time.sleep(_LOOK_S)
 
     def _look(self) -> bool:
-        """Whether control has answered: it is not there yet at first, and in the end no more."""
+        """Asks control for progress; gives whether it has answered. At the start and at the end it does not."""
         if not self._directory.events.exists() and time.monotonic() < self._deaf_until_s:
-            return False  # it hears nobody yet, and asking may cost a process there
+            return False  # control does not listen yet, and asking may start a process there
         self._deaf_until_s = time.monotonic() + _DEAF_S
         try:
-            line = self._line = self._line or ControlClient(self._door())
+            client = self._client = self._client or ControlClient(self._endpoint())
             if self._wants_end and not self._was_asked:
-                line.ask(EndRun())
+                client.ask(EndRun())
                 self._was_asked = True
-            seen = line.ask(Look())
+            seen = client.ask(Look())
         except TestbedError:
             return False
         if not isinstance(seen, Seen):
@@ -214,17 +216,17 @@ class DockerRun:
             self._tell(self._progress(seen))
         return True
 
-    def _door(self) -> Endpoint:
+    def _endpoint(self) -> Endpoint:
         if self._start.on_volumes:
             return relayed(self._directory, commands_socket)
         return self._places.commands_socket
 
     def _hang_up(self) -> None:
-        if self._line is not None:
-            self._line.close()
+        if self._client is not None:
+            self._client.close()
 
     def _tell_begun(self) -> None:
-        """Once."""
+        """Reports the start, once."""
         if not self._has_begun and self._on_begun is not None:
             self._on_begun(time.monotonic() - self._began_s)
         self._has_begun = True
@@ -244,32 +246,34 @@ class DockerRun:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _all_ended(self, crew: ContainerSet, ids: Sequence[str]) -> list[Ended]:
+    def _all_ended(self, container_set: ContainerSet, ids: Sequence[str]) -> list[EndedContainer]:
         until_s = time.monotonic() + (_LAST_S if self._has_begun else _LAST_UNBEGUN_S)
-        while self._patience.ask(lambda: any(crew.is_running(each) for each in ids)) and time.monotonic() < until_s:
+        while (
+            self._outage.ask(lambda: any(container_set.is_running(each) for each in ids)) and time.monotonic() < until_s
+        ):
             time.sleep(_LOOK_S)
-        return self._patience.ask(lambda: crew.all_ended(ids))
+        return self._outage.ask(lambda: container_set.all_ended(ids))
 
 
 class ControlClient:
-    """Of one run."""
+    """A connection to one run's control, opened again after errors."""
 
-    def __init__(self, door: Endpoint) -> None:
-        self._door = door
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
         self._held = ExitStack()
         self._conversation: Conversation | None = None
 
     def ask(self, command: Command) -> Done | Seen:
-        """The first answer; raises TestbedError where there is none."""
+        """The answer to a command; raises TestbedError if there is none."""
         try:
             if self._conversation is None:
-                self._conversation = self._held.enter_context(conversation(self._door))
+                self._conversation = self._held.enter_context(conversation(self._endpoint))
             return self._conversation.ask(command)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """May be asked again."""
+        """Closes the connection; `ask` opens a new one."""
         self._conversation = None
         self._held.close()

@@ -1,4 +1,4 @@
-"""The runtime `docker`: every learner in a container of a Docker Engine."""
+"""The runtime `docker`: every learner runs in a container of a Docker Engine."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from testbed.plan.model import PlannedNode, RunPlan
     from testbed.rundir import RunDirectory
     from testbed.runtimes.tracking.leftovers import Removed
-    from testbed.runtimes.tracking.process_records import Recorded
+    from testbed.runtimes.tracking.process_records import RunRecord
     from testbed.topologies.model import Topology
 SOCKETS = RunOption(
     "--sockets",
-    "Where those of containers lie: in the run's folder, on volumes of the Engine, or auto: in the folder, unless they "
-    "do not reach over from there (Docker Desktop).  [default: auto]",
+    "Where containers' sockets are: in the run's folder, or on volumes; auto takes the folder, unless sockets "
+    "cannot be reached there (Docker Desktop).  [default: auto]",
     choices=tuple(each.value for each in Sockets),
 )
 _WITHOUT_CONTAINERS = "testbed verify TOPOLOGY, which brings up the same network without containers"
@@ -52,7 +52,7 @@ def _image(text: str) -> str:
 
 IMAGE = RunOption(
     "--image",
-    f"What containers run; stands for --runtime docker.  [default: {DEFAULT_TAG}]",
+    f"The containers' image; implies --runtime docker.  [default: {DEFAULT_TAG}]",
     metavar="NAME",
     parse=_image,
     decides=True,
@@ -60,7 +60,7 @@ IMAGE = RunOption(
 
 
 class DockerRuntime(Runtime):
-    """Starts the containers of a run, and removes them; what is in them is `containers`' affair."""
+    """Starts and removes the containers of a run. What runs inside them is in `containers`."""
 
     name = "docker"
     facts = Facts(
@@ -68,7 +68,7 @@ class DockerRuntime(Runtime):
         engines=("fabric",),
         is_virtual=False,
         has_own_files=True,
-        by_default="a Docker Engine answers, and has the image",
+        by_default="a Docker Engine answers and has the image",
     )
     options = (IMAGE, SOCKETS, TIME_SCALE, DETACH)
 
@@ -88,16 +88,16 @@ class DockerRuntime(Runtime):
             found = f"a Docker Engine has {DEFAULT_TAG}: `deploy` takes containers by default"
             yield Check("containers", True, found)
         else:
-            yield Check("containers", False, reason, "only runs of containers need an Engine and `testbed build`")
+            yield Check("containers", False, reason, "only runs in containers need a Docker Engine and `testbed build`")
 
     def ignored(self, topology: Topology, given: Given) -> Sequence[Finding]:
-        """An image or a command of the topology's own, which no container would run."""
+        """Images and commands of the topology, which containers would not run."""
         from testbed.targets.containers import foreign_programs
 
         return list(foreign_programs(topology, _named(given) or DEFAULT_TAG))
 
     def make_ready(self, given: Given, say: Callable[[str], None]) -> None:
-        """An image that was named must be there; the default one is built where that takes seconds."""
+        """Requires the image given by `--image`; else builds the default image from cached packages."""
         from testbed.image.build import have_image
         from testbed.image.facts import image_id
 
@@ -108,7 +108,7 @@ class DockerRuntime(Runtime):
             image_id(named)
 
     def check(self, plan: RunPlan, how: Checking) -> RunPlan:
-        """The plan with the image, by its id, and what is in it."""
+        """The plan with the image's id and versions."""
         from testbed.plan.time_scale import refuse_too_late_for_tcp
         from testbed.runtimes.docker.preflight import check_engine_and_image
         from testbed.runtimes.needs import meet, processor_needs
@@ -170,8 +170,8 @@ class DockerRuntime(Runtime):
         return _LiveContainers(run, record)
 
     def remains(self, run: RunDirectory) -> Remains:
-        """Compose's runs count, too: their sockets are made long before their containers begin."""
-        from testbed.runtimes.containers.inside import outcome_file, sockets_of
+        """Runs of Compose count, too: their sockets are created long before their containers start."""
+        from testbed.runtimes.containers.container_paths import outcome_file, sockets_of
         from testbed.runtimes.docker.leftovers import is_known
         from testbed.runtimes.tracking.leftovers import living
         from testbed.runtimes.tracking.process_records import record_of
@@ -193,7 +193,7 @@ class DockerRuntime(Runtime):
 
 
 class _LiveContainers(LiveRun):
-    def __init__(self, run: RunDirectory, record: Recorded) -> None:
+    def __init__(self, run: RunDirectory, record: RunRecord) -> None:
         super().__init__(run)
         self._record = record
 
@@ -201,15 +201,15 @@ class _LiveContainers(LiveRun):
     def control(self) -> Endpoint:
         from testbed.runtimes.tracking.process_records import commands_socket
 
-        return self._door(commands_socket)
+        return self._endpoint(commands_socket)
 
     @property
     def fabric(self) -> Endpoint:
         from testbed.engines.fabric.sockets import control_socket
 
-        return self._door(control_socket)
+        return self._endpoint(control_socket)
 
-    def _door(self, place: Callable[[Path], Path]) -> Endpoint:
+    def _endpoint(self, place: Callable[[Path], Path]) -> Endpoint:
         if not self._record.on_volumes:
             return place(Path(self._record.sockets))
         from testbed.runtimes.docker.relayed import relayed
@@ -217,13 +217,13 @@ class _LiveContainers(LiveRun):
         return relayed(self.run, place)
 
     def pids(self, rank: int | None = None) -> dict[int, int]:
-        """The first processes of the containers."""
+        """The first processes of the learners' containers."""
         from testbed.runtimes.docker import live
 
         return live.pids_of_nodes(self.run, rank)
 
     def exec(self, node: PlannedNode, words: Sequence[str]) -> int:
-        """A program of this machine for root, who may enter the network; else one of the image."""
+        """Runs a program of this machine if the user is root, who may enter the network; else one of the image."""
         from testbed.runtimes.docker.command_inside import run_inside
         from testbed.runtimes.enter import become_command, has_network
 
@@ -239,8 +239,8 @@ class _LiveContainers(LiveRun):
     def may_enter_networks(self) -> None:
         if os.geteuid() != 0:
             raise PreflightRefused(
-                "only root may look at a run of containers: to measure, one has to enter their networks, which are the "
-                "Engine's (CAP_SYS_ADMIN)",
+                "only root may measure in a run of containers: that needs to enter their networks, which belong to the "
+                "Docker Engine (CAP_SYS_ADMIN)",
                 f"run it as root (sudo); or {_WITHOUT_CONTAINERS}",
             )
 
@@ -250,11 +250,11 @@ class _LiveContainers(LiveRun):
         return allow_one_more(self.run, ranks)
 
     def capture_file(self, path: Path) -> tuple[Path, Path]:
-        """In a container, the fabric writes to its own folder."""
-        from testbed.runtimes.containers.inside import Inside
+        """The fabric's container writes to its own folder."""
+        from testbed.runtimes.containers.container_paths import ContainerPaths
 
         engine = Path("engine", f".{path.name}.{os.getpid()}.tmp")
-        return self.run.path / engine, Inside().run.path / engine
+        return self.run.path / engine, ContainerPaths().run.path / engine
 
 
 def _named(given: Given) -> str | None:
@@ -263,7 +263,7 @@ def _named(given: Given) -> str | None:
 
 
 def _would_build(say: Callable[[str], None]) -> bool:
-    """Whether the run itself would make its image first, which a dry run does not."""
+    """Whether a real run would build its image first; a dry run does not."""
     from testbed.image.build import request_at_hand
     from testbed.image.engine_client import connected
     from testbed.image.facts import id_of
@@ -271,10 +271,10 @@ def _would_build(say: Callable[[str], None]) -> bool:
     with connected() as engine:
         would = id_of(engine, DEFAULT_TAG) is None and request_at_hand(engine, DEFAULT_TAG) is not None
     if would:
-        say(f"the run would make the image {DEFAULT_TAG} first, since all packages for it are here")
+        say(f"the run would build the image {DEFAULT_TAG} first, since all packages for it are here")
     return would
 
 
 def _starting(started: int, of: int) -> str:
-    """How far the containers of a run are, before its nodes begin."""
+    """A line about starting containers, for the progress display."""
     return f"starting containers {started}/{of}" if started < of else f"waiting for attachment · {of} containers"

@@ -1,7 +1,7 @@
-"""Where the sockets of a run lie, as its containers mount them: in the run directory, or on volumes of the Engine.
+"""Where a run's sockets are, and how containers mount them: in the run directory, or on Docker volumes.
 
-Takes a plan's ranks, gives mounts; pure. Either way a learner's container sees its own sockets and no others, and only
-reads the files by which learners share the processors.
+Takes a plan's ranks, gives mounts; pure. A learner's container sees only its own sockets. It can read, but not write,
+the lock files by which learners share the processors.
 """
 
 from __future__ import annotations
@@ -11,37 +11,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside, folder_of_node, slots_of, sockets_of
+from testbed.runtimes.containers.container_paths import ContainerPaths, folder_of_node, slots_of, sockets_of
 
-if TYPE_CHECKING:
-    pass
-
-_INSIDE = Inside()
+_INSIDE = ContainerPaths()
 
 
 class Sockets(StrEnum):
-    """Where somebody wants them to lie."""
+    """The values of `--sockets`."""
 
     AUTO = "auto"
-    """In the run directory, unless they do not reach over from there."""
+    """In the run directory if sockets can be reached there, else on volumes."""
     FOLDER = "folder"
-    """There, or not at all."""
+    """In the run directory, or the run is refused."""
     VOLUME = "volume"
 
 
 @dataclass(frozen=True)
 class Volume:
-    """One of the Engine's, made by it with the first container that mounts it."""
+    """A Docker volume, created with the first container that mounts it."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder or file of the host's, or a volume."""
+    """A mount of a folder or file of the host, or of a volume."""
 
     outside: Path | Volume
     inside: Path
@@ -49,18 +46,18 @@ class Mount:
 
 
 class SocketPlaces(Protocol):
-    """Of one run."""
+    """The places of one run's sockets."""
 
     def of_all(self) -> tuple[Mount, ...]:
-        """For control and the fabric."""
+        """The mounts of control and the fabric, which see all sockets."""
 
     def of_node(self, rank: int) -> tuple[Mount, ...]:
-        """What only this node sees of them."""
+        """The mounts of one node, which sees only its own sockets."""
 
 
 @dataclass(frozen=True)
 class InFolder:
-    """In the run directory, where commands find them, too."""
+    """Sockets in the run directory, where commands can reach them."""
 
     run: RunDirectory
 
@@ -72,13 +69,13 @@ class InFolder:
 
 
 class OnVolumes:
-    """One volume for each node, one for what computing nodes lock, one for the rest.
+    """Sockets on volumes: one volume for each node, one for the lock files, one for the rest.
 
-    Nobody can mount a part of a volume, on Engines that people have; so who sees all of them sees them put together.
+    Common versions of Docker cannot mount a part of a volume, so control and the fabric mount all of them.
     """
 
     def __init__(self, run_id: str, ranks: Sequence[int]) -> None:
-        """The names are new: the Engine would take whatever volume has that name already, whoever's it is."""
+        """Takes random names: Docker would reuse any existing volume of the same name."""
         self._name = f"testbed-{run_id}-{secrets.token_hex(4)}"
         self._ranks = tuple(ranks)
 

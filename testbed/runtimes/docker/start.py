@@ -1,7 +1,7 @@
-"""The start of a run's containers: first what finds out where they and the command can meet, then all others.
+"""Starts a run's containers: first one that finds where sockets can be reached, then all others.
 
-Takes a plan and its run directory, gives the containers' ids; asks the Engine, makes the folders of sockets. They meet
-at sockets in the run directory, or where those do not reach over at sockets on volumes, through the Engine.
+Takes a plan and its run directory, gives the containers' ids; asks the Docker Engine, makes the folders of sockets.
+The sockets are in the run directory if containers can reach them there, else on volumes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from testbed.image.engine_client import NOT_HERE
 from testbed.node.data.store import made
 from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.container_paths import sockets_of
 from testbed.runtimes.containers.layout import lay_out_sockets, remove_sockets
-from testbed.runtimes.containers.reachability import DOOR, KNOCKS, Unreached, do_not_reach_over
+from testbed.runtimes.containers.reachability import PROBE_FIRST, PROBE_SOCKET, Unreached, do_not_reach_over
 from testbed.runtimes.docker.container_set import ContainerSet, NameInUse, remove
 from testbed.runtimes.docker.containers import CONTROL, Container, containers_of, sockets_maker
 from testbed.runtimes.docker.exec_stream import engine_socket
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.2
 _MAKING_S = 60.0
-"""How long making folders on volumes may take, on a machine that is busy."""
+"""How long making folders on volumes may take on a busy machine."""
 _OLD = "is the image older than this testbed? Then build it again"
 _UNSEEN = (
     "warning: the processes of containers cannot be seen from here (Docker Desktop, WSL 2, a container?): expected to "
     "work, not tested; the Docker Engine is asked whether the run goes on"
 )
 _ON_VOLUMES = (
-    "warning: the run's sockets lie on volumes, and are reached through the Docker Engine; Docker Desktop: expected to "
+    "warning: the run's sockets are on volumes, and are reached through the Docker Engine; Docker Desktop: expected to "
     "work, not tested"
 )
-_KNOCK_PATIENCE_S = 60.0
-"""How long a container that runs may take until it knocks, on a machine that is busy."""
+_PROBE_TIMEOUT_S = 60.0
+"""How long a running container may take to connect, on a busy machine."""
 _DENIED = "may you write there, and is there room? Else give another folder with --results"
 _CREDENTIALS = struct.Struct("3i")
 
 
-class Start:
-    """Of one run, once."""
+class ContainerStarter:
+    """Starts a run's containers, control first. Used once."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Start:
         met: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        """`started` is told how many containers there are, of how many; `met`, that it is known where they meet."""
+        """Calls `started` with the number of started containers and of all; `met` when the sockets' place is known."""
         self._plan = plan
         self._directory = directory
         self._data = data
@@ -84,18 +84,18 @@ class Start:
         self._user = User(os.getuid(), os.getgid())
         self.on_volumes = False
         self.unseen = False
-        """Whether nobody here can see the containers' processes, or nobody has looked."""
+        """Whether this machine cannot see the containers' processes, or it is unknown."""
 
-    def start(self, engine: DockerClient, crew: ContainerSet) -> dict[str, str]:
-        """Their ids by name, control's first; raises KeyboardInterrupt where they are not wanted any more.
+    def start(self, engine: DockerClient, container_set: ContainerSet) -> dict[str, str]:
+        """The containers' ids by name, control's first; raises KeyboardInterrupt if the run is no longer wanted.
 
-        Raises PreflightRefused where sockets on volumes are wanted that nobody would reach.
+        Raises PreflightRefused if sockets on volumes are wanted, and this command could not reach them.
         """
         if self._sockets is Sockets.VOLUME:
             engine_socket(f"leave out --sockets, or give --sockets folder; or {ON_ITS_MACHINE}")
         else:
             try:
-                return self._start_in_folder(crew)
+                return self._start_in_folder(container_set)
             except Unreached as problem:
                 if self._sockets is Sockets.FOLDER:
                     raise
@@ -103,24 +103,24 @@ class Start:
             engine_socket(ON_ITS_MACHINE)
             remove_all_of(engine, self._directory.path)
             remove_sockets(self._directory)
-        return self._start_on_volumes(engine, crew)
+        return self._start_on_volumes(engine, container_set)
 
     # -- in the run directory --------------------------------------------------------------------------------------
 
-    def _start_in_folder(self, crew: ContainerSet) -> dict[str, str]:
-        """Raises Unreached where sockets do not reach over."""
+    def _start_in_folder(self, container_set: ContainerSet) -> dict[str, str]:
+        """Raises Unreached if containers cannot reach sockets in the run directory."""
         lay_out_sockets(self._plan, self._directory, usable_cores())
-        return self._all(crew, InFolder(self._directory), self._who_knocks)
+        return self._all(container_set, InFolder(self._directory), self._start_and_probe)
 
-    def _who_knocks(self, crew: ContainerSet, control: Container, of: int) -> str:
-        """What it can reach, all can: before many are started, it is known whether they and this command can meet."""
-        with listen_for_first_container(sockets_of(self._directory)) as door:
-            knocking = replace(control, environment={**control.environment, KNOCKS: "1"})
-            id_ = self._first(crew, knocking, of)
-            pid = door.await_knock(lambda: self._is_wanted() and crew.is_running(id_))
+    def _start_and_probe(self, container_set: ContainerSet, control: Container, of: int) -> str:
+        """Starts control, which first connects to a socket of this command: what it can reach, all containers can."""
+        with listen_for_first_container(sockets_of(self._directory)) as listener:
+            probing = replace(control, environment={**control.environment, PROBE_FIRST: "1"})
+            id_ = self._first(container_set, probing, of)
+            pid = listener.await_probe(lambda: self._is_wanted() and container_set.is_running(id_))
             self._check_wanted()
             if pid is None:
-                raise why_not(self._directory, [crew.ended(id_)])
+                raise why_not(self._directory, [container_set.ended(id_)])
         if pid == 0:
             self.unseen = True
             self._say(_UNSEEN)
@@ -128,23 +128,25 @@ class Start:
 
     # -- on volumes ------------------------------------------------------------------------------------------------
 
-    def _start_on_volumes(self, engine: DockerClient, crew: ContainerSet) -> dict[str, str]:
+    def _start_on_volumes(self, engine: DockerClient, container_set: ContainerSet) -> dict[str, str]:
         self._say(_ON_VOLUMES)
         self.on_volumes = self.unseen = True
         volumes = OnVolumes(self._plan.run_id, [node.rank for node in self._plan.nodes])
-        self._make(engine, crew, volumes)
-        return self._all(crew, volumes, self._first)
+        self._make(engine, container_set, volumes)
+        return self._all(container_set, volumes, self._first)
 
-    def _make(self, engine: DockerClient, crew: ContainerSet, volumes: OnVolumes) -> None:
-        """They are there, and this user's."""
-        (id_,) = self._started_first(crew, sockets_maker(self._plan, self._directory, self._user, volumes)).values()
+    def _make(self, engine: DockerClient, container_set: ContainerSet, volumes: OnVolumes) -> None:
+        """Makes the folders on the volumes, owned by this user."""
+        (id_,) = self._started_first(
+            container_set, sockets_maker(self._plan, self._directory, self._user, volumes)
+        ).values()
         until_s = time.monotonic() + _MAKING_S
-        while crew.is_running(id_):
+        while container_set.is_running(id_):
             self._check_wanted()
             if time.monotonic() > until_s:
                 raise PreflightRefused(f"making sockets on volumes has not ended within {_MAKING_S:g} s", _OLD)
             time.sleep(_LOOK_S)
-        ended = crew.ended(id_)
+        ended = container_set.ended(id_)
         if ended.exit_code:
             raise PreflightRefused(
                 f"cannot make sockets on volumes: {ended.said or ended.error or f'exit code {ended.exit_code}'}",
@@ -155,28 +157,31 @@ class Start:
     # -- anywhere --------------------------------------------------------------------------------------------------
 
     def _all(
-        self, crew: ContainerSet, sockets: SocketPlaces, start_first: Callable[[ContainerSet, Container, int], str]
+        self,
+        container_set: ContainerSet,
+        sockets: SocketPlaces,
+        start_first: Callable[[ContainerSet, Container, int], str],
     ) -> dict[str, str]:
-        data = made(self._data)  # nothing need have been kept there yet, but what a container mounts must be there
+        data = made(self._data)  # a mounted folder must exist, even if no data set is cached yet
         containers = containers_of(self._plan, self._directory, self._user, data, sockets)
         control = next(each for each in containers if each.part == CONTROL)
         others = [each for each in containers if each is not control]
-        ids = {control.name: start_first(crew, control, len(containers))}
+        ids = {control.name: start_first(container_set, control, len(containers))}
         self._met()
-        ids |= crew.start(others, lambda count: self._started(1 + count, len(containers)))
+        ids |= container_set.start(others, lambda count: self._started(1 + count, len(containers)))
         if len(ids) < len(containers):
             raise KeyboardInterrupt
         return ids
 
-    def _first(self, crew: ContainerSet, control: Container, of: int) -> str:
-        return self._started_first(crew, control, lambda count: self._started(count, of))[control.name]
+    def _first(self, container_set: ContainerSet, control: Container, of: int) -> str:
+        return self._started_first(container_set, control, lambda count: self._started(count, of))[control.name]
 
     def _started_first(
-        self, crew: ContainerSet, container: Container, done: Callable[[int], None] = lambda _: None
+        self, container_set: ContainerSet, container: Container, done: Callable[[int], None] = lambda _: None
     ) -> dict[str, str]:
-        """What the Engine denies one container, it denies all."""
+        """Starts one container. An error is a refusal: the Docker Engine would deny all others the same."""
         try:
-            ids = crew.start([container], done)
+            ids = container_set.start([container], done)
         except NameInUse:
             raise
         except CouldNotStart as problem:
@@ -190,44 +195,44 @@ class Start:
 
 
 class ReachabilitySocket:
-    """Opened for one run, for whoever comes first."""
+    """Accepts the connection of a run's first container."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         listener.settimeout(_LOOK_S)
 
-    def await_knock(self, goes_on: Callable[[], bool], patience_s: float = _KNOCK_PATIENCE_S) -> int | None:
-        """The process id of whoever has knocked, 0 where it cannot be seen from here; None when it ended without.
+    def await_probe(self, goes_on: Callable[[], bool], timeout_s: float = _PROBE_TIMEOUT_S) -> int | None:
+        """The id of the process that has connected, 0 if this machine does not see it; None if it ended before.
 
-        `goes_on` says whether it still runs. Raises PreflightRefused when it runs and does not come.
+        `goes_on` says whether the container runs. Raises PreflightRefused if it runs and does not connect in time.
         """
-        until_s = time.monotonic() + patience_s
+        until_s = time.monotonic() + timeout_s
         while time.monotonic() < until_s:
             try:
-                return self._let_in()
+                return self._accept()
             except TimeoutError:
                 if not goes_on():
                     return None
         raise PreflightRefused(
-            f"the first container runs, and has not reached this command within {patience_s:g} s",
+            f"the first container runs, and has not reached this command within {timeout_s:g} s",
             "is the image older than this testbed? Then build it again. Or is the folder of results not on the machine "
             f"that the Docker Engine runs on? {NOT_HERE}",
         )
 
-    def _let_in(self) -> int:
-        guest, _ = self._listener.accept()
-        with guest:
-            found = guest.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    def _accept(self) -> int:
+        connection, _ = self._listener.accept()
+        with connection:
+            found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         return int(_CREDENTIALS.unpack(found)[0])
 
 
 @contextmanager
 def listen_for_first_container(sockets: Path) -> Iterator[ReachabilitySocket]:
-    """Somebody can knock from now on.
+    """A listening socket for the first container.
 
-    Raises Unreached where there can be no sockets at all, PreflightRefused where elsewhere would not help.
+    Raises Unreached if the folder's file system has no sockets, PreflightRefused for errors that volumes do not solve.
     """
-    path = sockets / DOOR
+    path = sockets / PROBE_SOCKET
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             with short_enough(path) as name:

@@ -1,7 +1,7 @@
-"""How a run of containers ended: control's word, and what the Engine knows of those that failed.
+"""How a run of containers ended, from control's summary and the states of failed containers.
 
-Takes a run directory and how its containers ended, gives an `Outcome` or why there is none; reads and removes control's
-word.
+Takes a run directory and ended containers, gives an `Outcome` or the reason why there is none; reads and removes
+control's summary.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from testbed.errors import CouldNotStart, ExitCode, PreflightRefused, RunBroken,
 from testbed.records import Failure
 from testbed.run_files import Malformed, read_document
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.inside import Inside, outcome_file
+from testbed.runtimes.containers.container_paths import ContainerPaths, outcome_file
 from testbed.runtimes.containers.reachability import UNREACHED, Unreached
-from testbed.runtimes.docker.container_set import Ended
+from testbed.runtimes.docker.container_set import EndedContainer
 from testbed.runtimes.docker.containers import CONTROL, FABRIC, LEARNER
 from testbed.units import format_size
 
@@ -29,13 +29,15 @@ _KINDS: dict[int, type[TestbedError]] = {
     UNREACHED: Unreached,
     ExitCode.NODE_FAILED: RunBroken,
 }
-_WITH_THE_ENGINE = "containers end with the Engine, unless it is told to keep them (live-restore in its daemon.json)"
+_WITH_THE_ENGINE = (
+    "containers end with the Docker Engine, unless it is told to keep them (live-restore in its daemon.json)"
+)
 
 
-def outcome_of(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool) -> Outcome:
-    """`was_away`: the Engine did not answer for a while, and nobody has asked the run to end.
+def outcome_of(run: RunDirectory, ended: Iterable[EndedContainer], *, was_away: bool) -> Outcome:
+    """The run's outcome. `was_away`: the Docker Engine had an outage, and the user has not ended the run.
 
-    Raises CouldNotStart where the Engine has ended the run, and what control has said where it gave up.
+    Raises CouldNotStart if the Docker Engine has ended the run; control's error if control failed.
     """
     there = list(ended)
     path = outcome_file(run)
@@ -55,14 +57,14 @@ def outcome_of(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool) -> 
     return replace(outcome, failures=failures, broken=broken)
 
 
-def why_not(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool = False) -> TestbedError:
-    """Of a run whose control has left no summary: what it has said, about files as they are called here."""
+def why_not(run: RunDirectory, ended: Iterable[EndedContainer], *, was_away: bool = False) -> TestbedError:
+    """The error for a run without a summary: control's message, with paths of this machine."""
     there = list(ended)
     control = next(each for each in there if each.part == CONTROL)
     fabric = _of_container(_fabric(there), "the fabric's container")
-    if fabric and control.exit_code == 0:  # it still waited for that
+    if fabric and control.exit_code == 0:  # control was still waiting for the fabric
         return CouldNotStart("; ".join(fabric))
-    said = control.said.replace(str(Inside().run.path), str(run.path)).splitlines()
+    said = control.said.replace(str(ContainerPaths().run.path), str(run.path)).splitlines()
     errors = [number for number, line in enumerate(said) if line.startswith(_ERROR)]
     if errors:
         hint = " ".join(said[errors[-1] + 1 : errors[-1] + 2]).strip()
@@ -74,7 +76,7 @@ def why_not(run: RunDirectory, ended: Iterable[Ended], *, was_away: bool = False
     return CouldNotStart("; ".join([words, *fabric]), _WITH_THE_ENGINE if was_away else "")
 
 
-def _fabric(ended: Iterable[Ended]) -> Ended | None:
+def _fabric(ended: Iterable[EndedContainer]) -> EndedContainer | None:
     return next((each for each in ended if each.part == FABRIC), None)
 
 
@@ -82,19 +84,19 @@ def _with_words(failure: Failure, more: list[str]) -> Failure:
     return msgspec.structs.replace(failure, message="; ".join([failure.message, *more]))
 
 
-def _of_container(ended: Ended | None, name: str = "its container") -> list[str]:
-    """What the Engine says of it, where that is more than control knows."""
+def _of_container(ended: EndedContainer | None, name: str = "its container") -> list[str]:
+    """The container's state in words, if it failed: control knows less than the Docker Engine."""
     if ended is None or ended.exit_code == 0:
         return []
     words = [f"{name} ended with exit code {ended.exit_code}{_memory(ended)}"]
     if ended.error:
         words.append(ended.error)
     if ended.said:
-        words.append(f"it said last: {ended.said.splitlines()[-1]}")
+        words.append(f"its last output: {ended.said.splitlines()[-1]}")
     return words
 
 
-def _memory(ended: Ended) -> str:
+def _memory(ended: EndedContainer) -> str:
     if not ended.out_of_memory:
         return ""
     limit = "" if ended.memory_bytes is None else f" (it may use {format_size(ended.memory_bytes)})"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from testbed.plan.model import PlannedNode, RunPlan
     from testbed.rundir import RunDirectory, TakenRun
     from testbed.runtimes.tracking.leftovers import Removed
-    from testbed.runtimes.tracking.process_records import Recorded
+    from testbed.runtimes.tracking.process_records import RunRecord
 
 SHAPED = "fabric"
 ENGINE = RunOption(
@@ -170,7 +170,7 @@ class LocalRuntime(Runtime):
 
 
 class _LiveProcesses(LiveRun):
-    def __init__(self, run: RunDirectory, record: Recorded) -> None:
+    def __init__(self, run: RunDirectory, record: RunRecord) -> None:
         super().__init__(run)
         self._record = record
 

@@ -1,7 +1,7 @@
-"""What learners have written, made safe for others and given to who ran testbed, once all of them are dead.
+"""Makes learners' files safe for other users, and gives them to the user of `sudo`, after all learners have ended.
 
-Takes a run directory; touches modes and owners of its files. A learner may leave programs that run as whoever owns
-them (set-id bits), links to anything, and folders in each other without end.
+Takes a run directory; touches modes and owners of its files. A learner may leave programs with set-id bits, links to
+anything, and very deeply nested folders.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from testbed.rundir import RunDirectory
 from testbed.runtimes.tracking.removal import clear_away
 
 _DEEPEST = 40
-"""Folders in each other; further down there is no result."""
+"""The depth of nested folders that is kept; no result lies deeper."""
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 _PRIVATE = 0o700
 _FLAGS = os.O_RDONLY | open_flags("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 
 
 def keep_private(run: RunDirectory) -> None:
-    """As long as learners write there, nobody else than the run's user can start what they make, or be fooled by it."""
+    """Closes the nodes' folder to other users while learners write there, who may leave programs or links."""
     run.nodes.chmod(_PRIVATE)
 
 
 def hand_over(run: RunDirectory) -> None:
-    """Nothing that learners have left acts for its owner, and who called `sudo` owns it; may be repeated.
+    """Clears set-id bits of learners' files, and gives the files to the caller of `sudo`. May be repeated.
 
-    For whoever owns the run; of a run directory that is gone nothing is left to be done.
+    The calling user must own the run. A missing run directory is ignored.
     """
     with suppress(OSError):
         _make_safe(run.nodes)
@@ -62,7 +62,7 @@ def _make_safe(nodes: Path) -> None:
 
 
 def _give(top: Path, uid: int, gid: int) -> None:
-    """What is root's. Links are not followed: a learner may have made them."""
+    """Gives root's files to the user. Links are not followed: a learner may have made them."""
     os.chown(top, uid, gid, follow_symlinks=False)
     for folder, entry in _entries(top):
         if entry.stat(follow_symlinks=False).st_uid == 0:
@@ -71,7 +71,7 @@ def _give(top: Path, uid: int, gid: int) -> None:
 
 
 def _entries(top: Path) -> Iterator[tuple[int, os.DirEntry[str]]]:
-    """All that is below, each with a descriptor of its folder; what lies too deep is removed."""
+    """All entries below, each with a descriptor of its folder. Removes what lies too deep."""
     waiting: list[tuple[str, ...]] = [()]
     while waiting:
         names = waiting.pop()
@@ -95,7 +95,7 @@ def _entries(top: Path) -> Iterator[tuple[int, os.DirEntry[str]]]:
 
 
 def _opened(top: Path, names: Iterable[str]) -> int:
-    """However many folders there are, few are open at a time; one that a learner has closed is opened."""
+    """A descriptor of a nested folder. At most two are open at a time. Unreadable folders are made readable."""
     folder = os.open(top, _FLAGS)
     for name in names:
         try:

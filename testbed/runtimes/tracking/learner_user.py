@@ -1,7 +1,7 @@
-"""Who learners are where root has started the run.
+"""The user of learners in a run that root has started.
 
-Takes nothing, gives a user; asks who there is. What learners write is root's on disk, since the view that they have of
-it maps one to the other (`isolation/view`).
+Takes nothing, gives a user; reads accounts and processes. Learners' files belong to root on disk: the learners' mounts
+map one user to the other (`isolation/view`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from testbed.errors import CouldNotStart
 from testbed.isolation.sandbox import LearnerUser
 
 LEARNERS = range(61184, 65520)
-"""User ids that systemd gives to services for as long as they run, and nobody to people."""
+"""User ids that systemd reserves for services while they run; they belong to no account."""
 
 
 def unused_user() -> LearnerUser:
-    """One whom neither an account nor a process has."""
+    """A user id that neither an account nor a process has."""
     import pwd  # not there on Windows
 
     taken = {each.pw_uid for each in pwd.getpwall()}

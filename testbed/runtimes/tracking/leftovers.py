@@ -1,8 +1,8 @@
-"""Ends what a run has left behind, and only that.
+"""Ends the processes that a run has left behind, and no others.
 
-Takes a run directory, gives what was done; touches the run's folder of sockets, and processes of the run: those that
-its record names (an id and the time of its start: another process may have got the id since) and that are the run's by
-what the kernel tells of them, whatever a record says (`belonging`), and all that they have started.
+Takes a run directory, gives what was done; touches the run's folder of sockets, and processes of the run. The run's
+record names processes by id and start time, since ids are reused. They are only ended if the kernel confirms that they
+are the run's (`ownership`). Processes that they have started are found by the run's mark.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from testbed.runtimes.tracking.file_owners import hand_over
 from testbed.runtimes.tracking.learner_user import LEARNERS
 from testbed.runtimes.tracking.ownership import end_marked, held, is_of_run, owner_of
 from testbed.runtimes.tracking.proc_stat import stat_of
-from testbed.runtimes.tracking.process_records import CONTENTS, PREFIX, ProcessRecord, Recorded, read_record, record_of
+from testbed.runtimes.tracking.process_records import CONTENTS, PREFIX, ProcessRecord, RunRecord, read_record, record_of
 
 _GOODBYE_S = 15.0
-"""How long a run that goes on may take to end in good order."""
+"""How long a run may take to end in good order."""
 _DEATH_S = 5.0
 _LOOK_S = 0.02
 
 
 @dataclass(frozen=True)
 class Removed:
-    """What a run had left."""
+    """What was removed of a run."""
 
     ended: tuple[str, ...] = ()
-    """Processes, by name."""
+    """Names of ended processes."""
     files: bool = False
     lasting: tuple[str, ...] = ()
     """Processes that could not be ended."""
     strangers: tuple[int, ...] = ()
-    """Processes that its record names and that are not its own: they were left alone."""
+    """Ids in the record of processes that are not the run's. They were left alone."""
     is_copy: bool = False
-    """What is recorded is another run's, which was copied: it was left alone."""
+    """The record is of another run, whose directory was copied. Its processes were left alone."""
     remark: str = ""
-    """What else to say where nothing was removed."""
+    """Why nothing was removed."""
 
     @property
     def did_something(self) -> bool:
@@ -51,24 +51,24 @@ class Removed:
 
 
 def is_alive(process: ProcessRecord) -> bool:
-    """Whether it is still that process, and not a dead one that nobody has asked for."""
+    """Whether the process runs: its id was not reused, and it is no zombie."""
     found = stat_of(process.pid)
     return found is not None and found.start_ticks == process.start_ticks and not found.is_dead
 
 
-def is_led_here(record: Recorded) -> bool:
-    """Whether the process that leads the run is one that this machine sees."""
+def is_led_here(record: RunRecord) -> bool:
+    """Whether this machine sees the process that leads the run."""
     return any(each.name == "control" and is_alive(each) for each in record.processes)
 
 
 def living(run: RunDirectory) -> list[ProcessRecord]:
-    """The run's processes that are there."""
+    """The recorded processes that run."""
     record = read_record(run)
     return [] if record is None else [each for each in record.processes if is_alive(each)]
 
 
 def end_all(processes: Iterable[ProcessRecord], within_s: float = _DEATH_S) -> list[ProcessRecord]:
-    """Kills them and waits until they are gone; gives those that are not."""
+    """Kills processes and waits for their end; gives those that still run after the timeout."""
     left = [each for each in processes if is_alive(each)]
     for each in left:
         with suppress(ProcessLookupError, PermissionError):
@@ -77,7 +77,7 @@ def end_all(processes: Iterable[ProcessRecord], within_s: float = _DEATH_S) -> l
 
 
 def destroy(run: RunDirectory) -> Removed:
-    """Nothing of the run is left but its results; a run that goes on ends in good order first. May be repeated."""
+    """Removes everything of the run but its results. A run that goes on ends in good order first. May be repeated."""
     record = read_record(run)
     if record is None:
         return Removed(is_copy=record_of(run).exists())
@@ -86,17 +86,17 @@ def destroy(run: RunDirectory) -> Removed:
     for control in (each for each in there if each.name == "control" and each.pid != os.getpid()):
         tell(control, signal.SIGTERM, run, record.mark)
         _wait([control], _GOODBYE_S)
-    record = read_record(run) or record  # it may have started more meanwhile
+    record = read_record(run) or record  # the run may have started more processes
     ours = [each for each in record.processes if each.pid != os.getpid() and is_of(each, run, record.mark)]
     for each in ours:
         tell(each, signal.SIGKILL, run, record.mark)
     lasting = _wait(ours, _DEATH_S)
     names = [each.name for each in there]
     if more := end_marked(record.mark, _owners(run)):
-        names.append(f"{more} program{'s' if more > 1 else ''} that its nodes or people had started there")
+        names.append(f"{more} program{'s' if more > 1 else ''} that its nodes or users had started there")
     if lasting:
         return Removed(tuple(names), lasting=tuple(each.name for each in lasting), strangers=strangers)
-    if strangers:  # whatever they are, nothing is forgotten of them
+    if strangers:  # keep the record
         return Removed(tuple(names), strangers=strangers)
     _remove(Path(record.sockets))
     if os.geteuid() in (0, run.path.stat().st_uid):
@@ -108,20 +108,20 @@ def destroy(run: RunDirectory) -> Removed:
 
 
 def is_of(process: ProcessRecord, run: RunDirectory, mark: str) -> bool:
-    """Whether the process that a record names is there, and is the run's."""
+    """Whether the recorded process runs, and is the run's."""
     if not is_alive(process) or owner_of(process.pid) not in _owners(run):
         return False
     return is_of_run(process.pid, mark, run.path)
 
 
 def _owners(run: RunDirectory) -> frozenset[int]:
-    """Whose processes may be ended in the run's name."""
+    """The users whose processes may be of the run."""
     learners = LEARNERS if os.geteuid() == 0 else ()
     return frozenset({os.geteuid(), run.path.stat().st_uid, *learners})
 
 
 def tell(process: ProcessRecord, number: signal.Signals, run: RunDirectory, mark: str) -> None:
-    """A signal for a process of the run, and for no other that has got its id since it was looked for."""
+    """Signals a process of the run. Another process that has reused its id gets no signal."""
     with held(process.pid) as descriptor, suppress(ProcessLookupError, PermissionError):
         if descriptor is not None and is_of(process, run, mark):
             signal.pidfd_send_signal(descriptor, number)
@@ -137,7 +137,7 @@ def _wait(processes: list[ProcessRecord], within_s: float) -> list[ProcessRecord
 
 
 def _remove(sockets: Path) -> None:
-    """A record is a file that anybody who can write results may have changed: only what is ours goes."""
+    """Removes a folder of sockets. The record may be forged, so owner, name and contents are checked first."""
     with suppress(OSError):
         info = sockets.lstat()
         is_own = sockets.name.startswith(PREFIX) and info.st_uid == os.getuid()

@@ -1,9 +1,9 @@
-"""Which processes are a run's: nothing else is ever ended in its name.
+"""Finds which processes are a run's. No others are ever signalled.
 
-Takes the mark and the directory of a run, gives answers; reads /proc, and signals processes of the run. A record on
-disk may name any process. What proves that one is the run's cannot be written into a file: the mark, a secret of the
-run, in the environment that its programs were started with and handed on, or the run directory, which control holds
-open. Both are read from the process itself, while it is held: its id cannot pass to another one meanwhile.
+Takes the mark and the directory of a run, gives answers; reads /proc, and signals processes of the run. A forged record
+on disk could name any process, so a process must prove that it is the run's. Either it has the run's mark, a secret, in
+its environment, or it holds the run directory open. Both are read while a descriptor holds the process, so that its id
+cannot be reused meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARK = "TESTBED_MARK"
 _MARK_BYTES = 16
 _LONGEST_ENVIRONMENT = 4 << 20
 _MOST_ROUNDS = 20
-"""What forks while it is ended is looked for again."""
+"""Limit of repeated searches for processes that fork while they are killed."""
 _DEATH_S = 5.0
 
 
@@ -35,7 +35,7 @@ def new_mark() -> str:
 
 @contextmanager
 def held_open(run: Path) -> Iterator[None]:
-    """By the directory that it holds open, a process without a mark is known as the run's: whoever leads it."""
+    """Holds the run directory open, by which the process that leads a run is known as the run's."""
     descriptor = os.open(run, os.O_RDONLY | open_flags("O_DIRECTORY", "O_CLOEXEC"))
     try:
         yield
@@ -45,7 +45,7 @@ def held_open(run: Path) -> Iterator[None]:
 
 @contextmanager
 def held(pid: int) -> Iterator[int | None]:
-    """A descriptor of that process, whatever becomes of its id meanwhile; None when there is no such process."""
+    """A descriptor that keeps meaning that process, even if its id is reused; None if there is no such process."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
@@ -58,12 +58,12 @@ def held(pid: int) -> Iterator[int | None]:
 
 
 def is_of_run(pid: int, mark: str, run: Path) -> bool:
-    """Whether it carries the mark, or holds the run directory open; no for whatever this user cannot look into."""
+    """Whether the process has the mark, or holds the run directory open. False if this user may not inspect it."""
     return _carries(pid, mark) or _holds(pid, run)
 
 
 def owner_of(pid: int) -> int | None:
-    """The user who the process is; None when it is gone."""
+    """The process' user id; None if it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -73,9 +73,9 @@ def owner_of(pid: int) -> int | None:
 
 
 def end_marked(mark: str, owners: Collection[int]) -> int:
-    """Kills all of these users that the run's programs have started and left behind; gives how many that were.
+    """Kills all processes of these users with the run's mark; gives their number.
 
-    What has cleaned its environment is not found: namespaces are what ends that.
+    Processes that have cleared their environment are not found; only namespaces end them.
     """
     ended: set[int] = set()
     for _ in range(_MOST_ROUNDS if mark and is_linux() else 0):
@@ -98,14 +98,14 @@ def end_marked(mark: str, owners: Collection[int]) -> int:
 
 
 def _wait_for(processes: Sequence[int]) -> None:
-    """Until they are dead, which takes a moment; a process that the kernel does not let go is not waited for longer."""
+    """Waits until the processes are dead, or the timeout."""
     until_s = time.monotonic() + _DEATH_S
     left = set(processes)
     poll = select.poll()
     for each in left:
         poll.register(each, select.POLLIN)
-    while left and (patience_s := until_s - time.monotonic()) > 0.0:
-        for descriptor, _ in poll.poll(patience_s * 1000):
+    while left and (timeout_s := until_s - time.monotonic()) > 0.0:
+        for descriptor, _ in poll.poll(timeout_s * 1000):
             poll.unregister(descriptor)
             left.discard(descriptor)
 
@@ -116,7 +116,7 @@ def _all_processes() -> list[int]:
 
 def _carries(pid: int, mark: str) -> bool:
     if not mark:
-        return False  # a record of an older version
+        return False  # a record of an earlier version has no mark
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read(_LONGEST_ENVIRONMENT)

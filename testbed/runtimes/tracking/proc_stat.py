@@ -1,4 +1,4 @@
-"""What the kernel says of processes: whether one is there, stands still, how much it has computed.
+"""Facts about processes from the kernel: state, processor time, children.
 
 Takes process ids, gives values; reads /proc.
 """
@@ -15,14 +15,14 @@ _STILL = frozenset("TtZX")
 
 
 class ProcessStat(NamedTuple):
-    """Of one process, or one thread."""
+    """The state of one process or thread."""
 
     state: str
-    """A letter: T is stopped, Z dead but not asked for."""
+    """The kernel's letter: T is stopped, Z a zombie."""
     busy_s: float
     """Processor time so far."""
     start_ticks: int
-    """When it began."""
+    """The start time, in clock ticks since boot."""
 
     @property
     def is_dead(self) -> bool:
@@ -30,42 +30,42 @@ class ProcessStat(NamedTuple):
 
 
 def stat_of(pid: int) -> ProcessStat | None:
-    """None when there is no such process."""
+    """None if there is no such process."""
     return _read(Path(f"/proc/{pid}/stat"))
 
 
 def busy_s(pid: int) -> float:
-    """Processor time of a process so far; 0 when it is gone."""
+    """Processor time of a process so far; 0 if it has ended."""
     found = stat_of(pid)
     return 0.0 if found is None else found.busy_s
 
 
 def children_of(pid: int) -> list[int]:
-    """None where this kernel does not tell."""
+    """Ids of child processes; none on a kernel that does not list them."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children") as file:
                 found += map(int, file.read().split())
-    except OSError:  # it is about to end
+    except OSError:  # the process has ended
         pass
     return found
 
 
 def descendants_of(pid: int) -> list[int]:
-    """Whatever the process has started, and what that has."""
+    """Ids of all descendants of a process."""
     found = children_of(pid)
-    for each in found:  # it grows meanwhile
+    for each in found:  # the list grows in the loop
         found += children_of(each)
     return found
 
 
 def stands_still(pid: int) -> bool:
-    """Whether no thread of it does anything: a signal that stops a process reaches them one after the other."""
+    """Whether all threads are stopped: SIGSTOP reaches them one after the other."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:
-        return True  # it is gone
+        return True  # the process has ended
     found = (_read(thread / "stat") for thread in threads)
     return all(each is None or each.state in _STILL for each in found)
 

@@ -1,6 +1,6 @@
-"""Where the sockets and ids of one local run lie.
+"""The folder of sockets and the record of processes of one run.
 
-Takes a run directory, gives paths; makes the private folder of sockets and the record of processes.
+Takes a run directory, gives paths; makes the private folder of sockets, and writes and reads the record.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from testbed.runtimes.tracking.proc_stat import stat_of
 from testbed.runtimes.tracking.removal import clear_away
 
 PORT = 5555
-"""Of every node's ZeroMQ, at its own address."""
+"""The port of every node's ZeroMQ socket, at the node's address."""
 CONNECTED_S = 20.0
 """How long, in emulated time, a node waits before the start for peers that do not answer."""
 PREFIX = "testbed-"
-"""How the name of a folder of sockets begins."""
+"""Prefix of the names of folders of sockets."""
 CONTENTS = frozenset({"nodes", "slots", "control.sock", "commands.sock", "fabric.sock"})
-"""All that can be in one."""
+"""All that a folder of sockets may contain."""
 
 
 class ProcessRecord(msgspec.Struct, frozen=True):
-    """A process of the run: the time of its start tells it from a later one with the same id."""
+    """A process of the run. The start time tells it from a later process with the same id."""
 
     name: str
     pid: int
     start_ticks: int
 
 
-class Recorded(msgspec.Struct, frozen=True):
-    """What `destroy` must know to leave nothing behind."""
+class RunRecord(msgspec.Struct, frozen=True):
+    """A run's record on disk: what `destroy` must know to remove everything."""
 
     sockets: str
     processes: list[ProcessRecord]
     folder: tuple[int, int] | None = None
-    """Which run directory it is of, by device and inode: it may be renamed, and a copy of it is another."""
+    """Device and inode of the run directory. They survive a rename, and differ in a copy."""
     on_volumes: bool = False
-    """Its sockets lie on volumes of an Engine, and are reached through it."""
+    """The sockets are on volumes, and are reached through the Docker Engine."""
     mark: str = ""
-    """What its programs have in their environment; nothing in records of older versions."""
+    """The mark in the environment of the run's programs; empty in records of earlier versions."""
     unseen: bool = False
-    """Its processes cannot be seen from here: the Engine is asked whether it goes on."""
+    """This machine does not see the run's processes; the Docker Engine knows whether the run goes on."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Paths of one local run."""
+    """The paths of one run."""
 
     run: RunDirectory
     sockets: Path
-    """Short, since paths of UNIX sockets are; only this user can enter it."""
+    """A short path, as UNIX sockets require; only this user can enter it."""
     mark: str = ""
-    """What the run's programs have in their environment, for whoever ends what they leave."""
+    """The mark in the environment of the run's programs, by which their descendants are found and ended."""
 
     @property
     def control_socket(self) -> Path:
@@ -76,7 +76,7 @@ class Places:
 
     @property
     def runtime(self) -> Path:
-        """Folder of what the runtime's own processes say."""
+        """The folder of the runtime's own files."""
         return self.record.parent
 
     @property
@@ -85,7 +85,7 @@ class Places:
 
     @property
     def hosts(self) -> Path:
-        """The addresses of nodes by name, as /etc/hosts has them."""
+        """The nodes' names and addresses, in the format of /etc/hosts."""
         return hosts_of_run(self.run)
 
     @property
@@ -99,11 +99,11 @@ class Places:
     def write_record(
         self, processes: Iterable[ProcessRecord], *, on_volumes: bool = False, unseen: bool = False
     ) -> None:
-        """Replace the record: a reader sees the old or the new one."""
+        """Replaces the record atomically."""
         part = self.record.with_suffix(".part")
         try:
-            part.unlink(missing_ok=True)  # whatever somebody has put there
-            record = Recorded(
+            part.unlink(missing_ok=True)  # it may be a link
+            record = RunRecord(
                 sockets=str(self.sockets),
                 processes=list(processes),
                 folder=_identity(self.run),
@@ -121,13 +121,13 @@ class Places:
             raise CannotWrite(f"cannot write {self.record}: {problem.strerror or problem}") from problem
 
     def remove(self) -> None:
-        """The sockets are gone, and the record with them."""
+        """Removes the sockets and the record."""
         clear_away(self.sockets)
         self.record.unlink(missing_ok=True)
 
 
 def make_places(run: RunDirectory) -> Places:
-    """Their folders, and a record that names this process; raises CouldNotStart, with nothing left, when denied."""
+    """Makes the run's folders, and a record of this process. If denied, leaves nothing and raises CouldNotStart."""
     try:
         sockets = Path(tempfile.mkdtemp(prefix=PREFIX))
     except OSError as problem:
@@ -145,7 +145,7 @@ def make_places(run: RunDirectory) -> Places:
 
 
 def _make(places: Places) -> None:
-    """The record comes first: whatever happens from then on, `destroy` knows what there is."""
+    """Writes the record first, so that `destroy` finds whatever comes after it."""
     places.runtime.mkdir(exist_ok=True)
     places.write_record([process_record("control", os.getpid())])
     (places.sockets / "nodes").mkdir()
@@ -159,7 +159,7 @@ def process_record(name: str, pid: int) -> ProcessRecord:
 
 
 def commands_socket(sockets: Path) -> Path:
-    """Where other commands reach the run's control."""
+    """The socket on which control takes commands."""
     return sockets / "commands.sock"
 
 
@@ -171,10 +171,10 @@ def record_of(run: RunDirectory) -> Path:
     return run.path / "runtime" / "processes.json"
 
 
-def read_record(run: RunDirectory) -> Recorded | None:
-    """None for a run that has left nothing behind, and where the record came with a copy of another run's directory."""
+def read_record(run: RunDirectory) -> RunRecord | None:
+    """The run's record; None if there is none, or it came with a copy of another run's directory."""
     try:
-        record = read_document(record_of(run), run.path, Recorded)
+        record = read_document(record_of(run), run.path, RunRecord)
         return record if record.folder in (None, _identity(run)) else None
     except (OSError, Malformed):
         return None

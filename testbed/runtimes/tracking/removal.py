@@ -1,7 +1,7 @@
-"""Removes folders that learners could write to, whatever they have made of them.
+"""Removes folders that learners could write to, whatever they contain.
 
-Takes a path, gives nothing; touches what is there and below, where nobody writes any more. Links are removed and never
-followed, folders that were closed are opened, and how deep they lie does not matter.
+Takes a path, gives nothing; removes what is there and below. No process may write there any more. Links are removed and
+never followed, unreadable folders are made readable, and nesting may be arbitrarily deep.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def clear_away(folder: Path) -> None:
-    """It is gone, as far as that can be; may be repeated."""
+    """Removes a folder or file, as far as possible. May be repeated."""
     with suppress(OSError):
         if folder.is_symlink() or not folder.is_dir():
             folder.unlink(missing_ok=True)
@@ -23,7 +23,7 @@ def clear_away(folder: Path) -> None:
 
 
 def empty(folder: Path) -> None:
-    """The same of all that is in it."""
+    """Removes everything in a folder, as far as possible."""
     lasting: set[str] = set()
     while below := [each for each in _folders_left(folder) if each.name not in lasting]:
         for each in below:
@@ -34,15 +34,15 @@ def empty(folder: Path) -> None:
 
 
 def _flatten(folder: Path, top: Path) -> None:
-    """Gone, and what lay deeper lies right below the top: no path gets long, and nothing calls itself."""
+    """Removes a folder after moving its subfolders right below `top`: no long paths, no recursion."""
     for each in _folders_left(folder):
-        each.chmod(0o700)  # to be moved it must be writable
+        each.chmod(0o700)  # moving a folder needs write permission
         each.rename(top / f"cleared-{secrets.token_hex(8)}")
     folder.rmdir()
 
 
 def _folders_left(folder: Path) -> list[Path]:
-    """Without anything else in it."""
+    """The subfolders of a folder, after removing its files."""
     with suppress(OSError):
         folder.chmod(0o700)
     left = []

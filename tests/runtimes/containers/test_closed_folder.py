@@ -13,8 +13,8 @@ import pytest
 
 from testbed.engines.privileges import User, acting_as
 from testbed.runtimes.containers import SUPERVISOR_SOCKET
+from testbed.runtimes.containers.container_paths import folder_of_node
 from testbed.runtimes.containers.end_mark import leave_mark, mark_in
-from testbed.runtimes.containers.inside import folder_of_node
 from testbed.runtimes.containers.layout import remove_within
 
 _A_USER = User(1234, 1234)

@@ -17,8 +17,8 @@ from testbed.plan.files import write_plan
 from testbed.rundir import create_run
 from testbed.runtimes.containers import FABRIC_SOCKET
 from testbed.runtimes.containers.container_backend import ContainerBackend
+from testbed.runtimes.containers.container_paths import ContainerPaths, folder_of_node, sockets_of
 from testbed.runtimes.containers.end_mark import leave_mark, mark_in, read_mark, remove_mark
-from testbed.runtimes.containers.inside import Inside, folder_of_node, sockets_of
 from testbed.runtimes.containers.layout import lay_out, remove_within
 from testbed.runtimes.containers.supervisor import AGAIN
 from testbed.runtimes.containers.supervisor_clients import SupervisorClients
@@ -49,9 +49,9 @@ class Container:
         self.slots.mkdir()
         (self._inside / "node").symlink_to(run.node("node.0").path)
 
-    def end_run(self, cradles: SupervisorClients) -> None:
+    def end_run(self, supervisors: SupervisorClients) -> None:
         self.is_run_over = True
-        cradles.close()
+        supervisors.close()
 
     async def start(self, code: int | str, *more: str, apart: Sequence[str] = ()) -> asyncio.subprocess.Process:
         """`apart` are words before its command."""
@@ -62,12 +62,12 @@ class Container:
 def play(folder: Path, body: Callable[[Container, SupervisorClients, Told], Awaitable[None]]) -> None:
     async def whole() -> None:
         container, told = Container(folder), Told()
-        cradles = SupervisorClients(container.sockets, ["node.0", "node.1"], (), {0: 1}, told.news)
+        supervisors = SupervisorClients(container.sockets, ["node.0", "node.1"], (), {0: 1}, told.news)
         try:
-            await body(container, cradles, told)
+            await body(container, supervisors, told)
         finally:
             if not container.is_run_over:
-                cradles.close()
+                supervisors.close()
 
     asyncio.run(whole())
 
@@ -75,14 +75,14 @@ def play(folder: Path, body: Callable[[Container, SupervisorClients, Told], Awai
 @pytest.mark.parametrize("code", [7, 0])
 @pytest.mark.processes
 def test_one_that_is_started_again_after_the_run_ends_as_before(code: int, tmp_path: Path) -> None:
-    async def body(container: Container, cradles: SupervisorClients, told: Told) -> None:
-        cradles.fork(0, None, 0)
+    async def body(container: Container, supervisors: SupervisorClients, told: Told) -> None:
+        supervisors.fork(0, None, 0)
         first = await container.start(code)
         await until(lambda: told.died)
         assert told.died[0].status == code << 8
         mark = mark_in(container.own)
         assert mark.exists() == bool(code)
-        container.end_run(cradles)
+        container.end_run(supervisors)
         assert await first.wait() == code
         remove_within(container.sockets, [mark])
         assert [path for path in container.sockets.rglob("*") if path.is_file()] == [mark] * bool(code)
@@ -97,7 +97,7 @@ def test_what_a_container_mounts_that_may_be_started_again_stays(returns: dict[i
     """Else its engine could not start it, so that it would end as before."""
 
     async def whole() -> None:
-        inside = Inside(tmp_path)
+        inside = ContainerPaths(tmp_path)
         run = create_run(tmp_path, "run")
         plan = plan_of(star(2, RETURN if returns else ""))
         write_plan(run, plan)
@@ -122,21 +122,21 @@ def test_what_a_container_mounts_that_may_be_started_again_stays(returns: dict[i
 
 @pytest.mark.processes
 def test_one_that_was_killed_and_is_wanted_back_lives_again(tmp_path: Path) -> None:
-    async def body(container: Container, cradles: SupervisorClients, told: Told) -> None:
-        cradles.fork(0, None, 0)
+    async def body(container: Container, supervisors: SupervisorClients, told: Told) -> None:
+        supervisors.fork(0, None, 0)
         first = await container.start(NEVER)
         await until(lambda: told.began)
         while not told.died:  # the learner's process may not be there yet
-            cradles.signal(0, signal.SIGKILL)
+            supervisors.signal(0, signal.SIGKILL)
             await asyncio.sleep(0.02)
         assert told.died[0].status == signal.SIGKILL
         assert read_mark(container.own) == 128 + signal.SIGKILL
-        cradles.fork(0, "fresh", 1)
+        supervisors.fork(0, "fresh", 1)
         assert await first.wait() == AGAIN
         again = await container.start(0)
         await until(lambda: len(told.died) == 2)
         assert told.began == [(0, 1), (0, 2)]
-        container.end_run(cradles)
+        container.end_run(supervisors)
         assert await again.wait() == 0
 
     play(tmp_path, body)

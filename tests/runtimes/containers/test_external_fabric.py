@@ -12,7 +12,7 @@ import pytest
 from testbed.engines.fabric.sockets import control_socket
 from testbed.errors import CouldNotStart
 from testbed.runtimes.containers import container_backend
-from testbed.runtimes.containers.container_backend import MetFabric, meet_fabric
+from testbed.runtimes.containers.container_backend import ExternalFabric, wait_for_fabric
 
 
 def listening(path: Path) -> socket.socket:
@@ -24,7 +24,7 @@ def listening(path: Path) -> socket.socket:
 
 def test_one_that_has_ended_in_good_order_has_taken_its_socket_along(tmp_path: Path) -> None:
     path = control_socket(tmp_path)
-    fabric = MetFabric(path)
+    fabric = ExternalFabric(path)
     with listening(path):
         assert fabric.is_alive()
         path.unlink()
@@ -33,7 +33,7 @@ def test_one_that_has_ended_in_good_order_has_taken_its_socket_along(tmp_path: P
 
 
 def test_one_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
-    fabric = MetFabric(control_socket(tmp_path))
+    fabric = ExternalFabric(control_socket(tmp_path))
     listening(fabric.socket).close()
     began_s = time.monotonic()
     assert (fabric.is_alive(), fabric.stop()) == (False, None)
@@ -42,7 +42,7 @@ def test_one_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_one_that_does_not_end_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container_backend, "END_PATIENCE_S", 0.2)
-    fabric = MetFabric(control_socket(tmp_path))
+    fabric = ExternalFabric(control_socket(tmp_path))
     with listening(fabric.socket):
         assert fabric.stop() is None
 
@@ -51,7 +51,7 @@ def test_it_is_met_as_soon_as_it_listens(tmp_path: Path) -> None:
     path = control_socket(tmp_path)
 
     async def body() -> None:
-        meeting = asyncio.create_task(meet_fabric(path, lambda: True))
+        meeting = asyncio.create_task(wait_for_fabric(path, lambda: True))
         await asyncio.sleep(0.2)
         assert not meeting.done()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -59,7 +59,7 @@ def test_it_is_met_as_soon_as_it_listens(tmp_path: Path) -> None:
             await asyncio.sleep(0.2)
             assert not meeting.done(), "it has a name, but does not listen yet"
             listener.listen(1)
-            assert await meeting == MetFabric(path)
+            assert await meeting == ExternalFabric(path)
 
     asyncio.run(asyncio.wait_for(body(), 20))
 
@@ -68,7 +68,7 @@ def test_nobody_waits_for_it_whose_run_is_over(tmp_path: Path) -> None:
     is_over = asyncio.Event()
 
     async def body() -> None:
-        meeting = asyncio.create_task(meet_fabric(control_socket(tmp_path), lambda: not is_over.is_set()))
+        meeting = asyncio.create_task(wait_for_fabric(control_socket(tmp_path), lambda: not is_over.is_set()))
         await asyncio.sleep(0.2)
         assert not meeting.done()
         is_over.set()
@@ -78,6 +78,6 @@ def test_nobody_waits_for_it_whose_run_is_over(tmp_path: Path) -> None:
 
 
 def test_one_that_never_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container_backend, "_PATIENCE_S", 0.2)
-    with pytest.raises(CouldNotStart, match="has not come within"):
-        asyncio.run(meet_fabric(control_socket(tmp_path), lambda: True))
+    monkeypatch.setattr(container_backend, "_TIMEOUT_S", 0.2)
+    with pytest.raises(CouldNotStart, match="has not started listening within"):
+        asyncio.run(wait_for_fabric(control_socket(tmp_path), lambda: True))

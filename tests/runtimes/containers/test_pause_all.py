@@ -29,23 +29,23 @@ def _namespaces() -> None:
 
 @pytest.mark.processes
 def test_a_child_of_the_learner_is_paused_and_resumed_with_it(tmp_path: Path) -> None:
-    async def body(container: Container, cradles: SupervisorClients, told: Told) -> None:
+    async def body(container: Container, supervisors: SupervisorClients, told: Told) -> None:
         beats = tmp_path / "run" / "nodes" / "node.0" / BEATS
-        cradles.fork(0, None, 0)
+        supervisors.fork(0, None, 0)
         first = await container.start(FAMILY, apart=APART)
         await until(beats.exists)
-        assert await cradles.pause([0]) == []
+        assert await supervisors.pause([0]) == []
         still = beats.stat().st_size
         await asyncio.sleep(_A_WHILE_S)
         assert beats.stat().st_size == still
-        cradles.signal(0, signal.SIGCONT)
+        supervisors.signal(0, signal.SIGCONT)
         await until(lambda: beats.stat().st_size > still)
-        cradles.signal(0, signal.SIGKILL)
+        supervisors.signal(0, signal.SIGKILL)
         await until(lambda: told.died)
         last = beats.stat().st_size
         await asyncio.sleep(_A_WHILE_S)
         assert beats.stat().st_size == last, "and it dies with it"
-        container.end_run(cradles)
+        container.end_run(supervisors)
         assert await first.wait() == 128 + signal.SIGKILL
 
     play(tmp_path, body)
@@ -53,15 +53,15 @@ def test_a_child_of_the_learner_is_paused_and_resumed_with_it(tmp_path: Path) ->
 
 @pytest.mark.processes
 def test_that_a_child_of_it_keeps_a_slot_is_known(tmp_path: Path) -> None:
-    async def body(container: Container, cradles: SupervisorClients, told: Told) -> None:
+    async def body(container: Container, supervisors: SupervisorClients, told: Told) -> None:
         make_slots(container.slots, 1)
-        cradles.fork(0, None, 0)
+        supervisors.fork(0, None, 0)
         first = await container.start(FAMILY, apart=APART)
         await until((tmp_path / "run" / "nodes" / "node.0" / BEATS).exists)
-        assert await cradles.pause([0]) == [0]
-        cradles.signal(0, signal.SIGKILL)
+        assert await supervisors.pause([0]) == [0]
+        supervisors.signal(0, signal.SIGKILL)
         await until(lambda: told.died)
-        container.end_run(cradles)
+        container.end_run(supervisors)
         assert await first.wait() == 128 + signal.SIGKILL
 
     play(tmp_path, body)

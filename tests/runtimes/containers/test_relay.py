@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.protocol.message import MAX_MESSAGE_BYTES
-from testbed.runtimes.containers.relay import Packets, TooLong, framed
+from testbed.runtimes.containers.relay import PacketReader, TooLong, framed
 from tests.docker.runs import environment
 
 pytestmark = pytest.mark.processes
@@ -50,7 +50,7 @@ def say(process: subprocess.Popen[bytes], data: bytes) -> None:
     process.stdin.flush()
 
 
-def hear(process: subprocess.Popen[bytes], packets: Packets) -> list[bytes]:
+def hear(process: subprocess.Popen[bytes], packets: PacketReader) -> list[bytes]:
     """The next ones, however many come at a time."""
     assert process.stdout is not None
     while True:
@@ -65,7 +65,7 @@ def test_packets_stay_apart_both_ways(tmp_path: Path, listener: socket.socket) -
     with relaying(tmp_path / "s") as process:
         guest, _ = listener.accept()
         with guest:
-            packets = Packets()
+            packets = PacketReader()
             assert hear(process, packets) == [b""], "somebody listens"
             say(process, framed(b"one") + framed(b"two") + framed(longest)[:100])
             say(process, framed(longest)[100:])
@@ -115,14 +115,14 @@ def test_where_nobody_listens_it_says_so(tmp_path: Path) -> None:
 
 @given(st.lists(st.binary(max_size=40)), st.lists(st.integers(0, 200)))
 def test_however_a_stream_is_cut(told: list[bytes], cuts: list[int]) -> None:
-    stream, packets = b"".join(map(framed, told)), Packets()
+    stream, packets = b"".join(map(framed, told)), PacketReader()
     places = [0, *sorted(cuts), len(stream)]
     heard = [packet for start, end in pairwise(places) for packet in packets.of(stream[start:end])]
     assert heard == told
 
 
 def test_a_length_without_bounds_is_refused_before_it_has_come() -> None:
-    packets = Packets()
+    packets = PacketReader()
     assert list(packets.of(b"\x00\x01\x00\x00")) == []
     with pytest.raises(TooLong):
-        list(Packets().of(b"\x00\x01\x00\x01"))
+        list(PacketReader().of(b"\x00\x01\x00\x01"))

@@ -13,7 +13,7 @@ from testbed.engines.privileges import User
 from testbed.errors import ExitCode
 from testbed.node.compute_slots import slots_in
 from testbed.runtimes.containers.__main__ import main
-from testbed.runtimes.containers.inside import folder_of_node, slots_of
+from testbed.runtimes.containers.container_paths import folder_of_node, slots_of
 from testbed.runtimes.containers.layout import make_mounted, make_sockets
 
 RANKS = (0, 1, 12)

@@ -14,7 +14,7 @@ from testbed.protocol.message import encode
 from testbed.protocol.zygote import Died, Fork, Forked
 from testbed.runtimes.containers import SUPERVISOR_SOCKET
 from testbed.runtimes.containers import supervisor_clients as module
-from testbed.runtimes.containers.inside import folder_of_node
+from testbed.runtimes.containers.container_paths import folder_of_node
 from testbed.runtimes.containers.supervisor_clients import SupervisorClients
 from testbed.runtimes.containers.supervisor_messages import ATTACH, KILL, PAUSE, TO_SUPERVISOR, Came, Do, Paused, Used
 from testbed.runtimes.processes.backend import News
@@ -282,8 +282,8 @@ def test_a_container_that_hangs_up_holds_up_no_pause(tmp_path: Path) -> None:
 def test_a_container_that_never_comes_ends_the_run_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
-    monkeypatch.setattr(module, "_PATIENCE_EACH_S", 0.0)
+    monkeypatch.setattr(module, "_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(module, "_TIMEOUT_EACH_S", 0.0)
 
     async def body(clients: SupervisorClients, told: Told) -> None:
         Played(tmp_path, 0)
@@ -291,6 +291,6 @@ def test_a_container_that_never_comes_ends_the_run_with_its_name(
         clients.fork(1, None, 0)
         await until(lambda: told.gone)
         assert len(told.gone) == 1
-        assert told.gone[0].startswith("the container of b has not come")
+        assert told.gone[0].startswith("the container of b has not connected")
 
     play(tmp_path, body)

@@ -29,10 +29,10 @@ PLAN = locally(plan_of(star(2)))
 class ByHand:
     """What people let happen to nodes whose containers a test plays."""
 
-    def __init__(self, folder: Path, cradles: SupervisorClients) -> None:
+    def __init__(self, folder: Path, supervisors: SupervisorClients) -> None:
         self._log = ControlLog(folder / "events.jsonl")
         self._control = Control(PLAN, self._log)
-        context = context_of(PLAN, self._control, self._log, NoEngine(), Nodes(cradles))
+        context = context_of(PLAN, self._control, self._log, NoEngine(), Nodes(supervisors))
         actions: Any = NodeActions(context)
         self._made = Injections(context, actions, lambda _: None)
 
@@ -50,12 +50,12 @@ class ByHand:
 class Nodes:
     """All that actions need of them."""
 
-    def __init__(self, cradles: SupervisorClients) -> None:
-        self.start = cradles.fork
-        self.why_not_again = cradles.why_not_again
-        self.may_come_back = cradles.may_come_back
-        self.signal = cradles.signal
-        self.busy_s = cradles.busy_s
+    def __init__(self, supervisors: SupervisorClients) -> None:
+        self.start = supervisors.fork
+        self.why_not_again = supervisors.why_not_again
+        self.may_come_back = supervisors.may_come_back
+        self.signal = supervisors.signal
+        self.busy_s = supervisors.busy_s
 
     async def pause(self, ranks: Collection[int], is_wanted: object) -> list[int]:
         raise NotImplementedError
@@ -74,10 +74,10 @@ async def live_and_die(folder: Path, told: Told, rank: int) -> None:
 
 
 def test_a_join_needs_one_more_start_each_time(tmp_path: Path) -> None:
-    async def body(cradles: SupervisorClients, told: Told) -> None:
-        by_hand = ByHand(tmp_path, cradles)
+    async def body(supervisors: SupervisorClients, told: Told) -> None:
+        by_hand = ByHand(tmp_path, supervisors)
         try:
-            cradles.fork(0, None, 0)
+            supervisors.fork(0, None, 0)
             await live_and_die(tmp_path, told, 0)
             await by_hand.let("join")  # the topology's own
             await live_and_die(tmp_path, told, 0)
@@ -96,8 +96,8 @@ def test_a_join_needs_one_more_start_each_time(tmp_path: Path) -> None:
 
 
 def test_whoever_allows_it_must_name_nodes_of_the_run(tmp_path: Path) -> None:
-    async def body(cradles: SupervisorClients, told: Told) -> None:  # noqa: ARG001
-        by_hand = ByHand(tmp_path, cradles)
+    async def body(supervisors: SupervisorClients, told: Told) -> None:  # noqa: ARG001
+        by_hand = ByHand(tmp_path, supervisors)
         try:
             with pytest.raises(UsageProblem, match="no rank 7"):
                 await by_hand.let("join", rank7=1)
@@ -108,12 +108,12 @@ def test_whoever_allows_it_must_name_nodes_of_the_run(tmp_path: Path) -> None:
 
 
 def test_which_containers_may_be_started_again_is_known(tmp_path: Path) -> None:
-    async def body(cradles: SupervisorClients, told: Told) -> None:  # noqa: ARG001
-        assert cradles.started_again == [0]
-        cradles.may_come_back(1, 0)
-        assert cradles.started_again == [0], "never is not once"
-        cradles.may_come_back(1, 1)
-        cradles.may_come_back(0, 0)
-        assert cradles.started_again == [0, 1]
+    async def body(supervisors: SupervisorClients, told: Told) -> None:  # noqa: ARG001
+        assert supervisors.started_again == [0]
+        supervisors.may_come_back(1, 0)
+        assert supervisors.started_again == [0], "never is not once"
+        supervisors.may_come_back(1, 1)
+        supervisors.may_come_back(0, 0)
+        assert supervisors.started_again == [0, 1]
 
     play(tmp_path, body)

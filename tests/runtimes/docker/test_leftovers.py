@@ -13,7 +13,7 @@ from testbed.cli.main import main
 from testbed.errors import ExitCode
 from testbed.plan.files import write_plan
 from testbed.rundir import RunDirectory, create_run
-from testbed.runtimes.containers.inside import sockets_of
+from testbed.runtimes.containers.container_paths import sockets_of
 from tests.image.fake_engine import FakeEngine
 from tests.manifests.compose.composing import plan_of, topology_of
 

@@ -16,10 +16,10 @@ from testbed.control.commands import Look, ask
 from testbed.engines.fabric.requests import FabricLost
 from testbed.engines.fabric.start import FabricConversation
 from testbed.errors import UsageProblem
-from testbed.image.engine_client import EngineSilent
+from testbed.image.engine_client import DockerEngineSilent
 from testbed.protocol.message import MAX_MESSAGE_BYTES
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.relay import Packets, framed
+from testbed.runtimes.containers.relay import PacketReader, framed
 from testbed.runtimes.docker import relayed as module
 from testbed.runtimes.docker.exec_stream import ExecStream
 from testbed.runtimes.docker.runtime import DockerRuntime
@@ -68,7 +68,7 @@ def test_packets_pass_both_ways_however_they_are_cut(engine: Engine) -> None:
         engine.say(framed(longest)[1000:] + framed(b"x"))
         assert [connection.recv(MAX_MESSAGE_BYTES) for _ in range(2)] == [longest, b"x"]
         heard: list[bytes] = []
-        packets = Packets()
+        packets = PacketReader()
         many = Thread(target=lambda: [connection.send(longest) for _ in range(20)])
         many.start()  # more than is on its way at a time
         while len(heard) < 20:
@@ -170,7 +170,7 @@ def test_an_engine_that_hangs_is_waited_for_as_long_as_was_asked(
     with fake_engine(tmp_path / "e") as server:
         server.answers["/containers/json"] = (200, lambda _: over.wait(PATIENCE_S) and [])
         try:
-            with pytest.raises(EngineSilent, match="has not answered for 1 s"):
+            with pytest.raises(DockerEngineSilent, match="has not answered for 1 s"):
                 module.relayed(RunDirectory(tmp_path), commands_socket)(1.0)
         finally:
             over.set()

@@ -16,7 +16,7 @@ from testbed.runtimes.docker import leftovers
 from testbed.runtimes.docker import run as module
 from testbed.runtimes.docker.container_set import ContainerSet
 from testbed.runtimes.docker.run import DockerRun
-from testbed.runtimes.docker.start import Start
+from testbed.runtimes.docker.start import ContainerStarter
 from tests.manifests.compose.composing import plan_of, topology_of
 
 FOLDER = Path("/r")
@@ -75,7 +75,7 @@ def test_as_long_as_some_go_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("takes_s", [0.1, 6.0])
 def test_what_does_not_go_is_told_of(monkeypatch: pytest.MonkeyPatch, takes_s: float) -> None:
     engine = Engine(monkeypatch, 2, takes_s=takes_s, go=0)
-    with pytest.raises(leftovers.NotRemoved, match="2 containers and 2 volumes of the run in /r are there still"):
+    with pytest.raises(leftovers.NotRemoved, match="2 containers and 2 volumes of the run in /r could not be removed"):
         engine.remove_all()
     assert 10 <= engine.now_s < 60
 
@@ -90,21 +90,21 @@ def test_nothing_at_all_is_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) 
 def test_what_stays_hides_no_other_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: BaseException | None
 ) -> None:
-    def start(_start: Start, _engine: object, _crew: object) -> dict[str, str]:
+    def start(_start: ContainerStarter, _engine: object, _container_set: object) -> dict[str, str]:
         if reason is not None:
             raise reason
         return {"r-fabric": "f", "r-control": "c"}
 
     def stays(_engine: object, _folder: Path) -> None:
-        raise leftovers.NotRemoved("3 volumes are there still")
+        raise leftovers.NotRemoved("3 volumes could not be removed")
 
     monkeypatch.setattr(module, "connected", lambda: nullcontext(SimpleNamespace(api=None)))
     monkeypatch.setattr(module, "remove_all_of", stays)
     monkeypatch.setattr(module, "name_of", lambda _directory, _run, _part: "r-fabric")
-    monkeypatch.setattr(Start, "start", start)
+    monkeypatch.setattr(ContainerStarter, "start", start)
     for name in ("_follow", "_all_ended", "_record"):
         monkeypatch.setattr(DockerRun, name, lambda *_arguments, **_options: [])
-    monkeypatch.setattr(ContainerSet, "pid", lambda _crew, _id: 1)
+    monkeypatch.setattr(ContainerSet, "pid", lambda _container_set, _id: 1)
     plan = plan_of(topology_of("lan4"), "data.name=digits")
     write_plan(RunDirectory(tmp_path), plan)
     (tmp_path / "runtime").mkdir(exist_ok=True)
@@ -112,4 +112,4 @@ def test_what_stays_hides_no_other_reason(
     run = DockerRun(plan, RunDirectory(tmp_path), image="i", data=tmp_path, say=said.append)
     with pytest.raises(leftovers.NotRemoved if reason is None else type(reason)):
         run.run()
-    assert any("3 volumes are there still" in each for each in said) is (reason is not None)
+    assert any("3 volumes could not be removed" in each for each in said) is (reason is not None)

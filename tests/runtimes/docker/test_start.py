@@ -14,7 +14,7 @@ from testbed.runtimes.containers.reachability import Unreached
 from testbed.runtimes.docker import start as module
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.socket_places import Sockets
-from testbed.runtimes.docker.start import Start
+from testbed.runtimes.docker.start import ContainerStarter
 from tests.manifests.compose.composing import plan_of, topology_of
 
 
@@ -33,12 +33,12 @@ class ContainerSet:
 
 
 @pytest.fixture
-def crew() -> Any:
+def container_set() -> Any:
     return ContainerSet()
 
 
-def starting(folder: Path, sockets: Sockets) -> Start:
-    return Start(
+def starting(folder: Path, sockets: Sockets) -> ContainerStarter:
+    return ContainerStarter(
         plan_of(topology_of("lan4"), "data.name=digits"),
         RunDirectory(folder),
         folder / "data",
@@ -50,7 +50,9 @@ def starting(folder: Path, sockets: Sockets) -> Start:
     )
 
 
-def test_making_sockets_on_volumes_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crew: Any) -> None:
+def test_making_sockets_on_volumes_has_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, container_set: Any
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
     now_s, looks = 0.0, 0
 
@@ -62,24 +64,24 @@ def test_making_sockets_on_volumes_has_a_bound(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
     engine: Any = None
     with pytest.raises(PreflightRefused, match="has not ended within 60 s"):
-        starting(tmp_path, Sockets.VOLUME).start(engine, crew)
+        starting(tmp_path, Sockets.VOLUME).start(engine, container_set)
     assert looks <= 60 / 0.2 + 1
-    assert len(crew.started) == 1
+    assert len(container_set.started) == 1
 
 
 @pytest.mark.parametrize("sockets", [Sockets.VOLUME, Sockets.AUTO])
 def test_an_engine_behind_tcp_is_refused_before_anything_is_on_volumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crew: Any, sockets: Sockets
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, container_set: Any, sockets: Sockets
 ) -> None:
-    def unreached(_start: Start, _crew: object) -> dict[str, str]:
+    def unreached(_start: ContainerStarter, _container_set: object) -> dict[str, str]:
         raise Unreached("sockets do not reach over")
 
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
-    monkeypatch.setattr(Start, "_start_in_folder", unreached)
+    monkeypatch.setattr(ContainerStarter, "_start_in_folder", unreached)
     engine: Any = None
-    with pytest.raises(PreflightRefused, match="through the Engine's UNIX socket") as refused:
-        starting(tmp_path, sockets).start(engine, crew)
+    with pytest.raises(PreflightRefused, match="need the Docker Engine's UNIX socket") as refused:
+        starting(tmp_path, sockets).start(engine, container_set)
     assert "docker exec" not in refused.value.hint
-    assert "run testbed on the machine that the Engine runs on" in refused.value.hint
+    assert "run testbed on the machine that the Docker Engine runs on" in refused.value.hint
     assert ("--sockets folder" in refused.value.hint) is (sockets is Sockets.VOLUME)
-    assert crew.started == []
+    assert container_set.started == []

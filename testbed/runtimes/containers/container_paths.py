@@ -1,4 +1,4 @@
-"""Where everything lies inside a container: the same in each, whatever started it. Takes a root, gives paths."""
+"""Paths inside the containers of a run, and of the same files outside. Takes a root or a run directory, gives paths."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from testbed.runtimes.containers import NODE, ROOT, SOCKETS
 
 
 @dataclass(frozen=True)
-class Inside:
-    """Of any container of a run; each has only some of these."""
+class ContainerPaths:
+    """The paths of all containers; each container has some of them."""
 
     root: Path = Path(ROOT)
 
     @property
     def sockets(self) -> Path:
-        """A learner's own folder; of control and the fabric, that of all."""
+        """In a learner's container, the learner's sockets; in control's and the fabric's, those of all nodes."""
         return self.root / SOCKETS
 
     @property
     def slots(self) -> Path:
-        """What a learner locks while it computes: the same files for all of them, and nobody can write to them."""
+        """The files that learners lock while they compute, shared by all of them and read-only."""
         return self.root / "slots"
 
     @property
@@ -37,7 +37,7 @@ class Inside:
 
     @property
     def data(self) -> Path:
-        """Where data sets are kept."""
+        """The data cache."""
         return self.root / "data"
 
     @property
@@ -51,25 +51,25 @@ def fabric_folder(run: RunDirectory) -> Path:
 
 
 def outcome_file(run: RunDirectory) -> Path:
-    """Where control's container says how the run ended."""
+    """The outcome of the run, written by control's container."""
     return run.path / "runtime" / "outcome.json"
 
 
 def sockets_of(run: RunDirectory) -> Path:
-    """Where they lie outside."""
+    """The folder of all sockets, outside of containers."""
     return run.path / "runtime" / "sockets"
 
 
 def slots_of(sockets: Path) -> Path:
-    """What of them all learners' containers mount, to read."""
+    """The lock files, which all learners' containers mount read-only."""
     return sockets / "slots"
 
 
 def nodes_of(sockets: Path) -> Path:
-    """What has the nodes' own folders, by rank."""
+    """The folder of the nodes' own folders."""
     return folder_of_node(sockets, 0).parent
 
 
 def folder_of_node(sockets: Path, rank: int) -> Path:
-    """What of them is mounted in one node's container."""
+    """The node's own folder of sockets, mounted in its container."""
     return node_socket(sockets, rank).parent

@@ -21,8 +21,8 @@ def test_a_container_may_write_as_much_as_compose_lets_it(tmp_path: Path, monkey
         server.answers["/containers/create"] = (201, {"Id": "c"})
         server.answers["/containers/c/start"] = (204, None)
         with connected() as engine:
-            crew = ContainerSet(engine, "testbed:latest")
-            crew.start([Container("n", "control", User(1, 1), (), {}, pids=1, shares=1)])
+            container_set = ContainerSet(engine, "testbed:latest")
+            container_set.start([Container("n", "control", User(1, 1), (), {}, pids=1, shares=1)])
         host = json.loads(server.sent["/containers/create"])["HostConfig"]
     service = services_of(rendered("lan4"))["control"]
     assert [":".join(each) for each in host["Tmpfs"].items()] == service["tmpfs"]
