@@ -116,12 +116,17 @@ def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Bui
                 network="none" if request.wheels is not None else "host",
             )
 
+        from docker.utils import parse_repository_tag
+
         before = id_of(engine, request.tag)
         # The code label must list what the image really holds, so a nameless image is built and read first.
         nameless = built(None, code, tell)
         try:
             found = code_of(engine, nameless)
-            built(request.tag, found, lambda _: None)
+            if found == code:
+                engine.api.tag(nameless, *parse_repository_tag(request.tag))
+            else:  # the Dockerfile has added code, which the label must list, too
+                built(request.tag, found, lambda _: None)
         except BaseException:
             remove(engine, replaced(engine, nameless))
             raise

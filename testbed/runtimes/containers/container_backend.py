@@ -30,8 +30,7 @@ from testbed.runtimes.containers.supervisor_clients import SupervisorClients
 from testbed.runtimes.processes.backend import News
 from testbed.runtimes.processes.engine import Engine, FabricEngine, NoEngine
 from testbed.runtimes.processes.model_files import remove_models
-from testbed.runtimes.processes.shared_models import FILES
-from testbed.runtimes.processes.zygote_client import ZygoteClient
+from testbed.runtimes.processes.zygote_client import ForkServerClient
 from testbed.runtimes.tracking.process_records import Places
 from testbed.socket_paths import connect
 from testbed.topologies.event_checks import starting_absent
@@ -55,7 +54,7 @@ class ContainerBackend:
         self._places = Places(run, self._inside.sockets)
         return self._places
 
-    def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> ContainerNodes:
+    def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> ContainerNodes:  # noqa: ARG002
         sockets = self._inside.sockets
         self._directories = [self._inside.run.node(node.name) for node in plan.nodes]
         self._is_wanted = lambda: not control.is_ending
@@ -64,9 +63,7 @@ class ContainerBackend:
         absent = tuple(sorted(starting_absent(topology)))
         supervisors = SupervisorClients(sockets, [node.name for node in plan.nodes], absent, comebacks(topology), news)
         self._supervisors = supervisors
-        evaluator = partial(
-            ZygoteClient, self._places, loopback, news.began, news.died, news.evaluated, news.gone, FILES
-        )
+        evaluator = partial(ForkServerClient, self._places, news.evaluated, news.gone)
         return ContainerNodes(supervisors, evaluator)
 
     async def engine(self, plan: RunPlan, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
@@ -87,10 +84,10 @@ class ContainerBackend:
 class ContainerNodes:
     """The learners' containers, and the process that evaluates averages of models."""
 
-    def __init__(self, supervisors: SupervisorClients, start_evaluator: Callable[[], ZygoteClient]) -> None:
+    def __init__(self, supervisors: SupervisorClients, start_evaluator: Callable[[], ForkServerClient]) -> None:
         self._supervisors = supervisors
         self._start_evaluator = start_evaluator
-        self._evaluator: ZygoteClient | None = None
+        self._evaluator: ForkServerClient | None = None
         self.start = supervisors.fork
         self.why_not_again = supervisors.why_not_again
         self.may_come_back = supervisors.may_come_back

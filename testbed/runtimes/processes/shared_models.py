@@ -23,10 +23,6 @@ _LARGEST_BYTES = 1 << 30
 """Of one piece of memory: the kernel refuses what is larger than the machine's, though it is never filled."""
 
 
-MEMORY, FILES = "memory", "files"
-"""Where models are left: in shared memory, or in files."""
-
-
 class ModelSlots(Protocol):
     """A few slots for every node, by rank."""
 
