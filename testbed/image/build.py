@@ -125,7 +125,7 @@ def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Bui
             found = code_of(engine, nameless)
             if found == code:
                 engine.api.tag(nameless, *parse_repository_tag(request.tag))
-            else:  # a line of the Dockerfile has added some: its label says so, too
+            else:  # the Dockerfile has added code, which the label must list, too
                 built(request.tag, found, lambda _: None)
         except BaseException:
             remove(engine, replaced(engine, nameless))

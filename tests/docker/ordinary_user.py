@@ -1,4 +1,4 @@
-"""Commands as they are typed by somebody who may use the Engine, but is not root."""
+"""Commands of an ordinary user, who may use the Docker Engine, but is not root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.docker.runs import environment, words
 
 A_USER = 1234
 _STAYS = "dac_read_search"
-"""Root's interpreter may lie where nobody else can read. It is of no use for entering anything."""
+"""Other users may not be able to read root's interpreter. It is of no use for entering anything."""
 
 
 class Ordinary:

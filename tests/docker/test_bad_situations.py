@@ -93,11 +93,11 @@ def test_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_permission_to_use_its_socket(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="tbt-") as folder:
-        somebody, path = Ordinary(Path(folder)), Path(folder) / "e"
+        user, path = Ordinary(Path(folder)), Path(folder) / "e"
         with fake_engine(path) as engine:
             path.chmod(0)
             monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-            ended = somebody.did(*deploy_words(somebody.folder, image)[3:])
+            ended = user.did(*deploy_words(user.folder, image)[3:])
             assert engine.asked == []
     assert ended.returncode == 4, ended.stderr
     assert f"Error: no permission to use the Docker Engine at unix://{path}\n" in ended.stderr
@@ -233,12 +233,12 @@ def test_a_door_tells_who_has_knocked(tmp_path: Path) -> None:
     inside.run.plan.touch()
     with pytest.raises(Unreached, match="No such file"):
         probe(inside)
-    with listen_for_first_container(inside.sockets) as door:
+    with listen_for_first_container(inside.sockets) as listener:
         probe(inside)
-        assert door.await_probe(lambda: True) == os.getpid()
-        assert door.await_probe(lambda: False) is None
+        assert listener.await_probe(lambda: True) == os.getpid()
+        assert listener.await_probe(lambda: False) is None
         with pytest.raises(PreflightRefused, match=r"has not reached this command within 0\.3 s"):
-            door.await_probe(lambda: True, timeout_s=0.3)
+            listener.await_probe(lambda: True, timeout_s=0.3)
     assert list(inside.sockets.iterdir()) == []
 
 

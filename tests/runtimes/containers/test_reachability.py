@@ -1,4 +1,4 @@
-"""Who knocks and is not heard: whether sockets do not reach over, or it is something that volumes would not mend."""
+"""The reachability probe: whether sockets cannot be reached, or the error is one that volumes do not solve."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_files_that_are_not_shared(inside: ContainerPaths) -> None:
 def test_who_may_not_even_look(
     inside: ContainerPaths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Containers of a rootless Engine are somebody else, and the folder may be closed to others."""
+    """Containers of a rootless Docker Engine have another user, and the folder may be closed to others."""
     from testbed.runtimes.containers import __main__ as module
     from testbed.runtimes.containers import container_paths as paths_module
 

@@ -17,7 +17,7 @@ from testbed.runtimes.containers.container_paths import folder_of_node, slots_of
 from testbed.runtimes.containers.layout import make_mounted, make_sockets
 
 RANKS = (0, 1, 12)
-SOMEBODY = User(1234, 1235)
+OTHER_USER = User(1234, 1235)
 
 
 def laid_out(sockets: Path) -> None:
@@ -27,7 +27,7 @@ def laid_out(sockets: Path) -> None:
 
 
 def user() -> User:
-    return SOMEBODY if os.geteuid() == 0 else User(os.getuid(), os.getgid())
+    return OTHER_USER if os.geteuid() == 0 else User(os.getuid(), os.getgid())
 
 
 def test_all_of_it_is_the_users(tmp_path: Path) -> None:

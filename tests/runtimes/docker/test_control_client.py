@@ -48,25 +48,25 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_one_connection_for_many_questions(path: Path) -> None:
-    with closing(Control(path, [[Done(1.0), Done(2.0)]])) as control, closing(ControlClient(path)) as line:
-        assert [line.ask(Look()), line.ask(Look())] == [Done(1.0), Done(2.0)]
+    with closing(Control(path, [[Done(1.0), Done(2.0)]])) as control, closing(ControlClient(path)) as client:
+        assert [client.ask(Look()), client.ask(Look())] == [Done(1.0), Done(2.0)]
         assert control.guests == 1
 
 
 def test_after_what_broke_another_one(path: Path) -> None:
     with closing(Control(path, [[Done(1.0)], [Denied("no")], [Done(3.0)]])) as control:
-        with closing(ControlClient(lambda patience_s: connect(path, patience_s))) as line:
-            assert line.ask(Look()) == Done(1.0)
+        with closing(ControlClient(lambda timeout_s: connect(path, timeout_s))) as client:
+            assert client.ask(Look()) == Done(1.0)
             with pytest.raises(UsageProblem):
-                line.ask(Look())
+                client.ask(Look())
             with pytest.raises(UsageProblem, match="no"):
-                line.ask(Look())
-            assert line.ask(Look()) == Done(3.0)
+                client.ask(Look())
+            assert client.ask(Look()) == Done(3.0)
         assert control.guests == 3
 
 
 def test_where_nobody_is_it_says_so_each_time(path: Path) -> None:
-    line = ControlClient(path)
+    client = ControlClient(path)
     for _ in range(2):
         with pytest.raises(UsageProblem, match="does not answer"):
-            line.ask(Look())
+            client.ask(Look())

@@ -1,4 +1,4 @@
-"""A door in the folder of sockets that cannot be made: whether elsewhere it could."""
+"""A probe socket that cannot be made: whether volumes would solve that."""
 
 from __future__ import annotations
 

@@ -137,8 +137,8 @@ def test_the_record_says_where_sockets_are(
     recorded(run, on_volumes=on_volumes)
     monkeypatch.setattr(DockerRuntime, "goes_on", lambda *_: True)
     live = runtime.attach(run)
-    for door in (live.control, live.fabric):
-        assert isinstance(door, Path) is not on_volumes
+    for endpoint in (live.control, live.fabric):
+        assert isinstance(endpoint, Path) is not on_volumes
     if not on_volumes:
         assert live.control == commands_socket(tmp_path)
 
