@@ -23,7 +23,7 @@ def relays(folder: Path) -> int:
     (control,) = (each["Id"] for each in containers(folder) if each["Labels"].get(PART_LABEL) == "control")
     with connected() as engine:
         said = [str(words) for _, words in engine.api.top(control, "-eo pid,args")["Processes"]]
-    return sum("container.relay" in each for each in said)
+    return sum("containers.relay" in each for each in said)
 
 
 def nothing_is_left(folder: Path) -> bool:
