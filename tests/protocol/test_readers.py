@@ -26,8 +26,8 @@ READERS: dict[str, Reader[object]] = {
     "from fabric": FROM_FABRIC,  # type: ignore[dict-item]
     "from fabric to node": FROM_FABRIC_TO_NODE,  # type: ignore[dict-item]
     "from node to fabric": FROM_NODE_TO_FABRIC,  # type: ignore[dict-item]
-    "from cradle": FROM_SUPERVISOR,  # type: ignore[dict-item]
-    "to cradle": TO_SUPERVISOR,  # type: ignore[dict-item]
+    "from supervisor": FROM_SUPERVISOR,  # type: ignore[dict-item]
+    "to supervisor": TO_SUPERVISOR,  # type: ignore[dict-item]
 }
 TAGS = (
     "hello",
