@@ -103,6 +103,13 @@ class ForkServer:
             os.waitpid(pid, 0)
 
 
+def of_arguments(run: str, sockets: str, descriptor: str, parent: str) -> tuple[socket.socket, Places, RunPlan]:
+    """The way to control, the run's places and its plan; from now on this process ends with its parent."""
+    die_with_parent(int(parent))
+    places = Places(RunDirectory(Path(run)), Path(sockets))
+    return socket.socket(fileno=int(descriptor)), places, read_plan(places.run.plan)
+
+
 def loaded(plan: RunPlan, control: socket.socket) -> Material | None:
     """The plan's code, data and model; None where they cannot be had, and control has been told why."""
     try:
@@ -129,11 +136,8 @@ def end_process() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    run, sockets, descriptor, parent, cores = arguments
-    die_with_parent(int(parent))
-    control = socket.socket(fileno=int(descriptor))
-    places = Places(RunDirectory(Path(run)), Path(sockets))
-    plan = read_plan(places.run.plan)
+    *place, cores = arguments
+    control, places, plan = of_arguments(*place)
     made = loaded(plan, control)
     if made is None:
         return

@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 from contextlib import AbstractContextManager, nullcontext, suppress
-from pathlib import Path
 
 from testbed.engines.fabric.sockets import node_socket
 from testbed.engines.kernel import raise_open_file_limit
@@ -25,16 +24,13 @@ from testbed.isolation.view import PathKind, VisiblePath
 from testbed.limits import keep_within, limits_for
 from testbed.node.own import Material
 from testbed.node.training_process import fork_worker, objects_shared
-from testbed.parent import die_with_parent
 from testbed.plan.containers import limits_of
-from testbed.plan.files import read_plan
 from testbed.plan.model import RunPlan
 from testbed.protocol.message import encode
 from testbed.protocol.nodes import Unable
 from testbed.protocol.zygote import Died, Fork, Forked, ToZygote, Warm
-from testbed.rundir import RunDirectory
 from testbed.runtimes.processes.credentials import send_from
-from testbed.runtimes.processes.fork_server import ForkServer, end_process, loaded, serve
+from testbed.runtimes.processes.fork_server import ForkServer, end_process, loaded, of_arguments, serve
 from testbed.runtimes.processes.node_process import NodePaths, NodeSetup, live, tell_control
 from testbed.runtimes.processes.shared_models import SharedModels
 from testbed.runtimes.tracking.process_records import Places
@@ -46,12 +42,9 @@ def main(arguments: list[str]) -> None:
 
     SANDBOX is a descriptor; empty where nodes cannot be kept apart, or need not be.
     """
-    run, sockets, descriptor, parent, cores, loopback, told = arguments
-    die_with_parent(int(parent))
+    *place, cores, loopback, told = arguments
+    control, places, plan = of_arguments(*place)
     raise_open_file_limit()  # in a full overlay, a node has some for each of the others
-    control = socket.socket(fileno=int(descriptor))
-    places = Places(RunDirectory(Path(run)), Path(sockets))
-    plan = read_plan(places.run.plan)
     made = loaded(plan, control)
     if made is None:
         return
