@@ -54,7 +54,7 @@ def _overlay_kind(text: str) -> str:
 
 
 class Overlay(Section):
-    """Who exchanges models with whom."""
+    """The graph of nodes that exchange models."""
 
     called: ClassVar[str] = "`overlay`"
     one_word: ClassVar[str] = "kind"
@@ -346,10 +346,10 @@ class NetworkModel(Section):
 
 
 class Experiment(Section):
-    """One run: what is learned, by whom, how, and for how long."""
+    """One run: what is learned, by which nodes, how, and for how long."""
 
     topology: Name = Field(description="The network: a file in XML or YAML, or a bundled one.")
-    overlay: Overlay = Field(default_factory=Overlay, description="Who exchanges models with whom.")
+    overlay: Overlay = Field(default_factory=Overlay, description="The graph of nodes that exchange models.")
     algorithm: Algorithm = Field(default_factory=Algorithm, description="How the nodes learn together.")
     sharing: Sharing = Field(default_factory=Sharing, description="What of a model is sent.")
     data: Data = Field(default_factory=Data, description="What there is to learn from, and who gets which part.")
