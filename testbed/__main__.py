@@ -1,4 +1,4 @@
-"""`python -m testbed` is `testbed`."""
+"""`python -m testbed` runs the command `testbed`."""
 
 from testbed.cli.main import main
 

@@ -1,18 +1,18 @@
-"""What is said before there is time to load what reads and writes messages: these very bytes, and nothing else.
+"""Constant messages of processes that start, exchanged before the message code is loaded.
 
-Pure, and imports nothing: for processes that many others wait for. Each is what `protocol` makes of one message, which
-a test compares; whatever else is heard is left to it.
+Pure, and imports nothing: for processes that many others wait for. Each constant equals the encoding by `protocol`,
+which a test checks. All other messages are read with `protocol`.
 """
 
 from __future__ import annotations
 
 MAX_MESSAGE_BYTES = 64 * 1024
-"""Of any message."""
+"""Limit of any message."""
 CAME = b"\x81\xa4type\xa4came"
-"""The first process of a learner's container to control: it is there."""
+"""From the first process of a learner's container to control: it has started."""
 DO_ATTACH = b"\x82\xa4type\xa2do\xa4what\xa6attach"
-"""Control to it: it gets its network, so as to be ready sooner."""
+"""From control to that process: attach its network now."""
 ATTACH = b"\x81\xa4type\xa6attach"
-"""A node to the fabric, with the descriptor of its device."""
+"""From a node to the fabric, with the descriptor of its TUN device."""
 ATTACHED = b"\x81\xa4type\xa8attached"
-"""The fabric to the node: it carries its packets now."""
+"""From the fabric to the node: its packets are carried now."""

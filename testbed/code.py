@@ -1,7 +1,7 @@
-"""Code that a researcher names: `module:Name` or `path/to/file.py:Name`.
+"""Loads code that a researcher names: `module:Name` or `path/to/file.py:Name`.
 
-Takes the name, gives the object; runs the module. Whatever goes wrong in it is told with the place in that code, not
-with a trace through ours.
+Takes the name, gives the object; runs the module. Errors are reported with their place in that code, not with a
+traceback through the testbed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testbed.errors import did_you_mean
 
 
 class CodeProblem(Exception):
-    """Code that is not ours failed, or is not what it should be."""
+    """A researcher's code failed, or is not what it should be."""
 
     def __init__(self, message: str, file: str | None = None, line: int | None = None) -> None:
         super().__init__(message)
@@ -36,13 +36,13 @@ class CodeProblem(Exception):
 
 
 class OnlyHere(CodeProblem):
-    """It failed when it was loaded or called here; with other files and packages, as in an image, it may not."""
+    """The code failed here, but may work with other files and packages, as in an image."""
 
 
 VISIBLE = "TESTBED_VISIBLE"
-"""The environment variable with folders that learners see, too, where they are kept from this machine's files."""
+"""Environment variable: additional folders that learners may read if they are isolated from this machine's files."""
 FOLDERS = "TESTBED_CODE"
-"""The environment variable with folders of files that are elsewhere than where the plan was made."""
+"""Environment variable: folders to search for code files that are not where the plan was made."""
 _HERE = Path(__file__).resolve().parent
 _LIBRARIES = tuple(
     {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -50,19 +50,19 @@ _LIBRARIES = tuple(
 
 
 def place_words(file: str | None, line: int | None) -> str:
-    """How a message begins that is about a place: with as much of it as is known."""
+    """The beginning of a message about a place in a file: `file:line: `, as far as known."""
     if file is None:
         return ""
     return f"{file}: " if line is None else f"{file}:{line}: "
 
 
 def is_code(name: str) -> bool:
-    """Whether a name is of code rather than of something built in."""
+    """Whether a name refers to own code, not to a built-in."""
     return ":" in name
 
 
 def split(name: str) -> tuple[str, str]:
-    """Module or file, and the name in it."""
+    """The module or file, and the name in it."""
     where, _, what = name.rpartition(":")
     return where, what
 
@@ -74,7 +74,7 @@ def file_of(name: str) -> Path | None:
 
 
 def load_object(name: str) -> object:
-    """The object of that name; raises CodeProblem when there is none."""
+    """The object of that name; raises CodeProblem if there is none."""
     where, what = split(name)
     if not where or not what.isidentifier():
         raise CodeProblem(f"`{name}` does not name code: write module:Name or path/to/file.py:Name")
@@ -93,7 +93,7 @@ def load_object(name: str) -> object:
 
 
 def _where_it_is(path: Path) -> Path:
-    """The file itself; where there is none, the one of its name in a folder of `TESTBED_CODE`, as in an image."""
+    """The file; if it does not exist, the one of the same name in a folder of `TESTBED_CODE`, as in an image."""
     if path.is_file():
         return path
     folders = [Path(each) for each in os.environ.get(FOLDERS, "").split(os.pathsep) if each]
@@ -101,7 +101,7 @@ def _where_it_is(path: Path) -> Path:
 
 
 def call(name: str, function: Callable[..., object], *arguments: object, **options: object) -> object:
-    """Call code of that name; what it raises becomes a CodeProblem at its own place."""
+    """Calls code of that name; its exceptions become a CodeProblem with its place."""
     try:
         return function(*arguments, **options)
     except CodeProblem:
@@ -134,7 +134,7 @@ def _load_file(path: Path) -> ModuleType:
     assert spec is not None  # noqa: S101 - the name ends in .py
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look up their module
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -144,7 +144,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def problem_in(name: str, problem: BaseException) -> CodeProblem:
-    """What some code raised, with the innermost place that is a researcher's: in the file named, or in another one."""
+    """An exception as CodeProblem, with its innermost place in a researcher's file."""
     return _problem(split(name)[0] if is_code(name) else name, problem)
 
 
@@ -174,7 +174,7 @@ def _is_same(path: Path, own: Path | None) -> bool:
 
 
 def _is_theirs(path: Path) -> bool:
-    """Neither ours nor a library's."""
+    """Whether a file belongs neither to testbed nor to a library."""
     if not path.is_file():  # such as <frozen importlib._bootstrap>
         return False
     whole = path.resolve()

@@ -1,6 +1,6 @@
-"""How many cores this process may use, which may be fewer than the machine has.
+"""The cores that this process may use; they may be fewer than the machine has.
 
-Takes nothing, gives a number; asks which of them it may run on, and how much of their time its control groups allow.
+Takes nothing, gives a number; reads the affinity and the quotas of control groups.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ _MINE = Path("/proc/self/cgroup")
 
 
 def usable_cores() -> int:
-    """At least one. Who may use two and a half keeps two busy: with three all would be halted now and then."""
+    """The number of cores, at least one. A quota of 2.5 counts as two: with three busy, the kernel would halt all of
+    them now and then."""
     allowed = min(_allowances(), default=float("inf"))
     return max(1, int(min(len(allowed_cores()), allowed)))
 
 
 def allowed_cores() -> frozenset[int]:
-    """By the kernel's numbers, those that this process may run on; all where nobody restricts them."""
+    """The kernel's numbers of the cores that this process may run on; all if the system does not say."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def _allowances() -> Iterator[float]:
-    """In cores, of each group that this process is in and that has a limit; nothing where nobody can tell."""
+    """Quotas in cores of the process's control groups that have one; none if they cannot be read."""
     for folder in _groups():
         with suppress(OSError, ValueError):  # this kind of group has no such file, or no limit
             quota, period = (folder / "cpu.max").read_text().split()
@@ -40,7 +41,8 @@ def _allowances() -> Iterator[float]:
 
 
 def _groups() -> Iterator[Path]:
-    """From the innermost to the root; in a container the root is often its own, under whatever name."""
+    """The process's control groups, from the innermost to the root. In a container the root is often the container's
+    own group."""
     try:
         lines = _MINE.read_text().splitlines()
     except OSError:

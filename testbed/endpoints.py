@@ -1,4 +1,4 @@
-"""Where a process of a run listens: a socket of this machine, by its path, or a function that connects elsewhere.
+"""Endpoints of a run's processes: the path of a UNIX socket, or a function that connects by other means.
 
 Takes an endpoint, gives a connection of whole packets; touches the socket.
 """
@@ -18,5 +18,5 @@ Endpoint = Union[Path, Connect]  # noqa: UP007 - a name for both at run time
 
 
 def connect_to(endpoint: Endpoint, patience_s: float) -> socket.socket:
-    """Raises OSError where nothing listens."""
+    """Connects to an endpoint; raises OSError if nothing listens there."""
     return connect(endpoint, patience_s) if isinstance(endpoint, Path) else endpoint(patience_s)

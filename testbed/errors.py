@@ -1,8 +1,8 @@
-"""What can go wrong, as values: findings about an input, and exceptions that know their exit code.
+"""Findings about an input, and exceptions with exit codes.
 
 Takes nothing, gives types, touches nothing.
 
-    TestbedError                1  a bug of ours
+TestbedError                1  a bug of ours
     ├── UsageProblem            2  the command line asks for something that is not there
     ├── InvalidInput            3  a topology with errors; carries its findings
     ├── PreflightRefused        4  this machine, as it is now, cannot do what was asked
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 
 class ExitCode(IntEnum):
-    """What every command's exit status means."""
+    """The exit status of every command."""
 
     OK = 0
     BUG = 1
@@ -30,27 +30,27 @@ class ExitCode(IntEnum):
     REFUSED = 4
     """The preflight refused: nothing was started."""
     NOT_STARTED = 5
-    """A process of the run could not be started, or was gone before any node began."""
+    """A process of the run could not be started, or ended before any node began."""
     NODE_FAILED = 6
-    """A node, or the whole run, could not go on, and nobody had planned that."""
+    """A node, or the whole run, failed, and no event had planned that."""
     NOT_AS_ASKED = 7
     """The network was not the one asked for, or this machine could not sustain the run."""
     INCOMPLETE = 8
     """Results are printed, but some are missing."""
     INTERRUPTED = 130
     BROKEN_PIPE = 141
-    """Whoever read the output stopped reading; as for any Unix command."""
+    """The reader of the output stopped reading; as for any Unix command."""
 
 
 class Severity(StrEnum):
-    """How much a finding matters to whoever wants to run the file."""
+    """How much a finding matters for running the file."""
 
     ERROR = "error"
     """The file cannot be used as it stands."""
     WARNING = "warning"
     """It can be used; check this before trusting the results."""
     NOTE = "note"
-    """Our meaning is clear; another tool that reads the same file would do something else."""
+    """The meaning is clear here, but another tool that reads the same file would do something else."""
 
 
 class Where(NamedTuple):
@@ -65,9 +65,9 @@ START = Where(1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know about an input: where, what is wrong, how to put it right.
+    """One problem of an input: its place, what is wrong, and how to fix it.
 
-    Safe to print: a file's own control characters never reach a terminal through it.
+    Safe to print: it contains no control characters of the file.
     """
 
     severity: Severity
@@ -96,7 +96,7 @@ def note(code: str, message: str, hint: str = "", where: Where | None = None) ->
 
 
 class Findings:
-    """Collects findings: all that a person will read, and of a flood of one kind only how many more there were."""
+    """Collects findings; above a limit, those of one kind are only counted."""
 
     MOST = 1000
     MOST_SUGGESTIONS = 50
@@ -117,18 +117,18 @@ class Findings:
             self.add(finding)
 
     def suggest(self, word: str, known: Iterable[str]) -> str:
-        """`did_you_mean`, for the first few: looking for the closest of many words takes its time."""
+        """`did_you_mean` for the first few calls: searching among many words is slow."""
         self._suggested += 1
         return did_you_mean(word, known) if self._suggested <= self.MOST_SUGGESTIONS else ""
 
     def all(self) -> list[Finding]:
-        """By place; of every flood a last finding that says how many are left out."""
+        """Findings by place; for every kind above its limit, a last one says how many are left out."""
         more = [
             Finding(severity, "many-more", f"{count - self.MOST} more like those called {code}")
             for (severity, code), count in self._count.items()
             if count > self.MOST
         ]
-        once = dict.fromkeys(self._kept)  # the two directions of a link have the same things wrong with them
+        once = dict.fromkeys(self._kept)  # the two directions of a link have the same findings
         return sorted(once, key=lambda finding: finding.where) + more
 
 
@@ -137,8 +137,8 @@ def has_errors(findings: Iterable[Finding]) -> bool:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that comes closest, if any does."""
-    from difflib import get_close_matches  # which processes that are to start at once can do without
+    """The most similar known word, if any is similar enough."""
+    from difflib import get_close_matches  # not needed by processes that must start quickly
 
     return next(iter(get_close_matches(word, sorted(set(known))[:2000], n=1, cutoff=0.6)), None)
 
@@ -154,7 +154,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 class TestbedError(Exception):
-    """Base of everything this package raises on purpose; `exit_code` is what a command ends with."""
+    """Base of all exceptions that this package raises on purpose; `exit_code` is the command's exit status."""
 
     __test__ = False  # the name starts with "Test"; pytest would try to collect it
     exit_code: ExitCode = ExitCode.BUG
@@ -196,12 +196,12 @@ class PreflightRefused(TestbedError):
 
 
 class CouldNotStart(TestbedError):
-    """The kernel gave no process, descriptor or folder that the run needs, or such a process ended at once."""
+    """A process, descriptor or folder that the run needs could not be made, or such a process ended at once."""
 
     exit_code = ExitCode.NOT_STARTED
 
 
 class RunBroken(TestbedError):
-    """A run that had begun could not go on, or could not say how it ended."""
+    """A run that had begun could not go on, or could not report its end."""
 
     exit_code = ExitCode.NODE_FAILED

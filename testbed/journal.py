@@ -1,4 +1,4 @@
-"""A node's journal: one record a line, appended, and in the file before anything else happens.
+"""A node's journal: one record per line, appended and flushed at once.
 
 Takes records, touches the journal's file.
 """
@@ -14,14 +14,14 @@ from testbed.records import AnyRecord, line
 
 
 class CannotWrite(CouldNotStart):
-    """The run directory cannot be written: nothing that happens from now on would be known.
+    """The run directory cannot be written, so nothing more can be recorded.
 
-    A run that has begun ends for it, broken, with an outcome that says so.
+    It ends a run that has begun, as broken.
     """
 
 
 class Journal:
-    """Appends to a file. A node that is killed leaves at worst one torn last line."""
+    """Appends records to a file. A node that is killed leaves at worst one torn last line."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | open_flags("O_CLOEXEC")
@@ -33,7 +33,7 @@ class Journal:
             raise CannotWrite(f"cannot write {path}: {problem.strerror or problem}") from problem
 
     def _mend(self, path: Path) -> None:
-        """A torn last line, from a life that was cut short, must not swallow the next record."""
+        """Ends a torn last line of a killed process, so that the next record is readable."""
         size = os.fstat(self._file).st_size
         if size:
             with path.open("rb") as written:
@@ -43,7 +43,7 @@ class Journal:
 
     def write(self, record: AnyRecord) -> None:
         if self._file < 0:
-            return  # a dead node says nothing, whatever its code still tries
+            return  # a dead node writes nothing, whatever its code still tries
         text = line(record)
         try:
             written = os.write(self._file, text)

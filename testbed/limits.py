@@ -1,7 +1,7 @@
-"""What one learner may use of a machine: memory, processes, sizes of files.
+"""Limits of one learner: memory, processes, sizes of files.
 
-Takes limits, gives words for what has gone beyond them; touches the calling process, which cannot raise them again, and
-all that it starts. What asks for more is denied it, at once and where it asks: no other process has to be killed.
+Takes limits, gives messages for exceeded ones; limits the calling process, which cannot raise them again, and its
+children. A request above a limit fails at once, in the code that makes it, so no process has to be killed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from pathlib import Path
 from testbed.memory import told_bytes
 
 LOG_BYTES = 64 << 20
-"""What a node may print."""
+"""The most that a node may print."""
 PROCESSES = 128
-"""Processes and threads of a node, all together."""
+"""Processes and threads of a node together."""
 TMP_OPTIONS = "mode=1777,size=64m"
-"""Of a /tmp in memory that is a node's own."""
+"""Mount options of a node's own /tmp, in memory."""
 _LEAST_FILE_BYTES = 1 << 30
 _RESERVED_BYTES = 2 << 30
-"""Address space that threads and libraries set aside and never use."""
+"""Address space that threads and libraries reserve and never use."""
 _COUNTED_BY_NAMESPACE = (5, 14)
-"""Since when the kernel counts a user's processes in each namespace; before, all of the machine's."""
+"""The kernel version from which a user's processes are counted per namespace; before, all of the machine's are
+counted."""
 _STATUS = Path("/proc/self/status")
 _NO_PROCESS = re.compile(r"Resource temporarily unavailable|can't start new thread")
 _NO_ROOM = re.compile(r"MemoryError|can't allocate memory|Cannot allocate memory")
@@ -32,22 +33,22 @@ _NO_ROOM = re.compile(r"MemoryError|can't allocate memory|Cannot allocate memory
 @dataclass(frozen=True)
 class Limits:
     memory_bytes: int
-    """Besides what the process has when they begin."""
+    """In addition to the memory of the process when the limits begin."""
     file_bytes: int
-    """Of any single file."""
+    """The size of any single file."""
 
 
 def limits_for(memory_bytes: int, model_bytes: int) -> Limits:
-    """Files with snapshots of the model among them."""
+    """Limits for a node; its files include snapshots of the model."""
     return Limits(memory_bytes, max(_LEAST_FILE_BYTES, 8 * model_bytes))
 
 
 _granted: list[Limits] = []
-"""What this process has, if anything limits it."""
+"""The limits of this process, if any."""
 
 
 def keep_within(limits: Limits, *, has_own_users: bool) -> None:
-    """From now on. The number of processes is limited in a namespace of users of its own only."""
+    """Limits this process from now on. The number of processes is limited only in a user namespace of its own."""
     import resource  # not there on Windows
 
     _granted[:] = [limits]
@@ -64,7 +65,7 @@ def counts_processes_by_namespace() -> bool:
 
 
 def with_limit(message: str) -> str:
-    """What somebody's code has raised; where memory or a process was denied to it, with how much there was."""
+    """The message of an exception in a researcher's code, with the limit if memory or a process was denied."""
     if not _granted:
         return message
     if _NO_ROOM.search(message):

@@ -1,4 +1,4 @@
-"""Whether this is Linux, what else a system may lack, and the sentence for what needs Linux.
+"""Whether this is Linux, what other systems lack, and the error for commands that need Linux.
 
 Takes names, gives answers; touches nothing. Virtual time, the topology tools and `collect` work without any of it.
 """
@@ -20,17 +20,17 @@ def is_linux() -> bool:
 
 
 def has_unix_sockets() -> bool:
-    """All but Windows: an Engine, and the control of its runs, are reached by them."""
+    """True except on Windows. The Docker Engine, and the control of its runs, are reached by UNIX sockets."""
     return hasattr(socket, "AF_UNIX")
 
 
 def need_linux(what: str) -> PreflightRefused:
-    """What a command, an option or a runtime ends with that there cannot be here."""
+    """The error of a command, an option or a runtime that needs Linux."""
     return PreflightRefused(f"{what}: {NEED_LINUX}", f"{HAS_LINUX}; --runtime sim runs in virtual time, here too")
 
 
 def open_flags(*names: str) -> int:
-    """Those of the flags of `os.open` that this system has, and that it takes bytes as they are."""
+    """The flags of `os.open` that this system has, and binary mode."""
     flags = 0
     for name in (*names, "O_BINARY"):
         flags |= getattr(os, name, 0)

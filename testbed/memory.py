@@ -1,4 +1,4 @@
-"""How much memory this machine has left, or a process has. Takes what of it, gives bytes; reads what /proc tells."""
+"""Available memory of this machine, and the memory of a process. Takes names, gives bytes; reads /proc."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def available_bytes() -> int:
-    """Memory that can be had without swapping; at most what a container is allowed. Raises OSError without /proc."""
+    """Memory available without swapping, within the container's limit. Raises OSError without /proc."""
     found = [told_bytes(Path("/proc/meminfo"), "MemAvailable")]
     cgroup = Path("/sys/fs/cgroup")
     try:
@@ -19,7 +19,7 @@ def available_bytes() -> int:
 
 
 def told_bytes(file: Path, name: str) -> int:
-    """As one of the kernel's files has it, in lines such as `VmData:  12 kB`; 0 where there is no line of that name."""
+    """A value of a kernel file with lines such as `VmData: 12 kB`; 0 if it has no line of that name."""
     for line in file.read_text().splitlines():
         key, _, value = line.partition(":")
         if key == name:

@@ -1,11 +1,11 @@
-"""The journal contract: what a node writes while it runs, and what control writes about the run as a whole.
+"""The records of journals: those of a node, and those of control about the run as a whole.
 
-Takes records, gives lines of JSON; touches nothing. A journal is append-only, one record a line. Nothing in it
-depends on the host, the run's name or the time of day, so that two runs of one plan in virtual time can be compared
-byte for byte. `t` is emulated seconds since the start barrier.
+Takes records, gives lines of JSON; touches nothing. A journal is append-only, one record a line. Nothing in it depends
+on the host, the run's name or the time of day, so two runs of one plan in virtual time can be compared byte for byte.
+`t` is emulated seconds since the start barrier.
 
-Counts of bytes and messages are what happened since the node's previous `round` record; `end` has the totals of that
-life of the node, and so includes what came after the last full round.
+Counts of bytes and messages are those since the node's previous `round` record. `end` has the totals since the node's
+`start`, and so includes what came after the last full round.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Record(msgspec.Struct, frozen=True, tag_field="type", tag=str.lower, omit_
 
 
 class Build(msgspec.Struct, frozen=True):
-    """What the numbers depend on besides the plan: two journals are comparable byte for byte when these are equal."""
+    """What results depend on besides the plan: two journals are comparable byte for byte if these are equal."""
 
     testbed: str
     torch: str
@@ -63,16 +63,16 @@ class Start(Record, frozen=True):
     rank: int
     roles: tuple[str, ...]
     learner: int | None
-    """Position among those that learn: which part of the data is its own. None for a node that does not."""
+    """Position among the learners, which selects its part of the data. None for a node that does not learn."""
     samples: int
     parameters: int
     algorithm: str
     seed: int
     build: Build
     rejoin: str | None = None
-    """`fresh` or `last` for a node that came back, and which model it begins with."""
+    """For a node that came back: whether it begins with a `fresh` model or its `last` snapshot."""
     round: int = 0
-    """The first round it will do."""
+    """The node's first round."""
 
 
 class Round(Record, frozen=True):
@@ -87,22 +87,22 @@ class Round(Record, frozen=True):
     steps: int = 0
     """Local steps done."""
     aggregated: int = 0
-    """Models of others that went into this one's."""
+    """Models of other nodes that were mixed into this one's."""
     dropped: int = 0
-    """Messages of its own that the outbox threw away before they had left."""
+    """Messages that the outbox dropped before they had left."""
     expired: int = 0
-    """Messages that came too late to be used, or that a wait was given up for."""
+    """Messages that came too late, or whose wait was given up."""
     staleness_mean: float = 0.0
-    """Rounds by which what was aggregated was older than this round."""
+    """By how many rounds the aggregated models were older than this round."""
     staleness_max: int = 0
 
 
 class Evaluation(Record, frozen=True):
-    """A model was tried; `t` and `round` are those of the model, whenever the evaluating was done."""
+    """A model was evaluated; `t` and `round` are those of the model, whenever the evaluation was done."""
 
     round: int
     accuracy: float | None
-    """0 to 1. For ratings: the share that is right after rounding."""
+    """0 to 1. For ratings: the share of correct predictions after rounding."""
     loss: float
     """Mean loss over the samples; for ratings the root of the mean squared error."""
     samples: int
@@ -117,9 +117,9 @@ class Event(Record, frozen=True):
     """A word that stays the same, such as `peer-missing` or `link-changed`."""
     detail: str = ""
     node: str | None = None
-    """In control's log: which node it is about."""
+    """In control's log: the node that the event is about."""
     planned_t: float | None = None
-    """In control's log: when the timeline wanted it."""
+    """In control's log: the planned time of the event."""
 
 
 class Failure(msgspec.Struct, frozen=True):

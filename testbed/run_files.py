@@ -1,7 +1,7 @@
-"""Reads files of a run directory, where learners and other users may have put anything.
+"""Reads files of a run directory safely, since learners and other users may have put anything there.
 
-Takes paths, gives their bytes; reads regular files only, never more than asked for. Below the run directory no link is
-followed, in whatever folder on the way it lies: it could lead to any file of whoever reads.
+Takes paths, gives their bytes; reads regular files only, never more than asked for. Symbolic links below the run
+directory are not followed: they could lead to any file of the reading user.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from testbed.linux import open_flags
 _Kind = TypeVar("_Kind")
 
 LARGEST_DOCUMENT = 16 << 20
-"""Of one that is read whole: a summary, a record of processes."""
+"""Size limit of a file that is read as a whole: a summary, a record of processes."""
 _NO_SURPRISE = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
 
 
 class Malformed(ValueError):
-    """A file is no document of the kind that is expected; says why."""
+    """A file is not a document of the expected kind; says why."""
 
 
 def open_plain(path: Path, within: Path) -> FileIO:
-    """A regular file below `within`, to be read; raises OSError for anything else that may be in its place."""
+    """Opens a regular file below `within` for reading; raises OSError for anything else in its place."""
     if not path.is_relative_to(within) or path == within:
         raise OSError(errno.EINVAL, f"it is not in {within}", str(path))
     try:
@@ -47,7 +47,7 @@ def open_plain(path: Path, within: Path) -> FileIO:
 
 
 def read_plain(path: Path, within: Path, most_bytes: int = LARGEST_DOCUMENT) -> bytes:
-    """All of it; raises OSError as `open_plain` does, and for a file that has more."""
+    """The whole content; raises OSError as `open_plain` does, and for a file that is too large."""
     with open_plain(path, within) as file:
         data = bytearray()
         while len(data) <= most_bytes and (more := file.read(most_bytes + 1 - len(data))):
@@ -58,7 +58,7 @@ def read_plain(path: Path, within: Path, most_bytes: int = LARGEST_DOCUMENT) -> 
 
 
 def read_document(path: Path, within: Path, kind: type[_Kind], most_bytes: int = LARGEST_DOCUMENT) -> _Kind:
-    """The JSON document in a file; raises OSError as `read_plain` does, and Malformed for what is none of that kind."""
+    """The JSON document in a file; raises OSError as `read_plain` does, and Malformed if it is not of that kind."""
     data = read_plain(path, within, most_bytes)
     try:
         return msgspec.json.decode(data, type=kind)
@@ -67,7 +67,7 @@ def read_document(path: Path, within: Path, kind: type[_Kind], most_bytes: int =
 
 
 def read_end(path: Path, within: Path, most_bytes: int) -> bytes:
-    """Its last bytes; raises OSError as `open_plain` does."""
+    """The last bytes of a file; raises OSError as `open_plain` does."""
     with open_plain(path, within) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
         return file.read(most_bytes) or b""
@@ -75,7 +75,7 @@ def read_end(path: Path, within: Path, most_bytes: int) -> bytes:
 
 def _open(path: Path, within: Path) -> int:
     *folders, name = path.relative_to(within).parts
-    if os.open not in os.supports_dir_fd:  # Windows, where nobody's learners have written
+    if os.open not in os.supports_dir_fd:  # Windows, where no learners of other users write
         if any(each.is_symlink() for each in (path, *path.parents[: len(folders)])):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         return os.open(path, os.O_RDONLY | open_flags(*_NO_SURPRISE))

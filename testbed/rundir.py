@@ -1,4 +1,4 @@
-"""Where everything about a run lies: `results/<run-id>/`.
+"""The layout of a run directory, `results/<run-id>/`.
 
 Takes the path of a run, gives the paths of its parts; creates folders when told to, and touches nothing else.
 """
@@ -13,12 +13,12 @@ from testbed.errors import UsageProblem
 
 PLAN = "plan.json"
 OWN = frozenset({PLAN, "topology.yaml", "events.jsonl", "nodes", "engine", "runtime", "summary.json"})
-"""All that runs put into their directories; anything else in one is somebody's own, and is not removed with it."""
+"""All entries that runs make in their directories; other files belong to the user and are not removed."""
 
 
 @dataclass(frozen=True)
 class NodeDirectory:
-    """What one node writes."""
+    """The folder that one node writes to."""
 
     path: Path
 
@@ -65,7 +65,7 @@ class RunDirectory:
         return NodeDirectory(self.nodes / name)
 
     def node_names(self) -> list[str]:
-        """The nodes that left anything, by name."""
+        """The names of nodes that have a folder."""
         if not self.nodes.is_dir() or self.nodes.is_symlink():
             return []
         return sorted(entry.name for entry in self.nodes.iterdir() if entry.is_dir() and not entry.is_symlink())
@@ -76,11 +76,11 @@ class TakenRun(RunDirectory):
     """The directory of a run that is about to start."""
 
     holds: tuple[int, ...] = ()
-    """Descriptors: as long as any process has one of these open, no other run can have the directory."""
+    """Descriptors: while any process has one of these open, no other run can use the directory."""
 
 
 def create_run(results: Path, run_id: str, hold: Callable[[Path], None] = lambda _: None) -> RunDirectory:
-    """A new, empty run directory; an existing one is never written over. `hold` gets it before anything is in it."""
+    """A new, empty run directory; an existing one is never overwritten. `hold` is called before anything is in it."""
     run = RunDirectory(results / run_id)
     try:
         run.path.mkdir(parents=True)
@@ -108,7 +108,7 @@ def find_runs(path: Path) -> Iterator[RunDirectory]:
 
 
 def is_run(path: Path) -> bool:
-    """Whether it is one, or the beginning of one, as far as one may look: other people's folders may lie there, too."""
+    """Whether this is a run directory, even an unfinished one; False for folders that this user may not read."""
     try:
         return (path / PLAN).exists() or (path / "nodes").is_dir()
     except PermissionError:

@@ -1,8 +1,8 @@
 """Independent random streams from one seed.
 
-Takes a seed and the name of a purpose, gives a generator; touches nothing. The same seed and name give
-the same stream on every machine; streams of different names share nothing, so that a new use of
-randomness never shifts the draws of an old one.
+Takes a seed and the name of a purpose, gives a generator; touches nothing. The same seed and name give the same stream
+on every machine; streams of different names are independent, so a new use of randomness never shifts the draws of an
+old one.
 """
 
 from __future__ import annotations

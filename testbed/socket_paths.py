@@ -1,7 +1,7 @@
-"""UNIX sockets with long paths: the kernel takes at most 107 bytes, and runs lie where their users want them.
+"""UNIX sockets with long paths: the kernel takes at most 107 bytes, and run directories may have longer paths.
 
-Takes a path, gives a name of the same socket that is short enough, or a connection; opens its folder meanwhile.
-Light: the first process of a container imports it.
+Takes a path, gives a short name of the same socket, or a connection; keeps its folder open meanwhile. Light: the first
+process of a container imports it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TIME = struct.Struct("@ll")
 
 @contextmanager
 def short_enough(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A name to connect to, or to listen at, good only within; raises OSError where there is no such folder."""
+    """A short name to connect to or listen at, valid while entered; raises OSError if there is no such folder."""
     if len(os.fsencode(path)) <= _MOST_BYTES:
         yield os.fspath(path)
         return
@@ -32,7 +32,7 @@ def short_enough(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def connect(path: str | os.PathLike[str], patience_s: float = 30.0) -> socket.socket:
-    """A connection to who listens there, of whole packets; while many others want one, it is waited for."""
+    """A connection of whole packets to the listening process; waits while its backlog is full."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         # Not `settimeout` yet: with that the kernel does not wait, but refuses at once.

@@ -13,13 +13,13 @@ from decimal import Decimal
 from functools import lru_cache
 
 UNLIMITED = math.inf
-"""The rate of a link that nothing throttles."""
+"""The rate of an unlimited link."""
 
 _QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?|\.[0-9]{1,18})([A-Za-zµ%/]*)")
 _SIGNED = re.compile(r"-[0-9.]")
 _LONGEST_TEXT = 40
 _DECIMALS = 12
-"""Finer than any clock here, and coarse enough that every value can be printed in full and read back."""
+"""Finer than any clock used, and coarse enough that every value can be printed in full and read back."""
 
 _MILLISECONDS = {"us": Decimal("0.001"), "µs": Decimal("0.001"), "ms": Decimal(1), "s": Decimal(1000)}
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "min": Decimal(60), "h": Decimal(3600)}
@@ -49,7 +49,7 @@ MAX_SIZE_BYTES = 2**50
 
 
 class UnitError(ValueError):
-    """A quantity that cannot be read; says what was expected."""
+    """A quantity cannot be parsed; says what was expected."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -58,12 +58,12 @@ class UnitError(ValueError):
 
 
 def is_text(text: str) -> bool:
-    """False where bytes that are no UTF-8 came in, as arguments may have, or half a character, as JSON may have."""
+    """Whether a string is valid Unicode; arguments may hold bytes that are not UTF-8, and JSON half a character."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def shown(text: str) -> str:
-    """The text as an error message quotes it: bounded and without control characters."""
+    """The text for quoting in an error message: bounded and without control characters."""
     cut = text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
     return "`" + "".join(char if char.isprintable() else "�" for char in cut) + "`"
 
@@ -131,7 +131,7 @@ def parse_rate_bps(text: str) -> float:
 
 @lru_cache(maxsize=4096)
 def parse_background_bps(text: str) -> float:
-    """Other people's traffic: a rate that may be 0 and must be finite."""
+    """The rate of background traffic: may be 0 and must be finite."""
     if text == "unlimited":
         raise UnitError("background traffic cannot be unlimited", "write a rate, such as 200Mbps")
     return float(_whole(_scaled(text, _BITS_PER_SECOND, "a rate", "10Mbps"), MAX_RATE_BPS, text, "bits per second"))
@@ -184,7 +184,7 @@ def format_duration(duration_s: float) -> str:
 
 
 def format_rate(rate_bps: float) -> str:
-    """In the largest unit that needs at most three decimals."""
+    """The rate in the largest unit that needs at most three decimals."""
     if rate_bps == UNLIMITED:
         return "unlimited"
     for unit in ("Gbps", "Mbps", "kbps"):
@@ -195,7 +195,7 @@ def format_rate(rate_bps: float) -> str:
 
 
 def format_loss(loss: float) -> str:
-    """A percentage where that reads back as the same number, else the fraction."""
+    """A percentage if that reads back as the same number, else the fraction."""
     percentage = format_number(float(Decimal(repr(loss)) * 100)) + "%"
     try:
         return percentage if parse_loss(percentage) == loss else format_number(loss)

@@ -26,9 +26,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     multiple=True,
     type=_FILE,
     metavar="FILE",
-    help="A file of yours to put in. Repeatable.",
+    help="A file of your own to add to the image. Repeatable.",
 )
-@click.option("--requirements", type=_FILE, metavar="FILE", help="Packages that your files need, as pip reads them.")
+@click.option(
+    "--requirements", type=_FILE, metavar="FILE", help="A pip requirements file with packages that your files need."
+)
 @click.option(
     "--wheels",
     type=click.Path(path_type=Path, file_okay=False),
@@ -42,7 +44,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="cpu|default|VERSION",
     help="Which build of torch: without CUDA, what the package index has, or a version such as 2.13.0+cu130.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Say nothing but what goes wrong.")
+@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 @format_option
 def command(
     tag: str,
@@ -64,8 +66,8 @@ def command(
       testbed build --tag mine --algorithm gossip.py --requirements packages.txt
       testbed build --wheels wheels/
 
-    In a checkout it goes by the Dockerfile there, and takes what is in algorithms/ along. Indexes, proxies and
-    certificates are those of this machine's pip. Ctrl-C ends a build; steps that were done need not be done again.
+    In a checkout its Dockerfile is used, and files in algorithms/ are added. Indexes, proxies and certificates are
+    those of this machine's pip. Ctrl-C ends a build; the next one reuses the steps that were done.
     """
     from testbed.cli.build_view import build_view
     from testbed.image.build import Request, build_image

@@ -1,4 +1,4 @@
-"""Shows how far a build is: a moving line on a terminal, a line for every step that takes long elsewhere, or nothing.
+"""Shows the progress of a build: a moving line on a terminal, elsewhere a line for every slow step, or nothing.
 
 Takes `Progress`, writes to stderr.
 """
@@ -21,7 +21,7 @@ from testbed.image.build_stream import Progress, Tell
 
 @dataclass(frozen=True)
 class View:
-    """How to tell of a build: its progress, and words of ours."""
+    """Callbacks of a build: its progress, and messages."""
 
     tell: Tell
     say: Callable[[str], None]
@@ -29,7 +29,7 @@ class View:
 
 @contextmanager
 def build_view(*, quiet: bool) -> Iterator[View]:
-    """What to tell of a build, for as long as it goes on."""
+    """The view of a build while it is entered."""
     if quiet:
         yield View(lambda _progress: None, lambda _words: None)
     elif sys.stderr.isatty():
@@ -42,7 +42,7 @@ def build_view(*, quiet: bool) -> Iterator[View]:
 
 
 def _plain(progress: Progress) -> None:
-    """What takes its time: the other steps are over at once, and nobody reads a file of them."""
+    """Prints slow steps only; the others end at once and would clutter a log."""
     if progress.is_step and progress.text.startswith("RUN "):
         click.echo(_line(progress), err=True)
 

@@ -1,4 +1,4 @@
-"""`testbed capture`: packets as a node of a run that is going on sees them."""
+"""`testbed capture`: the packets of a node in a live run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 @click.argument("node", metavar="NODE", type=str)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File; NODE.pcap if not given.")
 @click.option(
-    "--for", "duration_s", type=Quantity("duration", parse_duration_s), help="How long, such as 10s; else until Ctrl-C."
+    "--for",
+    "duration_s",
+    type=Quantity("duration", parse_duration_s),
+    help="Stop after this time, such as 10s; else on Ctrl-C.",
 )
 @results_option
 def command(run: str, node: str, output: Path | None, duration_s: float | None, results: Path) -> None:
@@ -71,18 +74,18 @@ def command(run: str, node: str, output: Path | None, duration_s: float | None, 
 
 
 def _end(fabric: FabricConversation, rank: int) -> UsageProblem | None:
-    """The file is closed; what is wrong with it, if it does not have everything."""
+    """Closes the file; gives what is missing from it, if anything."""
     try:
         ask(fabric, partial(Capture, rank=rank))
     except FabricLost:
-        return None  # then it has closed the file already
+        return None  # the fabric has closed the file already
     except UsageProblem as problem:
         return problem
     return None
 
 
 def _check_place(path: Path) -> None:
-    """Whether we could write there: the fabric, which writes elsewhere, cannot say so."""
+    """Checks that the file can be written there, before the fabric writes it elsewhere."""
     target = path if path.exists() else path.parent
     if not target.exists():
         raise UsageProblem(f"cannot write {path}: there is no folder {target}")
@@ -91,15 +94,15 @@ def _check_place(path: Path) -> None:
 
 
 def _bring(written: Path, path: Path) -> None:
-    """The file is where it was asked for; where that cannot be any more, it stays and is told of."""
+    """Moves the file to its destination; if that fails, it stays where it is and a message says so."""
     try:
-        shutil.move(written, path.resolve())  # what a link names is written, not the link
+        shutil.move(written, path.resolve())  # the target of a link is written, not the link
     except OSError as problem:
         raise UsageProblem(f"cannot write {path}: {problem.strerror}", f"the packets are in {written}") from None
 
 
 def _wait(fabric: FabricConversation, duration_s: float | None) -> None:
-    """Until the time is over, somebody presses Ctrl-C, or the run ends."""
+    """Waits until the time is over, Ctrl-C is pressed, or the run ends."""
     fabric.ask(Watch)
     deadline_s = None if duration_s is None else time.monotonic() + duration_s
     with suppress(KeyboardInterrupt, FabricLost):

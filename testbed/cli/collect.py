@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from testbed.collect.text_tables import TextTable
 
 _MOST_PROBLEMS = 20
-"""Problems of a run shown on a terminal; the JSON has them all."""
+"""The most problems of a run that a table shows; the JSON has them all."""
 
 
 class OutputForm(StrEnum):
@@ -47,7 +47,7 @@ class By(StrEnum):
 
 @dataclass
 class _Collected:
-    """What the output needs of all runs; the columns of each run are freed after it."""
+    """The data of all runs that the output needs; the columns of each run are freed once it is read."""
 
     runs: list[RunSummary] = field(default_factory=list)
     nodes: list[NodeRow] = field(default_factory=list)
@@ -78,17 +78,17 @@ class _Collected:
 @click.option(
     "--target",
     type=Quantity("accuracy", parse_accuracy),
-    help="Such as 0.7 or 70%: when was it reached, and after how many bytes?",
+    help="An accuracy such as 0.7 or 70%: shows when it was reached, and after how many bytes.",
 )
-@click.option("--group", is_flag=True, help="Put runs together that differ only in their seed: means, 95 % intervals.")
+@click.option("--group", is_flag=True, help="Combine runs that differ only in their seed: means, 95 % intervals.")
 @results_option
 def command(
     given: Path, results: Path, form: OutputForm, output: str | None, by: By, target: float | None, group: bool
 ) -> None:
     """What happened in the runs in RESULTS: a run's name or directory, or a folder of runs.
 
-    Gives time (emulated), bytes, accuracy and loss. What a crash left is summarised as far as it can be read; what is
-    wrong is said on stderr, and the exit code is 8 when results are missing.
+    Prints emulated time, bytes, accuracy and loss. Results of a crashed run are summarised as far as they can be read.
+    Problems are printed to stderr, and the exit code is 8 if results are missing.
 
     \b
     Example:
@@ -166,7 +166,7 @@ def _write(found: _Collected, form: OutputForm, output: str | None, by: By, grou
     if form is OutputForm.PARQUET:
         from testbed.collect.parquet import parquet_bytes
 
-        assert output is not None  # noqa: S101 - the command has seen to it
+        assert output is not None  # noqa: S101 - the command has checked it
         write_atomically(output, parquet_bytes(_flat(found, by, group)))
     elif output is None:
         _print(found, form, by, group)

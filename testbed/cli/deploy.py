@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     help="Where run directories are made.",
 )
 @click.option("--run-id", help="The run's name.  [default: from topology, algorithm and time of day]")
-@click.option("--overwrite", is_flag=True, help="Replace the run of that name, if there is one and it is over.")
+@click.option("--overwrite", is_flag=True, help="Replace the run of that name if it is over.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False), help="Run this plan.json again.")
-@click.option("--dry-run", is_flag=True, help="Print the plan, start nothing.")
-@click.option("--quiet", "-q", is_flag=True, help="Say nothing but what goes wrong.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
+@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 @format_option
 def command(
     runtime: str | None,
@@ -62,8 +62,8 @@ def command(
       testbed deploy experiment.yaml --set training.lr=0.1 --seed 2
       testbed deploy --plan results/wan16-dpsgd-1/plan.json
 
-    Everything about the run goes to RESULTS/RUN-ID; `testbed collect RESULTS` says what happened. Ctrl-C ends a run
-    in good order, a second one at once.
+    All files of the run are in RESULTS/RUN-ID; `testbed collect RESULTS` summarises them. Ctrl-C ends a run in good
+    order, a second Ctrl-C at once.
     """
     from testbed.cli.run_ending import print_summary, tell_ending, tell_of_run
     from testbed.runtimes.planning import Talk, Wanted, plan_again, plan_new, ready_again
@@ -111,7 +111,7 @@ def command(
 
 
 def print_no_findings(_file: str, _findings: object) -> None:
-    """For those who want to hear of nothing but mistakes."""
+    """Ignores findings, for `--quiet`."""
 
 
 def _keep_quiet(_text: str) -> None:

@@ -1,4 +1,4 @@
-"""`testbed destroy`: end runs and remove what they left behind, but for their results."""
+"""`testbed destroy`: ends runs and removes everything that they left, except their results."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NOTHING = "nothing is left of it but its results"
 
 @click.command("destroy")
 @click.argument("run", required=False)
-@click.option("--all", "every", is_flag=True, help="All runs in the folder of results that are yours.")
-@click.option("--force", is_flag=True, help="The run, too, whose directory is another user's.")
+@click.option("--all", "every", is_flag=True, help="All your own runs in the folder of results.")
+@click.option("--force", is_flag=True, help="Also a run whose directory belongs to another user.")
 @results_option
 def command(run: str | None, results: Path, *, every: bool, force: bool) -> None:
     """End a run, and remove all that it left behind but its results.
@@ -29,9 +29,9 @@ def command(run: str | None, results: Path, *, every: bool, force: bool) -> None
       testbed destroy wan16-dpsgd-1
       testbed destroy --all
 
-    May be run any number of times. Only what is the run's own is touched: processes that its record names and that
-    carry its mark, and what they have started; containers by their labels; its folder of sockets. Containers of a run
-    whose directory is gone are found by the path that it had.
+    Can be repeated. Only things of this run are touched: processes that its record names and that carry its mark, and
+    their children; containers with its labels; its folder of sockets. Containers of a run whose directory is gone are
+    found by the path of that directory.
     """
     if every == (run is not None):
         raise UsageProblem("either a run or --all", "`testbed status` lists runs")
@@ -76,7 +76,7 @@ def command(run: str | None, results: Path, *, every: bool, force: bool) -> None
 
 
 def _other_owner(run: RunDirectory) -> str | None:
-    """Who else the run directory belongs to; None where it is whoever runs this, as root through `sudo` too."""
+    """The owner of the run directory; None if it is the calling user, also through `sudo`."""
     if not hasattr(os, "geteuid"):  # Windows
         return None
     import pwd
@@ -94,7 +94,7 @@ def _other_owner(run: RunDirectory) -> str | None:
 
 
 def _all(results: Path) -> list[RunDirectory]:
-    """Of a folder; those, too, of which only containers are left."""
+    """All runs of a folder, including those of which only containers are left."""
     return [*all_runs(results), *(each for each in strays() if each.path.parent == results.resolve())]
 
 

@@ -1,4 +1,4 @@
-"""`testbed exec`: a command in the network of a node."""
+"""`testbed exec`: runs a command in the network of a node."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def command(context: click.Context, run: str, node: str, words: tuple[str, ...],
       testbed exec wan16-dpsgd-1 ireland.0 -- ping -c 3 198.18.0.2
       testbed exec wan16-dpsgd-1 ireland.0 -- ss -ti
 
-    Its exit code is the command's. It is a program of this machine; where nodes are containers, whose networks only
-    root can enter, others run what is in their image. So does root where the containers' processes cannot be seen.
+    The exit code is that of COMMAND, which is a program of this machine. If nodes are containers, only root can enter
+    their networks this way; other users run programs of the image. So does root if the containers' processes are not
+    visible here.
     """
     directory = find_run(run, results)
     live = live_run(directory)

@@ -1,4 +1,4 @@
-"""FILE and the options of every command that runs an experiment: both roads end in one validated model."""
+"""FILE and the options of every command that runs an experiment. Both give one validated `Experiment`."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _SHORT = (
     ("--sharing", "sharing.name", "NAME", f"{', '.join(SHARINGS)}, or code."),
     ("--data", "data.name", "NAME", f"{', '.join(DATA_SETS)}, or code."),
     ("--model", "model.name", "NAME", f"{', '.join(MODELS)}, or code.  [default: by the data]"),
-    ("--rounds", "stop.rounds", "N", f"Stop after so many rounds.  [default: {DEFAULT_ROUNDS}]"),
+    ("--rounds", "stop.rounds", "N", f"Stop after this many rounds.  [default: {DEFAULT_ROUNDS}]"),
     ("--time", "stop.time", "TIME", "Stop after this much emulated time, such as 120s."),
     ("--lr", "training.lr", "NUMBER", "Learning rate."),
     ("--batch", "training.batch", "N", "Samples of a minibatch."),
     ("--steps", "training.steps", "N", "Minibatches a round."),
-    ("--seed", "seed", "N", "Another seed, other random draws."),
+    ("--seed", "seed", "N", "Seed of all random draws."),
 )
 
 
 def experiment_options(function: _Function) -> _Function:
-    """FILE (None when it is left out) and the options, passed on as `file` and `settings` for `resolve`."""
+    """Adds FILE (None if left out) and the options, passed on as `file` and `settings` for `resolve`."""
 
     @wraps(function)
     def collect(*arguments: Any, set_: tuple[str, ...], dynamic: bool | None, **options: Any) -> Any:
@@ -69,7 +69,7 @@ def experiment_options(function: _Function) -> _Function:
         metavar="KEY=VALUE",
         help="Any key of the experiment, such as evaluation.every=5.",
     )(decorated)
-    decorated = click.option("--dynamic/--static", default=None, help="Whether the overlay is drawn anew every round.")(
+    decorated = click.option("--dynamic/--static", default=None, help="Draw a new overlay every round, or keep one.")(
         decorated
     )
     for flag, _path, metavar, told in reversed(_SHORT):
@@ -78,12 +78,13 @@ def experiment_options(function: _Function) -> _Function:
 
 
 def _parameter(flag: str) -> str:
-    """Named apart from what a command's own options are called."""
+    """A parameter name that differs from those of the command's own options."""
     return "setting_" + flag.removeprefix("--")
 
 
 def resolve(file: str | None, settings: Sequence[Setting], *, quiet: bool = False) -> Resolved:
-    """The experiment in a file, or the default one on a topology, with settings; or InvalidInput, or UsageProblem."""
+    """The experiment in a file, or the default one on a topology, with settings; raises InvalidInput or
+    UsageProblem."""
     from testbed.experiment.attached import own_files
     from testbed.experiment.read import experiment_on, load_experiment
     from testbed.runtimes.planning import Resolved
@@ -109,11 +110,12 @@ def _is_experiment(file: str) -> bool:
     try:
         return Path(file).is_file() and is_experiment(file)
     except (OSError, ValueError):
-        return False  # reading it says why
+        return False  # reading it reports why
 
 
 def _topology(name: str, read: LoadedExperiment, *, own: bool, quiet: bool) -> Loaded:
-    """Beside the experiment, as seen from here, or bundled; raises InvalidInput or UsageProblem."""
+    """The topology: beside the experiment, relative to the working directory, or bundled. Raises InvalidInput or
+    UsageProblem."""
     from testbed.topologies.load import load
 
     if not own:

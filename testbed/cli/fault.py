@@ -1,4 +1,4 @@
-"""`testbed fault`: something happens to nodes, groups of nodes or links of a run that goes on."""
+"""`testbed fault`: causes faults of nodes, groups of nodes or links in a live run."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def command() -> None:
     """Let something happen to nodes of a run that goes on, to groups of them, or to links.
 
     NODE is a node, a service (all its nodes) or a pattern. Times are emulated seconds. With `--for` the command waits
-    until all is undone; the run undoes it also when nobody waits. Everything is in the run's `events.jsonl`, with the
-    times when it was asked for and when it was done.
+    until the fault is undone; the run undoes it even if the command has ended. The run's `events.jsonl` has every fault
+    with the times of the request and of its effect.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def command() -> None:
 
 
 def _of_nodes(action: str, undone_by: str | None, words: str) -> click.Command:
-    """The command for what happens to nodes."""
+    """The subcommand for a fault of nodes."""
 
     def inject(run: str, targets: tuple[str, ...], results: Path, for_s: float | None = None) -> None:
         directory = find_run(run, results)
@@ -86,7 +86,7 @@ for _action, _undone_by, _words in (
 @_lasts("It heals")
 @results_option
 def partition(run: str, groups: tuple[str, ...], results: Path, for_s: float | None) -> None:
-    """Nodes of different groups do not reach each other any more; who is in no group reaches everybody.
+    """Separate groups of nodes: they do not reach each other. A node in no group reaches all nodes.
 
     \b
     Example:
@@ -101,7 +101,7 @@ def partition(run: str, groups: tuple[str, ...], results: Path, for_s: float | N
 @click.argument("name", required=False)
 @results_option
 def heal(run: str, name: str | None, results: Path) -> None:
-    """End a partition that was made by hand, by the name it was given, or all of them.
+    """End a partition that was made by this command, by its name, or all of them.
 
     \b
     Example:
@@ -115,11 +115,9 @@ def heal(run: str, name: str | None, results: Path) -> None:
 @_run
 @click.argument("a", type=str)
 @click.argument("b", type=str)
-@click.option("--for", "for_s", type=_DURATION, default="1s", show_default=True, help="How long it is down each time.")
+@click.option("--for", "for_s", type=_DURATION, default="1s", show_default=True, help="Duration of each outage.")
 @click.option("--times", type=click.IntRange(1, 100_000), default=1, show_default=True, help="How often.")
-@click.option(
-    "--every", "every_s", type=_DURATION, help="From going down to going down.  [default: twice as long as it is down]"
-)
+@click.option("--every", "every_s", type=_DURATION, help="Time from one outage to the next.  [default: twice --for]")
 @click.option("--one-way", is_flag=True, help="Only from A to B.")
 @results_option
 def flap(
@@ -149,19 +147,19 @@ def _reach(run: str, results: Path) -> tuple[Endpoint, RunPlan]:
 
 
 def _restarts(live: LiveRun, ranks: Sequence[int]) -> dict[int, int]:
-    """How often nodes that are wanted back may begin again: once more than before, where that is limited."""
+    """Raises the restart limit of nodes that shall come back by one, if the runtime has such a limit."""
     try:
         return live.allow_return(ranks)
-    except TestbedError as problem:  # they may come back all the same: the run knows
+    except TestbedError as problem:  # they may still come back: the run decides
         click.echo(f"warning: could not raise the restart limit: {problem.message}", err=True)
         return {}
 
 
 def _do(door: Endpoint, what: Command) -> None:
-    """Ask for it, say what came of it, and wait for its end if it has one."""
+    """Requests the fault, prints the answer, and waits for the end of the fault if it has one."""
     with conversation(door) as run:
         done = run.ask(what)
-        assert isinstance(done, Done)  # noqa: S101 - the answer to those
+        assert isinstance(done, Done)  # noqa: S101 - the answer to these requests
         if done.until_t is None:
             click.echo(f"{done.what}, at {done.t:.2f}s", err=True)
             return
@@ -182,7 +180,7 @@ def _wait(run: Conversation, until_t: float) -> None:
 
 
 def _ranks_of_groups(plan: RunPlan, words: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """`A,B / C,D`; spaces are as good as commas."""
+    """Parses groups such as `A,B / C,D`; spaces separate as well as commas."""
     groups = [each.replace(",", " ").split() for each in " ".join(words).split("/")]
     if len(groups) < 2 or not all(groups):
         raise UsageProblem("a partition is between at least two groups of nodes", "A,B / C,D")

@@ -16,7 +16,7 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "c
 
 
 def print_findings(file: str, findings: Iterable[Finding]) -> None:
-    """To stderr; coloured on a terminal that wants it."""
+    """Prints findings to stderr; coloured if the terminal supports it."""
     remaining = iter(findings)
     for finding in islice(remaining, MOST_PRINTED):
         severity = click.style(finding.severity.value, fg=_COLOURS[finding.severity], bold=True)

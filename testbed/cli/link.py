@@ -1,4 +1,4 @@
-"""`testbed link`: look at the links of a run that is going on, and change them."""
+"""`testbed link`: shows the links of a live run, and changes them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _UNLIMITED = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """A limit in one of the two ways."""
+    """A queue limit, in time or in bytes."""
 
     ms: float | None = None
     size_bytes: float | None = None
@@ -69,8 +69,8 @@ _one_way = click.option("--one-way", is_flag=True, help="Only from A to B.")
 def command() -> None:
     """Look at the links of a run that is going on, and change them.
 
-    A and B are bridges or nodes (a service or a pattern means all links of its nodes). What is set holds until it is
-    reset, whatever the topology's events do to the link meanwhile. Packets on their way are not dropped.
+    A and B are bridges or nodes (a service or a pattern means all links of its nodes). A change holds until it is
+    reset, whatever the topology's events do to the link meanwhile. Packets under way are not dropped.
 
     \b
     Example:
@@ -88,7 +88,7 @@ def command() -> None:
 @results_option
 @format_option
 def show(run: str, a: str, b: str, one_way: bool, results: Path, output_format: Format) -> None:
-    """What the links between A and B are like now.
+    """Show the current properties of the links between A and B.
 
     \b
     Example:
@@ -97,7 +97,7 @@ def show(run: str, a: str, b: str, one_way: bool, results: Path, output_format: 
     directory = find_run(run, results)
     with live_fabric(directory) as fabric, neighbours_told(directory, a, b):
         found = ask_fabric(fabric, partial(ShowLink, origin=a, dest=b, both=not one_way))
-    assert isinstance(found, Links)  # noqa: S101 - it is the answer to that
+    assert isinstance(found, Links)  # noqa: S101 - the answer to this request
     match output_format:
         case Format.TABLE:
             columns = ("from", "to", "latency", "jitter", "loss", "rate", "queue", "now")
@@ -119,7 +119,7 @@ def show(run: str, a: str, b: str, one_way: bool, results: Path, output_format: 
 @click.option("--loss", type=Quantity("loss", parse_loss), help="Such as 1%.")
 @click.option("--rate", type=Quantity("rate", parse_rate_bps), help="Such as 10Mbps, or unlimited.")
 @click.option("--queue", type=Quantity("queue", _queue), help="Its limit, such as 50ms or 64KiB.")
-@click.option("--background", type=Quantity("rate", parse_background_bps), help="Other people's traffic, 2Mbps.")
+@click.option("--background", type=Quantity("rate", parse_background_bps), help="Background traffic, such as 2Mbps.")
 @click.option("--up/--down", default=None, help="Whether it carries anything.")
 @_one_way
 @results_option
@@ -137,7 +137,7 @@ def set_(
     one_way: bool,
     results: Path,
 ) -> None:
-    """Change the links between A and B from now on; what is not given stays as it is.
+    """Change the links between A and B from now on; other properties stay as they are.
 
     \b
     Example:
@@ -170,7 +170,7 @@ def set_(
 @_one_way
 @results_option
 def reset(run: str, a: str | None, b: str | None, one_way: bool, results: Path) -> None:
-    """Make the links between A and B, or all links, what the topology and its events make them.
+    """Reset the links between A and B, or all links, to the topology and its events.
 
     \b
     Example:
@@ -186,14 +186,14 @@ def reset(run: str, a: str | None, b: str | None, one_way: bool, results: Path) 
 
 
 def _ask_run(directory: RunDirectory, change: SetLink | ResetLink) -> None:
-    """Control has it done, so that it is in the run's log."""
+    """Requests a change from control, so that it is in the run's log."""
     done = ask(live_run(directory).control, change)
-    assert isinstance(done, Done)  # noqa: S101 - it is the answer to that
+    assert isinstance(done, Done)  # noqa: S101 - the answer to this request
     click.echo(f"done, at {done.t:.2f}s", err=True)
 
 
 def _cells(link: LinkState) -> tuple[Cell, ...]:
-    """Without limit is null."""
+    """The cells of a link; unlimited is null."""
     numbers = (link.rate_bps, link.queue_ms, link.queue_bytes)
     limits = (None if value == _UNLIMITED else value for value in numbers)
     ends = (link.origin, link.dest, link.latency_ms, link.jitter_ms, link.loss)

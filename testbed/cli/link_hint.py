@@ -1,4 +1,4 @@
-"""What to say when there is no link between two ends: which there are. Takes a run and names, gives words."""
+"""The hint of an error about a missing link. Takes a run and names, gives words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_TOLD = 8
 
 @contextmanager
 def neighbours_told(directory: RunDirectory, a: str | None, b: str | None) -> Iterator[None]:
-    """Where the answer is that there is no such link, the hint names the other ends of those that there are."""
+    """Adds to an answer about a missing link a hint with the links that exist."""
     try:
         yield
     except UsageProblem as problem:
@@ -31,7 +31,7 @@ def neighbours_told(directory: RunDirectory, a: str | None, b: str | None) -> It
 
 
 def _neighbours(topology: Topology, name: str) -> set[str]:
-    """The other ends of its links, as the topology calls them."""
+    """The other ends of a node's or bridge's links, by their names in the topology."""
     mine = set(topology.select(name))
 
     def is_it(endpoint: str) -> bool:

@@ -1,4 +1,4 @@
-"""Commands that only Linux can carry out, on systems that are none: what stands in their place, and says so.
+"""Commands that need Linux: on other systems they are replaced by commands that refuse.
 
 Takes a command's name, gives a command that refuses.
 """
@@ -12,16 +12,17 @@ from testbed.linux import NEED_LINUX, has_unix_sockets, is_linux, need_linux
 NOT_HERE = f"Not on this system: {NEED_LINUX}."
 _LINUX = frozenset({"verify", "calibrate"})
 _SOCKETS = frozenset({"build", "capture", "exec", "fault", "link", "prepare"})
-"""Of runs of containers, too, whose Engine may be in a virtual machine (Docker Desktop on macOS)."""
+"""Commands that also serve runs of containers, whose Docker Engine may be in a virtual machine (Docker Desktop on
+macOS)."""
 
 
 def is_elsewhere(name: str) -> bool:
-    """Whether this system cannot carry it out."""
+    """Whether this system cannot run the command."""
     return not is_linux() and (name in _LINUX or (name in _SOCKETS and not has_unix_sockets()))
 
 
 def refusing(name: str) -> click.Command:
-    """Takes whatever the command would take, and raises PreflightRefused."""
+    """A command that accepts all arguments, and raises PreflightRefused."""
 
     def refuse(words: tuple[str, ...]) -> None:  # noqa: ARG001
         raise need_linux(f"`testbed {name}`")

@@ -1,4 +1,4 @@
-"""The fabric of a run that is going on: found by what the run has recorded, and asked."""
+"""The connection to the fabric of a live run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def live_fabric(run: RunDirectory) -> Iterator[FabricConversation]:
-    """A conversation with the fabric of a run; raises UsageProblem when there is none, or when it ends meanwhile."""
+    """A connection to the fabric of a run; raises UsageProblem if there is none, or if it ends meanwhile."""
     from testbed.engines.fabric.start import FabricConversation
 
     door = live_run(run).fabric
@@ -45,7 +45,7 @@ def _over(run: RunDirectory, problem: FabricLost) -> UsageProblem:
 
 
 def ask(fabric: FabricConversation, make: Callable[[int], ToFabric]) -> Done | Links | FabricStatus:
-    """The answer; raises UsageProblem when the fabric denies it."""
+    """The fabric's answer to a request; raises UsageProblem if the fabric refuses it."""
     answer = fabric.ask(make)
     if isinstance(answer, Denied):
         raise UsageProblem(answer.reason)

@@ -1,4 +1,4 @@
-"""`testbed logs`: what nodes have printed."""
+"""`testbed logs`: prints the output of nodes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from testbed.runtimes.registry import owner_of
 
 _LOOK_S = 0.25
 _ASK_S = 3.0
-"""Between questions to an Engine whether a run goes on that cannot be seen from here."""
+"""Interval of asking a Docker Engine whether a run goes on whose processes are not visible here."""
 _AT_ONCE = 1 << 20
 _LONGEST_LINE = 1 << 20
-"""What is longer is printed in parts."""
+"""Longer lines are printed in parts."""
 
 
 @click.command("logs")
 @click.argument("run")
 @click.argument("nodes", nargs=-1)
-@click.option("--follow", "-f", is_flag=True, help="Go on with what is printed from now on, until the run is over.")
+@click.option("--follow", "-f", is_flag=True, help="Follow new output until the run is over.")
 @results_option
 def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) -> None:
     """Print what nodes have printed, and how their code failed; of several each line with its node's name.
@@ -47,10 +47,10 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
         for name in (plan.nodes[rank].name for rank in ranks)
     ]
     life = _Life(directory)
-    if follow and not owner_of(directory).is_seen(directory):  # who has to be asked may take its time
+    if follow and not owner_of(directory).is_seen(directory):  # asking a runtime may take time
         _print_new(logs, whole=False)
     while True:
-        is_live = follow and life.goes_on()  # looked at before the logs, so that nothing is missed at the end
+        is_live = follow and life.goes_on()  # checked before reading the logs, so that nothing is missed at the end
         _print_new(logs, whole=not is_live)
         if not is_live:
             break
@@ -61,7 +61,7 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
 
 
 class _Life:
-    """Whether a run goes on, as far as anybody knows: not everybody can be asked all the time."""
+    """Whether a run goes on, asked at most once per interval if the answer is slow."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
@@ -70,7 +70,8 @@ class _Life:
         self._is_unknown = False
 
     def goes_on(self) -> bool:
-        """It does as long as nobody says otherwise, such as while its Engine is away; that is told of."""
+        """True unless the runtime says otherwise. If its Docker Engine does not answer, the run counts as live, with a
+        warning."""
         if time.monotonic() < self._ask_s:
             return True
         try:
@@ -86,7 +87,7 @@ class _Life:
 
 
 class _Log:
-    """One node's, and how far it was printed."""
+    """The log of one node, and the position up to which it was printed."""
 
     def __init__(self, before: str, path: Path, run: Path) -> None:
         self._before = before
@@ -100,7 +101,7 @@ class _Log:
         return self._at > 0
 
     def print_new(self, *, whole: bool) -> None:
-        """Whole lines; with `whole` the last one even if it has no end."""
+        """Prints new complete lines; with `whole` also a last one without an end."""
         while text := self._more():
             *lines, self._torn = (self._torn + text).split(b"\n")
             for line in lines:

@@ -20,11 +20,12 @@ from testbed.cli.verbs import HIDDEN, VERBS
 from testbed.errors import CouldNotStart, ExitCode, InvalidInput, TestbedError, UsageProblem
 
 _SHORT_OF = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-"""Of processes, memory or descriptors; a write to standard output also says how much it has written."""
+"""Errors of missing processes, memory or descriptors. An error of writing to standard output also has the number of
+written characters."""
 
 
 def _show(problem: TestbedError) -> None:
-    """Words for people go to stderr; if nobody can hear them, the exit code still speaks."""
+    """Prints the error to stderr; if that is closed, the exit code remains."""
     try:
         if isinstance(problem, InvalidInput):
             print_findings(problem.file, problem.findings)
@@ -36,13 +37,13 @@ def _show(problem: TestbedError) -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """What is still buffered cannot be written either; the interpreter must not try once more at its end."""
+    """Discards buffered output, so that the interpreter does not try to write it at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _prepare_streams() -> None:
-    """Standard streams may be closed, or unable to show a name: neither is a reason to stop."""
+    """Replaces closed standard streams, and lets standard output escape characters that it cannot show."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the rest of the process
     if sys.stderr is None:
@@ -52,7 +53,7 @@ def _prepare_streams() -> None:
 
 
 def _unwritable(problem: OSError) -> ExitCode:
-    """Files are opened and written with errors of ours, so this is about standard output, unless it says otherwise."""
+    """Handles OSError. Files raise errors of their own, so without a file name this one is about standard output."""
     if problem.filename is not None:
         _show(UsageProblem(f"{problem.filename}: {problem.strerror or problem}"))
         return ExitCode.USAGE
@@ -67,7 +68,7 @@ def _unwritable(problem: OSError) -> ExitCode:
 
 
 def _check_working_directory() -> None:
-    """Raises UsageProblem where it has been removed: every relative path would fail, each in other words."""
+    """Raises UsageProblem if the working directory has been removed, since every relative path would fail."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -89,7 +90,7 @@ class _Verbs(VerbGroup):
         if is_elsewhere(cmd_name):
             return refusing(cmd_name)
         command = import_module(f"testbed.cli.{cmd_name}").command
-        assert isinstance(command, click.Command)  # noqa: S101 - every verb's module has one
+        assert isinstance(command, click.Command)  # noqa: S101 - every verb's module has a `command`
         return command
 
     def main(self, *arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A plan for people: who takes part, over which overlay, on what, and what it will cost."""
+"""Prints a plan: nodes, overlay, data, and the estimated cost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from testbed.units import format_number, size_for_people
 
 _MOST_SERVICES = 20
 _LARGEST_GRAPH = 2048
-"""Up to which the diameter is worked out."""
+"""The most learners for which the diameter is computed."""
 
 
 def print_plan(plan: RunPlan, output_format: Format) -> None:
-    """To stdout: the plan in a few lines, or as one JSON value."""
+    """Prints the plan to stdout: in a few lines, or as one JSON value."""
     cost = estimate(plan)
     match output_format:
         case Format.JSON:
@@ -33,7 +33,7 @@ def print_plan(plan: RunPlan, output_format: Format) -> None:
 
 
 def _services(plan: RunPlan) -> list[list[Cell]]:
-    """One row a service; what does not fit is counted in the last."""
+    """One row per service; services beyond the limit are counted in the last row."""
     by_service: dict[str, list[PlannedNode]] = {}
     for node in plan.nodes:
         by_service.setdefault(node.service, []).append(node)
@@ -155,7 +155,7 @@ def _reason(plan: RunPlan) -> str:
 
 
 def _scale(plan: RunPlan) -> str:
-    """Nothing where emulated time is real time, or no time at all."""
+    """The row of the time scale; none at time scale 1 and in virtual time."""
     if plan.time_scale == 1.0:
         return ""
     return f"{plan.time_scale:g}: everything takes {plan.time_scale:g} times longer in real time"

@@ -1,6 +1,6 @@
-"""`testbed prepare`: the folder of a run whose containers somebody else starts, such as Compose.
+"""`testbed prepare`: makes the folder of a run whose containers another tool starts, such as Compose.
 
-Runs in a container of its own, before all others, as the user whom the results shall belong to.
+Runs in a container of its own, before all others, as the user that will own the results.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def command(
     from testbed.runtimes.registry import CONTAINERS, Chosen
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Blocked, it has waited since this was process 1 of a container.
+    # SIGTERM was blocked while this was process 1 of a container.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     if (plan_file is None) == (file is None):
         raise UsageProblem("either a plan or a topology", "give one of the two")
@@ -75,7 +75,7 @@ def command(
 
 
 def _make(plan: RunPlan, results: Path) -> None:
-    """All of it or nothing: half a run would be in the way of the next attempt."""
+    """Makes the whole folder or nothing: an incomplete one would block the next attempt."""
     from testbed.plan.files import write_plan
     from testbed.runtimes.containers.layout import lay_out
 

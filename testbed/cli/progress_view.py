@@ -1,6 +1,6 @@
-"""Shows how far a run is: a moving line on a terminal, a plain line now and then elsewhere, or nothing.
+"""Shows the progress of a run: a moving line on a terminal, elsewhere a plain line now and then, or nothing.
 
-Takes `Progress`, and words until there is any; writes to stderr.
+Takes `Progress`, and messages before there is any; writes to stderr.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def _be_silent(_words: str) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """How to tell of a run."""
+    """Callbacks of a run for its display."""
 
     tell: Tell
     starting: Callable[[str], None] = _be_silent
-    """What it is busy with before it begins: for whoever looks on, not for logs."""
+    """Shows what the run does before it begins, on a terminal only."""
 
 
 @contextmanager
 def progress_view(*, quiet: bool) -> Iterator[View]:
-    """What to tell of the run's progress, for as long as it goes on."""
+    """The view of a run's progress while it is entered."""
     if quiet:
         yield View(lambda _progress: None)
     elif sys.stderr.isatty():
@@ -51,13 +51,13 @@ def progress_view(*, quiet: bool) -> Iterator[View]:
 
 
 class _Pace:
-    """How long a run still takes, by what has been done since the first look at it: starting is no part of that."""
+    """Estimates the remaining time from the progress since the first call, so that starting does not count."""
 
     def __init__(self) -> None:
         self._first: tuple[float, float] | None = None
 
     def left_s(self, share: float | None, real_s: float) -> float | None:
-        """None while there is nothing to tell it from."""
+        """The remaining seconds; None while there is no progress to estimate from."""
         if share is None:
             return None
         if self._first is None:
@@ -67,7 +67,7 @@ class _Pace:
 
 
 class _Moving:
-    """One line, as wide as the terminal allows, that is drawn anew several times a second."""
+    """One line within the terminal's width, redrawn several times a second."""
 
     def __init__(self) -> None:
         self._began = monotonic()
@@ -92,7 +92,7 @@ class _Moving:
 
 
 class _Lines:
-    """A line every few seconds, for logs: from the first whole round on."""
+    """A line every few seconds, for logs, from the first complete round on."""
 
     def __init__(self) -> None:
         self._began = monotonic()
@@ -113,7 +113,7 @@ class _Lines:
 
 
 def progress_line(progress: Progress, real_s: float, left_s: float | None = None, width: int | None = None) -> str:
-    """The run's figures; where they are too many for the width, those that matter least are left out."""
+    """The run's figures; those of least importance are left out if they do not fit the width."""
     share = progress.share
     of = f"/{progress.rounds_planned}" if progress.rounds_planned else ""
     done = "" if share is None else f" ({100 * share:.0f} %)"
@@ -122,7 +122,7 @@ def progress_line(progress: Progress, real_s: float, left_s: float | None = None
         score = f"accuracy {progress.accuracy:.3f}"
     elif progress.loss is not None:
         score = f"loss {progress.loss:.3f}"
-    figures = [  # with how much they matter
+    figures = [  # with their importance
         (0, f"round {progress.rounds}{of}{done}"),
         (4, _nodes(progress)),
         (1, score),
@@ -138,7 +138,7 @@ def progress_line(progress: Progress, real_s: float, left_s: float | None = None
 
 
 def _nodes(progress: Progress) -> str:
-    """Those that live; those that are done are no dead ones."""
+    """The number of live nodes; finished nodes are not counted as dead."""
     if progress.done and not progress.nodes:
         return f"{in_number(progress.done, 'node')} done"
     return in_number(progress.nodes, "node") + (f", {progress.done} done" if progress.done else "")
@@ -149,12 +149,12 @@ def _joined(figures: list[tuple[int, str]]) -> str:
 
 
 def in_number(count: int, what: str) -> str:
-    """So many of something, in the plural but for one."""
+    """A number with its noun, in the plural unless it is one."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def in_time(seconds: float) -> str:
-    """A duration as people read it."""
+    """A duration in hours, minutes and seconds."""
     if seconds < 60:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""`testbed render`: the files from which another tool starts a run."""
+"""`testbed render`: writes the files from which another tool starts a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SWARM, _KUBERNETES = "swarm", "kubernetes"
 
 @click.command("render")
 @experiment_options
-@click.option("--target", required=True, type=click.Choice(TARGETS), help="Whom the files are for.")
+@click.option("--target", required=True, type=click.Choice(TARGETS), help="The tool that the files are for.")
 @click.option(
     "--orchestrator",
     default=_SWARM,
@@ -40,7 +40,7 @@ _SWARM, _KUBERNETES = "swarm", "kubernetes"
     "--output",
     "output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder that they go to.  [default: ./<run-id>-<target>]",
+    help="The folder for the files.  [default: ./<run-id>-<target>]",
 )
 @click.option("--run-id", help="The run's name.  [default: from topology and algorithm]")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False), help="Render this plan.json.")
@@ -50,10 +50,14 @@ _SWARM, _KUBERNETES = "swarm", "kubernetes"
     help="Where the folder will lie on every machine of the cluster, absolute.  [default: where it is here]",
 )
 @click.option(
-    "--machines", default=1, show_default=True, type=click.IntRange(1, 10_000), help="How many the cluster has."
+    "--machines",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="The number of machines in the cluster.",
 )
-@click.option("--force", is_flag=True, help="Write over files that are not as `render` left them.")
-@click.option("--quiet", "-q", is_flag=True, help="Say nothing but what goes wrong.")
+@click.option("--force", is_flag=True, help="Overwrite files that were changed after `render`.")
+@click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -78,7 +82,8 @@ def command(
       testbed render topologies/wan16.xml --target kollaps
       testbed render experiment.yaml --target kollaps --orchestrator kubernetes -o wan16
 
-    The paths of the files go to stdout. What Kollaps would get wrong is rewritten and said, or refused.
+    The paths of the files are printed to stdout. Parts of a topology that Kollaps would emulate wrongly are rewritten
+    with a warning, or refused.
     """
     from testbed.manifests.compose.render import render as render_compose
     from testbed.manifests.kollaps.render import Orchestrator, render
@@ -129,7 +134,7 @@ def command(
 
 
 def _plan(resolved: Resolved, target: str, run_id: str | None) -> RunPlan:
-    """The plan without what only data and model tell: rendering fetches and loads nothing."""
+    """The plan without facts that need the data or the model: rendering fetches and loads nothing."""
     from testbed.plan.make import make_plan
     from testbed.runtimes.run_place import checked_run_name, made_run_name
 
@@ -149,7 +154,7 @@ def _plan(resolved: Resolved, target: str, run_id: str | None) -> RunPlan:
 
 
 def _runs_as(target: str) -> tuple[str, str, RuntimeFacts]:
-    """The runtime and the engine of the plan, and what the runtime can do."""
+    """The plan's runtime and engine, and the facts of the runtime."""
     from testbed.plan.model import RuntimeFacts
     from testbed.runtimes.registry import CONTAINERS
 

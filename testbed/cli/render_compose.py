@@ -1,4 +1,4 @@
-"""`testbed render --target compose`: its inputs besides a plan.
+"""`testbed render --target compose`: the inputs besides a plan.
 
 Takes the resolved experiment, gives arguments of the container that prepares the run; reads a bundled file.
 """
@@ -31,7 +31,7 @@ def check_options(context: click.Context) -> None:
 
 
 def words_anywhere(resolved: Resolved, file: str, settings: Sequence[Setting]) -> list[str] | None:
-    """Topology and options from which an image makes the same plan; None if they depend on this machine's files."""
+    """Topology and options from which the image makes the same plan; None if they depend on files of this machine."""
     from testbed.experiment.attached import own_files
 
     experiment = resolved.experiment

@@ -1,6 +1,6 @@
-"""The command that runs an experiment again in a way that this machine can keep up with.
+"""The command that repeats an overloaded run with settings that this machine can sustain.
 
-Takes the words of a `deploy` whose run was overloaded, its plan and its summary, gives one line to copy; pure.
+Takes the words of an overloaded `deploy`, its plan and its summary, gives one line to copy; pure.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 _STEP = "compute.ms_per_step"
 _TIME_SCALE = "--time-scale"
 _LEAST_LONGER = 1.25
-"""A step that is shorter than that is likely to be as late again."""
+"""Reserve of the step: a shorter one is likely to be late again."""
 _RUN_OWN = ("--run-id", _TIME_SCALE)
-"""Options with a value that belong to the run that was: its name is taken."""
+"""Options with a value that must not be repeated: the run's name is taken."""
 _OVERWRITE = "--overwrite"
-"""It goes with a name, and this run need not be lost for another."""
+"""Belongs to a name; the overloaded run is kept."""
 
 
 def run_again(words: Sequence[str], plan: RunPlan, summary: Mapping[str, object]) -> str | None:
-    """With a longer step where computing alone was late, else with a larger time scale; None where neither helps."""
+    """The command with a longer step if only computing was late, else with a larger time scale; None if neither
+    helps."""
     if "--plan" in (word.partition("=")[0] for word in words):
-        return None  # a plan is complete: nothing of it can be set
+        return None  # a plan is complete and takes no settings
     if (step := _longer_step(plan, summary)) is not None:
         was_chosen = any(word.partition("=")[0] == _TIME_SCALE for word in words)
         scale = [_TIME_SCALE, f"{plan.time_scale:g}"] if was_chosen or plan.time_scale != 1.0 else []
@@ -44,7 +45,7 @@ def _line(words: Sequence[str], changed: Sequence[str]) -> str:
 
 
 def _longer_step(plan: RunPlan, summary: Mapping[str, object]) -> float | None:
-    """As long as the latest work took; None where the network was late, too."""
+    """The step that the latest work took; None if the network was late, too."""
     from testbed.plan.traffic import steps_per_round
 
     computing, why = summary.get("computing"), summary.get("why")
@@ -58,7 +59,7 @@ def _longer_step(plan: RunPlan, summary: Mapping[str, object]) -> float | None:
 
 
 def _larger_scale(plan: RunPlan) -> float | None:
-    """The next one that the kernel's connections bear."""
+    """The next larger time scale at which TCP connections still work."""
     from testbed.plan.time_scale import SCALES, largest_scale
 
     largest = largest_scale(plan)
@@ -75,13 +76,13 @@ def _without_step(words: Sequence[str]) -> list[str]:
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Options that are looked at together with the value that follows them, all other words by themselves."""
+    """Splits words into options with their values, and single words."""
     left = iter(words)
     for word in left:
         yield (word, *islice(left, 1)) if word in (*_RUN_OWN, "--set") else (word,)
 
 
 def _up_to_two_digits(value: float) -> float:
-    """Rounded up, as a person would write it."""
+    """Rounded up to two significant digits."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")

@@ -1,6 +1,6 @@
-"""What is said when a run is over, and the exit code.
+"""The messages at the end of a run, and the exit code.
 
-Takes an `Outcome`, writes words to stderr, and the run's summary to stdout where data is wanted.
+Takes an `Outcome`, writes messages to stderr, and the run's summary to stdout if data is requested.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _DETACHED = ("run_id", "folder")
 _MOST_TOLD = 5
 _LONGEST = 2000
-"""Characters of what a node has said of itself."""
+"""The most characters of a node's own message."""
 _OVERLOADED = "OVERLOADED: these numbers are not those of the run that was asked for"
 _REMEDY = "take fewer nodes, a larger compute.ms_per_step or --time-scale, or a machine with less else to do"
 _WHY = {
@@ -50,7 +50,7 @@ def tell_ending(
     say: Callable[[str], None],
     hints: Iterable[str] = (),
 ) -> None:
-    """Errors and hints in any case, the rest through `say`; leaves the command with what became of the run."""
+    """Prints errors and hints in any case, the rest through `say`, and exits with the code of the outcome."""
     for line in _failures(outcome):
         click.echo(_harmless(f"Error: {line}"), err=True)
     for words in outcome.broken:
@@ -76,19 +76,19 @@ def tell_ending(
 
 
 def _with_tracebacks(outcome: Outcome, run: RunDirectory) -> list[str]:
-    """The first node whose log tells how its code came to where it failed, if there is one."""
+    """The first failed node whose log has a traceback, if there is one."""
     failed = (each.node for each in outcome.failures if each.failure.line is not None)
     return [node for node in failed if run.node(node).log.is_file()][:1]
 
 
 def _harmless(words: str) -> str:
-    """It may be a learner's own: no commands to a terminal, and no end of them."""
+    """A learner's message without control characters, and shortened."""
     shown = words if len(words) <= _LONGEST else f"{words[:_LONGEST]} …"
     return "\n".join(printable(line) for line in shown.splitlines())
 
 
 def tell_of_run(directory: RunDirectory, output_format: Format) -> None:
-    """Which run it is that goes on, to stdout, for programs; a person has been told."""
+    """Prints the name of a detached run to stdout, for programs."""
     cells = directory.path.name, str(directory.path)
     match output_format:
         case Format.JSON:
@@ -100,7 +100,7 @@ def tell_of_run(directory: RunDirectory, output_format: Format) -> None:
 
 
 def print_summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, output_format: Format) -> None:
-    """As in summary.json, to stdout; nothing where a person looks on."""
+    """Prints the content of summary.json to stdout; nothing on a terminal."""
     if output_format is Format.TABLE:
         return
     summary = _summary(outcome, plan, path, real_s)
@@ -111,7 +111,7 @@ def print_summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float, ou
 
 
 def _summary(outcome: Outcome, plan: RunPlan, path: Path, real_s: float) -> Mapping[str, object]:
-    """What the run has written, or would have if it could."""
+    """The summary that the run has written, or would have written."""
     try:
         return dict(json.loads(read_plain(path / FILE, path)))
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def _figures(outcome: Outcome, real_s: float) -> Iterator[str]:
 
 
 def _failures(outcome: Outcome) -> Iterator[str]:
-    """One line for all nodes that met the same."""
+    """One line per failure, for all nodes that had it."""
     alike: dict[str, list[str]] = {}
     for each in outcome.failures:
         failure = each.failure

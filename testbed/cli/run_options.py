@@ -1,4 +1,4 @@
-"""The options of a run: `--runtime`, and whatever the runtimes take themselves."""
+"""The options of a run: `--runtime`, and the options of the runtimes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def run_options(function: _Function) -> _Function:
-    """They are passed on as `runtime` and, by name, those that were given as `given`."""
+    """Adds the options, passed on as `runtime`, and as `given` by name."""
     of_runtimes = registry.options()
 
     @wraps(function)
@@ -28,7 +28,7 @@ def run_options(function: _Function) -> _Function:
         decorated = _option(each)(decorated)
     names = "; ".join(f"{each.name}: {each.facts.what}" for each in registry.RUNTIMES)
     order = ", else ".join(each.name for each in registry.RUNTIMES)
-    words = f"What starts the nodes ({names}).  [default: {order}: the first that this machine can have]"
+    words = f"What starts the nodes ({names}).  [default: {order}; the first that works on this machine]"
     return click.option("--runtime", metavar="NAME", help=words)(decorated)  # type: ignore[return-value]
 
 
@@ -42,7 +42,7 @@ def _option(option: RunOption) -> Callable[[Any], Any]:
 
 
 class _Parsed(click.ParamType[object]):
-    """A value that the runtime's own function reads."""
+    """A value that the runtime's own function parses."""
 
     def __init__(self, option: RunOption) -> None:
         self.name = option.metavar or "text"

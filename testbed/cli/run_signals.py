@@ -1,7 +1,7 @@
-"""The command that leads a run, as the runtime sees it: what it shows, and what Ctrl-C and SIGTERM do to the run.
+"""The command that leads a run, as the runtime sees it: its display, and the effect of Ctrl-C and SIGTERM.
 
-Takes what ends the run in good order, gives nothing; touches this process's signal handlers while it is entered, and
-after SIGTERM has a thread that looks at the clock.
+Takes a function that ends the run in good order, gives nothing; changes this process's signal handlers while entered,
+and has a thread with a time limit after SIGTERM.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from testbed.cli.progress_view import View
 
 _AT_ONCE_S, _WHATEVER_S = 1.0, 0.8
-"""After SIGTERM, whose sender will not come back to say it again: until the run ends at once, and whatever goes on."""
+"""Seconds after SIGTERM, which is sent only once: until the run ends at once, and until the process ends in any
+case."""
 
 
 class RunSignals:
-    """The first signal ends the run in good order, the second one at once, the third whatever is going on.
+    """The first signal ends the run in good order, the second one at once, the third one ends the process in any case.
 
-    As long as there is nothing to end in good order, the first is as the second.
+    Before there is anything to end in good order, the first signal acts as the second.
     """
 
     def __init__(self, *, quiet: bool, say: Callable[[str], None]) -> None:
@@ -39,19 +40,20 @@ class RunSignals:
         self._before: dict[int, Any] = {}
 
     def say(self, text: str) -> None:
-        """A line for the user, unless nothing but mistakes is to be said."""
+        """Prints a line for the user, unless only errors are printed."""
         self._say(text)
 
     def watching(self) -> AbstractContextManager[View]:
-        """Progress is shown while this is entered."""
+        """Shows progress while entered."""
         from testbed.cli.progress_view import progress_view
 
         return progress_view(quiet=self.quiet)
 
     def end_with(self, end: Callable[[], None], *, is_bounded: bool = False) -> None:
-        """What ends the run in good order; `is_bounded`: one SIGTERM ends it within two seconds, whatever goes on.
+        """Sets the function that ends the run in good order. With `is_bounded`, one SIGTERM ends the process within two
+        seconds.
 
-        For a run that is all in this process, whose code may never let go of it.
+        `is_bounded` is for a run within this process, whose code may never return.
         """
         self._end, self._is_bounded = end, is_bounded
 

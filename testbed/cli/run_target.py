@@ -1,4 +1,4 @@
-"""RUN as commands take it: a run directory, or the name of a run under results/.
+"""The argument RUN of commands: a run directory, or the name of a run under results/.
 
 Takes what was typed, gives a `RunDirectory`, its plan, ranks of nodes; reads files only.
 """
@@ -32,7 +32,7 @@ results_option = click.option(
 
 
 def find_run(given: str, results: Path) -> RunDirectory:
-    """A path goes before a name."""
+    """The run at a path, or else of a name."""
     for path in (Path(given), results / given):
         if (path / "plan.json").exists() or (path / "runtime").is_dir():
             return RunDirectory(path)
@@ -41,12 +41,13 @@ def find_run(given: str, results: Path) -> RunDirectory:
 
 
 def all_runs(results: Path) -> list[RunDirectory]:
-    """By name; none where there are no results yet."""
+    """All runs, by name; none if there are no results yet."""
     return list(find_runs(results)) if results.is_dir() else []
 
 
 def live_run(run: RunDirectory) -> LiveRun:
-    """Raises UsageProblem for a run that does not go on, PreflightRefused for one that can never be attached to."""
+    """Attaches to a live run; raises UsageProblem if it is over, PreflightRefused if its runtime cannot be attached
+    to."""
     return owner_of(run).attach(run)
 
 
@@ -57,7 +58,7 @@ def plan_of(run: RunDirectory) -> RunPlan:
 
 
 def ranks_of(plan: RunPlan, targets: Sequence[str]) -> tuple[int, ...]:
-    """Of nodes by name, of all nodes of a service, and of those whose name fits a pattern such as `ireland.*`."""
+    """Ranks of nodes given by name, by service, or by a pattern such as `ireland.*`."""
     ranks: dict[int, None] = {}
     for target in targets:
         found = [node.rank for node in plan.nodes if target in (node.name, node.service)]
@@ -70,7 +71,7 @@ def ranks_of(plan: RunPlan, targets: Sequence[str]) -> tuple[int, ...]:
 
 
 def node_of(plan: RunPlan, target: str) -> PlannedNode:
-    """The one node that is meant."""
+    """The single node of a name."""
     ranks = ranks_of(plan, [target])
     if len(ranks) != 1:
         raise UsageProblem(f"{target} is {len(ranks)} nodes", f"take one, such as {plan.nodes[ranks[0]].name}")

@@ -1,4 +1,4 @@
-"""`testbed status`: which runs there are and how far they are."""
+"""`testbed status`: lists runs and their progress."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ _UNSHAPED = f"unshaped: plain loopback (engine `{UNSHAPED}`)"
 _EVERY_S = 1.0
 _MOST_REASONS = 3
 _MOST_JOURNALS_BYTES = 8 << 20
-"""Of a run among others; the journals of one that was named are read whatever their size."""
+"""The largest journals that are read for a list of runs; those of a named run are read whatever their size."""
 
 
 @click.command("status")
 @click.argument("run", required=False)
-@click.option("--watch", "-w", is_flag=True, help="Once a second, until no run goes on any more.")
+@click.option("--watch", "-w", is_flag=True, help="Repeat every second until no run goes on.")
 @click.option(
     "--links",
     "most_links",
     type=click.IntRange(0),
     default=10,
     show_default=True,
-    help="Of one run: so many links, those first that carry most.",
+    help="For one run: show the busiest N links.",
 )
 @click.option(
     "--pairs",
@@ -69,7 +69,7 @@ _MOST_JOURNALS_BYTES = 8 << 20
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="Of one run: so many ordered pairs of nodes, those first that send most.",
+    help="For one run: show the N pairs of nodes that send most.",
 )
 @results_option
 @format_option
@@ -83,15 +83,14 @@ def command(
       testbed status
       testbed status wan16-dpsgd-1 --watch
 
-    State: starting, training, ending; finished, failed, interrupted; unfinished (it ended without a last word, or is
-    in virtual time); left behind (so, and something of it is there still: testbed destroy); out of reach (another
-    user's, or its Docker Engine does not answer).
-    Rounds are those of the slowest learner, OF those that were planned. Nodes are those that live, and of a run that
-    is over all that were planned.
+    State: starting, training, ending; finished, failed, interrupted; unfinished (it ended without a verdict, or runs in
+    virtual time); left behind (unfinished, and some of its processes or files remain: testbed destroy); out of reach
+    (another user's run, or its Docker Engine does not answer). Rounds are those of the slowest learner, OF those that
+    were planned. Nodes are the live ones, or all planned ones if the run is over.
     """
     while True:
         runs = all_runs(results) if run is None else [find_run(run, results)]
-        going = [_goes_on(each) for each in runs]  # once: an Engine may have to be asked
+        going = [_goes_on(each) for each in runs]  # once: a Docker Engine may have to be asked
         rows = [_row(each, on, is_named=run is not None) for each, on in zip(runs, going, strict=True)]
         links = pairs = None
         if run is not None:
@@ -108,7 +107,7 @@ def command(
 
 
 def _figures(run: RunDirectory, most_links: int, most_pairs: int) -> tuple[list[LinkFigures], list[PairFigures]]:
-    """Of a run that goes on."""
+    """The busiest links and pairs of a live run."""
     from testbed.cli.link_figures import busiest, busiest_pairs
 
     return busiest(run.path / "engine", most_links), busiest_pairs(run.path / "engine", most_pairs, _names(run))
@@ -164,7 +163,7 @@ def _print(
 
 
 def _names(run: RunDirectory) -> list[str]:
-    """Of its nodes, by rank."""
+    """The names of a run's nodes, by rank."""
     return [node.name for node in read_plan_head(run.plan)[0].nodes or ()]
 
 
@@ -175,7 +174,7 @@ def _for_people(row: list[Cell]) -> list[Cell]:
 
 
 def _row(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
-    """Whatever a run's health is, its numbers say nothing of a network that it never had."""
+    """The row of a run. It says so if the run's network was not emulated, whatever its health."""
     *row, why = _state(run, goes_on, is_named=is_named)
     plan, _ = read_plan_head(run.plan)
     if plan.engine == UNSHAPED:
@@ -206,7 +205,7 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
 
 
 def _goes_on(run: RunDirectory) -> bool | None:
-    """None where nobody can say: an Engine had to be asked, and does not answer."""
+    """Whether a run goes on; None if unknown because its Docker Engine does not answer."""
     try:
         return owner_of(run).goes_on(run)
     except TestbedError:
@@ -214,12 +213,12 @@ def _goes_on(run: RunDirectory) -> bool | None:
 
 
 def _silent(run: RunDirectory) -> str:
-    """Of one that goes on: before control writes its log it hears nobody."""
+    """The state of a live run that does not answer: control listens only after it has begun its log."""
     return OUT_OF_REACH if run.events.exists() else STARTING
 
 
 def _over(run: RunDirectory, state: str | None, *, is_named: bool) -> list[Cell]:
-    """Of a run that cannot be asked: what it, and its nodes, have written."""
+    """The row of a run that cannot be asked, from its files."""
     t, over = last_word(run.events)
     if over is None:
         ended = UNFINISHED
@@ -243,12 +242,12 @@ def _over(run: RunDirectory, state: str | None, *, is_named: bool) -> list[Cell]
 
     found = summarise(collect_run(run))
     if over is None and not found.bytes.sent and not found.rounds:
-        return [*row, _joined(to_do)]  # nobody can say more than that it has not begun
+        return [*row, _joined(to_do)]  # all that is known is that it has not begun
     if found.health != UNKNOWN and over is not None:
         row[11] = found.health
     row[2], row[4], row[5] = found.rounds_least, found.nodes.planned, found.nodes.finished
     row[6], row[7], row[8] = _rounded(found.accuracy.mean), _rounded(found.loss.mean), found.bytes.sent
-    if over is None and found.drained_s is not None:  # control could not say how far the nodes came
+    if over is None and found.drained_s is not None:  # control has not recorded how far the nodes came
         row[9] = round(max(found.drained_s, t or 0.0), 1)
     return [*row, _joined([] if over is None else found.problems[:_MOST_REASONS], to_do)]
 

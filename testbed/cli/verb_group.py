@@ -1,4 +1,4 @@
-"""A command with subcommands, for people: whole sentences in its help, and a suggestion for a mistyped name."""
+"""A command with subcommands, with whole sentences in its help, and a suggestion for a mistyped name."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import click
 from testbed.errors import UsageProblem, did_you_mean
 
 WORDS = "testbed.words"
-"""In a context's `meta`: the words that the command was called with, for those that tell how to call it again."""
+"""Key in a context's `meta`: the words of the command line, for messages that say how to repeat the command."""
 _LONGER_THAN_ANY = 1000
 
 
 class VerbGroup(click.Group):
-    """Tells the first sentence of each command however long it is; raises UsageProblem for one that is not there."""
+    """Shows the complete first sentence of each command; raises UsageProblem for an unknown one."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(self.sentences(ctx))
 
     def sentences(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """What each command does, by its name."""
+        """The name of each command and its first sentence."""
         commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         return [(name, each.get_short_help_str(limit=_LONGER_THAN_ANY)) for name, each in commands if each is not None]
 

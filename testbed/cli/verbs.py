@@ -1,6 +1,6 @@
 """The verbs of the command, each with the first sentence of its help.
 
-They stand here again so that `testbed --help` need not import all that there is; a test compares.
+They are repeated here so that `testbed --help` need not import all commands; a test compares.
 """
 
 from __future__ import annotations
@@ -38,4 +38,4 @@ VERBS: Mapping[str, str] = MappingProxyType(
     }
 )
 HIDDEN = ("prepare",)
-"""Started by programs of ours, not by people."""
+"""Verbs that other parts of testbed start; they are hidden from users."""

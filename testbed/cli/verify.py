@@ -1,4 +1,4 @@
-"""`testbed verify`: is the network the one that was asked for?"""
+"""`testbed verify`: measures whether the network has the properties that the topology asks for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("pair", "what", "asked", "measured", "unit", "verdict", "detail")
 LONG_S = 180.0
-"""Beyond this, it is said beforehand."""
+"""A longer measurement is announced beforehand."""
 _DIGITS = 4
 
 
@@ -39,7 +39,7 @@ _DIGITS = 4
 @click.option(
     "--congestion", type=click.Choice(["cubic", "reno"]), default="cubic", show_default=True, help="TCP's, as planned."
 )
-@click.option("--thorough", is_flag=True, help="As many probes as small losses need, however long that takes.")
+@click.option("--thorough", is_flag=True, help="Send as many probes as small losses need, however long that takes.")
 @results_option
 @format_option
 def command(
@@ -74,7 +74,7 @@ def command(
 
 
 def _run(target: str, results: Path) -> RunDirectory | None:
-    """None for whatever is no run; a path goes before a name."""
+    """The run at a path, or else of a name; None if there is none."""
     for path in (Path(target), results / target):
         if path.is_dir() and RunDirectory(path).plan.exists():
             return RunDirectory(path)
@@ -82,7 +82,7 @@ def _run(target: str, results: Path) -> RunDirectory | None:
 
 
 def _topology(target: str, results: Path) -> Topology:
-    """Whatever is no run is a topology; whoever has mistyped a run's name is told of it."""
+    """The topology of a name that is not a run; the error suggests a similar run name."""
     try:
         return open_topology(target).topology
     except UsageProblem as problem:
@@ -95,7 +95,7 @@ def _topology(target: str, results: Path) -> Topology:
 
 
 def _check_engine(run: RunDirectory) -> None:
-    """What a run has never had cannot be right or wrong."""
+    """Raises UsageProblem for a run without an emulated network."""
     plan, _ = read_plan_head(run.plan)
     if plan.engine == UNSHAPED:
         raise PreflightRefused(
@@ -124,7 +124,7 @@ def _look(run: RunDirectory, count: int, seed: int, output_format: Format) -> No
 def _measure(
     topology: Topology, count: int, seed: int, congestion: str, output_format: Format, *, thorough: bool
 ) -> None:
-    # numpy and what else measuring needs take their time: only this command should wait for them.
+    # numpy and the other modules for measuring are slow to import: only this command should wait for them.
     from testbed.engines.namespace import TcpSettings
     from testbed.engines.network_check import what_is_denied
     from testbed.verify.measure import measure
@@ -147,7 +147,7 @@ def _measure(
 
 
 def _announce(plan: Plan) -> None:
-    """Only what somebody must know before waiting."""
+    """Announces a long measurement, and losses that are only roughly checked."""
     seconds = plan.seconds
     if seconds > LONG_S:
         click.echo(f"this will take about {seconds / 60:.0f} minutes", err=True)
@@ -161,7 +161,7 @@ def _announce(plan: Plan) -> None:
 
 
 def _tell(topology: str, pairs: Sequence[Pair], found: Measured, output_format: Format) -> None:
-    """Everything there is to say, and how it ends."""
+    """Prints the verdict, and exits with its code."""
     _print(topology, pairs, found, output_format)
     for line in found.left_out:
         click.echo(f"not measured: {line}", err=True)

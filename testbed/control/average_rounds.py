@@ -63,9 +63,9 @@ class AverageRounds(Generic[_Model]):
     def left(
         self, rank: int, round_: int, t: float, model: _Model | None, staying: Collection[int]
     ) -> list[Decision[_Model]]:
-        """A learner has left its model of a round, or had no free slot for it; `staying` says whom averages wait for.
+        """A learner has left its model of a round, or had no free slot for it.
 
-        Those are the learners that work, and those that have ended in good order.
+        Averages wait for the learners in `staying`: those that work, and those that have ended in good order.
         """
         is_over = round_ <= self._complete_until or round_ in self._lost
         found: list[Decision[_Model]] = []

@@ -1,7 +1,7 @@
 """The files that an experiment names: code, data, lists of edges, traces of speed.
 
-Takes a validated experiment and where it comes from, gives it with those files found; touches these files only. Code is
-only looked for, not run.
+Takes a validated experiment and its origin, gives it with these files located; touches these files only. Code is
+located, not run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CODE = (("overlay", "kind"), ("algorithm", "name"), ("sharing", "name"), ("data
 
 
 def attach(experiment: Experiment, origin: Origin, report: OriginReport) -> tuple[Experiment, dict[str, str]]:
-    """The experiment with paths as seen from here and traces written out; the texts of other files, by name."""
+    """The experiment with located paths and expanded traces, and the texts of other files, by name."""
     texts: dict[str, str] = {}
     experiment = _with_code(experiment, origin, report)
     experiment = _with_data(experiment, origin, report)
@@ -35,7 +35,7 @@ def attach(experiment: Experiment, origin: Origin, report: OriginReport) -> tupl
 
 
 def own_code(experiment: Experiment) -> Iterator[str]:
-    """The names of the researcher's own code: of a module, or of a file, and of what is in it."""
+    """The names of the researcher's own code, as `module:Name` or `file.py:Name`."""
     for section, key in _CODE:
         name = getattr(getattr(experiment, section), key)
         if is_code(name):
@@ -65,7 +65,7 @@ def _with_code(experiment: Experiment, origin: Origin, report: OriginReport) -> 
 
 
 def _ratings(experiment: Experiment) -> str | None:
-    """The file that stands for the data set of ratings."""
+    """The file given for the data set of ratings."""
     path = experiment.data.options.get("path")
     return path if isinstance(path, str) and not is_code(experiment.data.name) else None
 
@@ -102,7 +102,7 @@ def _with_traces(experiment: Experiment, origin: Origin, report: OriginReport, t
 
 
 def _rows(text: str) -> Iterator[object]:
-    """Pairs of time (a duration, or seconds) and factor; a heading and comments are passed over."""
+    """Pairs of time (a duration, or seconds) and factor; a heading and comments are skipped."""
     for number, row in enumerate(csv.reader(line for line in text.splitlines() if line.split("#")[0].strip())):
         cells = [cell.strip() for cell in row]
         if number == 0 and len(cells) == 2 and not cells[1][:1].isdigit() and cells[1][:1] != ".":

@@ -1,4 +1,4 @@
-"""The options of what comes with the package, as sections that an experiment is read by.
+"""The options of built-in algorithms, sharings, models and data sets, as sections of an experiment.
 
 Takes entries of the catalogue, gives classes of pydantic; pure.
 """
@@ -28,7 +28,7 @@ _READ_AS: Mapping[Type, Any] = {
 
 
 def options_of(table: Mapping[str, Entry]) -> dict[str, type[Options]]:
-    """What describes the options of each entry, by its name."""
+    """The classes that validate the options of each entry, by its name."""
     return {name: _described(entry) for name, entry in table.items()}
 
 

@@ -1,7 +1,7 @@
-"""Sections that choose something by name: built in with options of its own, or code with options that it knows.
+"""Sections that choose something by name: built in, with known options, or own code, with options of its own.
 
-Pure. A file writes the options of what is built in as keys of the section (`{name: topk, fraction: 0.1}`), those of
-code under `options`; the model holds them all in `options`, with the defaults filled in.
+Pure. In a file, built-in options are keys of the section (`{name: topk, fraction: 0.1}`), and those of own code are
+under `options`. The model holds both in `options`, with defaults filled in.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from testbed.topologies.language import Entry, Problem
 
 
 class Section(Entry):
-    """A part of an experiment. Keys are spelled as the attributes are, but for a unit that the file's value has."""
+    """A part of an experiment. Keys are named as the attributes, except that the unit in a value of the file is not in
+    its key."""
 
     model_config = ConfigDict(alias_generator=None, populate_by_name=True)
 
     one_word: ClassVar[str] = ""
-    """The key that a section which is written as one word gives a value to."""
+    """The key that gets the value of a section written as one word."""
 
     @classmethod
     def expanded(cls, value: object) -> object:
-        """A section that is written as one word is that choice and nothing else."""
+        """Expands a section written as one word."""
         return {cls.one_word: value} if isinstance(value, str) and cls.one_word else value
 
     @classmethod
@@ -44,21 +45,21 @@ class Section(Entry):
 
 
 class Options(Section):
-    """The options of something that is built in."""
+    """The options of a built-in choice."""
 
 
 class NoOptions(Options):
-    """It has none."""
+    """For a built-in choice without options."""
 
 
 def refused(key: str, value: object, problem: Problem) -> ValidationError:
-    """What makes pydantic tell of a problem at one key."""
+    """The error with which pydantic reports a problem at one key."""
     detail = InitErrorDetails(type="value_error", loc=(key,), input=value, ctx={"error": problem})
     return ValidationError.from_exception_data("experiment", [detail])
 
 
 def together(*problems: ValidationError) -> ValidationError:
-    """Several that were found apart, as one."""
+    """Combines several errors into one."""
     details = [
         InitErrorDetails(type=each["type"], loc=each["loc"], input=each["input"], ctx=each.get("ctx", {}))
         for problem in problems
@@ -84,7 +85,7 @@ class Choice(Section):
 
     @classmethod
     def _options_of(cls, given: Mapping[str, object]) -> type[Options] | None:
-        """What describes the options; None for code."""
+        """The class that validates the options; None for own code."""
         name = given.get("name", cls.default_name())
         return None if isinstance(name, str) and is_code(name) else cls.built_in.get(str(name), NoOptions)
 
@@ -104,7 +105,7 @@ class Choice(Section):
         if isinstance(name := given.get("name"), str):
             try:
                 check_choice(name, cls.built_in)
-            except Problem as problem:  # its keys mean nothing
+            except Problem as problem:  # its other keys have no meaning
                 raise refused("name", name, problem) from None
         if described is None:
             return handler(given)
@@ -126,7 +127,8 @@ class Choice(Section):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The section's own keys, and those of all that is built in; which belong together is for the reader to say."""
+        """The schema of the section's own keys and of all built-in options. It does not say which options belong to
+        which choice."""
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
         properties = schema["anyOf"][1]["properties"]
         for described in cls.built_in.values():

@@ -1,6 +1,6 @@
-"""What holds where an experiment says nothing, and commands tell in their help. Imports nothing heavy."""
+"""Defaults of an experiment that commands show in their help. Imports nothing heavy."""
 
 from __future__ import annotations
 
 DEFAULT_ROUNDS = 50
-"""After which a run stops."""
+"""The number of rounds after which a run stops."""

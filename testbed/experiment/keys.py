@@ -1,4 +1,4 @@
-"""Which key was meant: the full names of all keys of an experiment, such as `training.lr`.
+"""The full names of all keys of an experiment, such as `training.lr`, for suggestions.
 
 Takes a word, gives full keys; touches nothing.
 """
@@ -16,7 +16,7 @@ _MOST = 3
 
 
 def full_keys(word: str) -> list[str]:
-    """The keys inside of sections that are called so, a few of them."""
+    """A few keys of any section with this name."""
     return [key for key in _inner_keys() if key.rpartition(".")[2] == word][:_MOST]
 
 
@@ -39,7 +39,7 @@ def _keys(kind: type[Section], before: str) -> Iterator[str]:
 
 
 def _section_in(annotation: object) -> type[Section] | None:
-    """The section that an annotation is, not one that is in a list: entries of a list have no name."""
+    """The section class of an annotation; None for a list of sections, whose entries have no names."""
     if isinstance(annotation, type):
         return annotation if issubclass(annotation, Section) else None
     found = [part for part in get_args(annotation) if isinstance(part, type) and issubclass(part, Section)]

@@ -1,7 +1,7 @@
-"""The language of experiments: every key there is, what its text means, and what holds without it.
+"""The language of experiments: all keys, their types and their defaults.
 
-Pure. The classes below are the one description: files, options and plans are read by them, the JSON Schema is made
-from them. `model_dump(mode="json")` validates again to an equal model.
+Pure. These classes are the only description of the language: files, options and plans are validated by them, and the
+JSON Schema is made from them. `model_dump(mode="json")` validates again to an equal model.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _overlay_kind(text: str) -> str:
 
 
 class Overlay(Section):
-    """Who exchanges models with whom."""
+    """The graph of nodes that exchange models."""
 
     called: ClassVar[str] = "`overlay`"
     one_word: ClassVar[str] = "kind"
@@ -138,13 +138,13 @@ class Partition(Section):
 
 
 def default_partition(data: str) -> str:
-    """How a data set is divided when nothing is said."""
+    """The default partition of a data set."""
     facts = DATA_SETS.get(data)
     return DEFAULT_PARTITION if facts is None else facts.partition
 
 
 def _unusual(fact: str, usual: str) -> str:
-    """The data sets with another default than most: `VALUE for NAME, …`."""
+    """The data sets whose default differs from most others': `VALUE for NAME, …`."""
     found = {name: getattr(facts, fact) for name, facts in DATA_SETS.items()}
     return ", ".join(f"{value} for {name}" for name, value in found.items() if value != usual)
 
@@ -164,7 +164,7 @@ class Data(Choice):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, value: object) -> object:
-        """Ratings belong to users; the default says so."""
+        """Fills in the default partition of the data set: by user for ratings."""
         value = cls.expanded(value)
         if isinstance(value, Mapping) and isinstance(value.get("name"), str):
             return _with_default(value, "partition", "kind", default_partition(value["name"]))
@@ -172,7 +172,7 @@ class Data(Choice):
 
 
 def _with_default(section: Mapping[str, object], part: str, key: str, default: str) -> dict[str, object]:
-    """The section with `part.key` set, unless something is said there already."""
+    """The section with `part.key` set to a default, unless it has a value already."""
     inner = section.get(part, {})
     if not isinstance(inner, Mapping) or inner.get(key) is not None:
         return dict(section)
@@ -279,7 +279,7 @@ def _as_list(value: object) -> object:
 
 
 def _or_one(schema: dict[str, Any]) -> None:
-    """An editor may write one entry where a list may stand, as `_as_list` does."""
+    """The schema allows one entry in place of a list, as `_as_list` does."""
     schema["anyOf"] = [schema["items"], {"type": schema.pop("type"), "items": schema.pop("items")}]
 
 
@@ -346,10 +346,10 @@ class NetworkModel(Section):
 
 
 class Experiment(Section):
-    """One run: what is learned, by whom, how, and for how long."""
+    """One run: what is learned, by which nodes, how, and for how long."""
 
     topology: Name = Field(description="The network: a file in XML or YAML, or a bundled one.")
-    overlay: Overlay = Field(default_factory=Overlay, description="Who exchanges models with whom.")
+    overlay: Overlay = Field(default_factory=Overlay, description="The graph of nodes that exchange models.")
     algorithm: Algorithm = Field(default_factory=Algorithm, description="How the nodes learn together.")
     sharing: Sharing = Field(default_factory=Sharing, description="What of a model is sent.")
     data: Data = Field(default_factory=Data, description="What there is to learn from, and who gets which part.")
@@ -370,7 +370,7 @@ class Experiment(Section):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, value: object) -> object:
-        """The data says which model is meant unless one is named."""
+        """Fills in the default model of the data set."""
         if not isinstance(value, Mapping):
             return value
         data = Data.expanded(value.get("data"))

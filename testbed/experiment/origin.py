@@ -1,7 +1,7 @@
-"""Where an experiment's values come from: which line of its file, or which option of the command line.
+"""The origin of an experiment's values: a line of its file, or an option of the command line.
 
-Takes key paths and offsets, gives places and findings; touches nothing. An offset says which text it is in: the file's
-own begin at 0, those of the n-th setting at n × `_STRIDE`.
+Takes key paths and offsets, gives places and findings; touches nothing. An offset also identifies its text: those of
+the file begin at 0, those of the n-th setting at n × `_STRIDE`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from testbed.topologies.marked import MarkedMap
 from testbed.topologies.source import Source
 
 _STRIDE = 1 << 40
-"""More bytes than any text here has."""
+"""Larger than any text."""
 _CLOSE = 0.75
-"""How alike two keys must be for one to be the other, mistyped: `modle` and `model`, but not `steps` and `stop`."""
+"""Similarity from which a key counts as mistyped: `modle` and `model`, but not `steps` and `stop`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +28,20 @@ class Setting:
     """One value from the command line."""
 
     option: str
-    """As a person would write it: `--set training.lr=0.1`."""
+    """As typed: `--set training.lr=0.1`."""
     path: tuple[str, ...]
     value: str
     """Text, or YAML on one line; it ends `option`."""
 
     @property
     def value_at(self) -> int:
-        """Where in `option` the value begins, in bytes."""
+        """The offset of the value in `option`, in bytes."""
         return len(self.option.encode()) - len(self.value.encode())
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The places of an experiment's values. Without a file, findings say the key instead of a line."""
+    """The places of an experiment's values. Without a file, findings give the key instead of a line."""
 
     source: Source = field(default_factory=lambda: Source("experiment", ""))
     document: MarkedMap = field(default_factory=lambda: MarkedMap(0))
@@ -54,12 +54,12 @@ class Origin:
         return self.source.name
 
     def locate(self, name: str) -> Path:
-        """A file that the experiment names: beside the experiment's own, else as seen from here."""
+        """A file that the experiment names: beside the experiment's file, else relative to the working directory."""
         beside = Path(self.file).parent / name
         return beside if beside.is_file() else Path(name)
 
     def at(self, *path: str | int) -> int:
-        """The offset of the value, or of the innermost that is written."""
+        """The offset of the value, or of the innermost section that is written."""
         return find_place(self.document, path)[2]
 
     def split(self, at: int) -> tuple[Setting | None, int]:
@@ -68,7 +68,7 @@ class Origin:
         return (self.settings[number - 1] if number else None), offset
 
     def report(self) -> OriginReport:
-        """A report without findings yet."""
+        """A new report without findings."""
         return OriginReport(self)
 
 
@@ -78,7 +78,7 @@ def first_offset(number: int) -> int:
 
 
 class OriginReport(Report):
-    """Findings about an experiment, each told apart by whether the file or a setting is to blame."""
+    """Findings about an experiment, separated by origin: the file or a setting."""
 
     def __init__(self, origin: Origin) -> None:
         super().__init__(origin.source, Findings())
@@ -94,7 +94,7 @@ class OriginReport(Report):
             self._of_settings.append((setting, error(code, message, hint, where)))
 
     def suggest_key(self, key: str, known: list[str], at: int) -> str:
-        """A key of that name in any section; or a close one here, with the rest of what a setting says."""
+        """Suggests a key of that name in any section, or a similar one in this section."""
         close = get_close_matches(key, known, n=1, cutoff=_CLOSE)
         setting, _ = self.origin.split(at)
         rest = setting.path[1:] if setting is not None and setting.path[0] == key else ()
@@ -104,12 +104,12 @@ class OriginReport(Report):
         return f"did you mean {' or '.join(f'`{each}`' for each in meant)}?"
 
     def complain(self, code: str, message: str, hint: str, *path: str | int) -> None:
-        """An error about the value at a key path."""
+        """Adds an error about the value at a key path."""
         name = ".".join(str(part) for part in path if isinstance(part, str))
         self.error(code, f"{name}: {message}" if name else message, hint, self.origin.at(*path))
 
     def problem(self, extra: Sequence[Finding] = ()) -> InvalidInput | None:
-        """All that is wrong, named by the file or the option; None when nothing is."""
+        """All errors, under the name of the file or the option; None if there are none."""
         ours = [*extra, *self.findings.all()]
         if has_errors(ours) or not self._of_settings:
             return InvalidInput(self.origin.file, ours) if has_errors(ours) else None

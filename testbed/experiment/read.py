@@ -1,6 +1,6 @@
 """An experiment file and settings → one validated `Experiment`, or findings at their places.
 
-Takes a path and settings, gives a `LoadedExperiment`; touches the file and those that it names.
+Takes a path and settings, gives a `LoadedExperiment`; reads the file and the files that it names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("model", Model),
 )
 _ONE_WORD = {name: section.one_word for name, section in _SECTIONS}
-"""Sections that may be written as one word, and the key that it stands for."""
+"""Sections that may be written as one word, and the key that gets it."""
 _STAYS = {
     "overlay": {"dynamic", "peers", "sampler"},
     "partition": set[str](),
@@ -40,12 +40,12 @@ _STAYS = {
     "data": {"partition"},
     "model": set[str](),
 }
-"""What a section keeps when another thing is chosen in it."""
+"""Keys that a section keeps when a setting changes its choice."""
 
 
 @dataclass(frozen=True)
 class LoadedExperiment:
-    """What a file and settings say. `experiment` is None when there are errors."""
+    """The result of reading a file and settings. `experiment` is None if there are errors."""
 
     file: str
     experiment: Experiment | None
@@ -55,14 +55,14 @@ class LoadedExperiment:
     problem: InvalidInput | None = None
 
     def require(self) -> Experiment:
-        """The experiment, or all that is wrong with it."""
+        """The experiment; raises InvalidInput with all errors."""
         if self.experiment is None:
             raise self.problem or InvalidInput(self.file, self.findings)
         return self.experiment
 
 
 def is_experiment(path: str | Path) -> bool:
-    """Whether a file is an experiment rather than a topology: YAML with keys of the one and not of the other."""
+    """Whether a file is an experiment rather than a topology: YAML with keys of experiments and none of topologies."""
     if form_of(path) is not Form.YAML:
         return False
     try:
@@ -71,14 +71,14 @@ def is_experiment(path: str | Path) -> bool:
         return False
     try:
         keys = set(read_yaml(Source(str(path), text), Findings(), _WORDING))
-    except Rejected:  # not YAML, so the lines must tell
+    except Rejected:  # not valid YAML, so its lines decide
         keys = set(re.findall(r"^([a-z_]+)\s*:", text, re.MULTILINE))
     required = {name for name, field in Document.model_fields.items() if field.is_required()}
     return bool(keys & set(Experiment.model_fields)) and not keys & required
 
 
 def load_experiment(path: str | Path, settings: Iterable[Setting] = ()) -> LoadedExperiment:
-    """Read a file, with settings that replace or add to what it says."""
+    """Reads a file, with settings that replace or add values."""
     findings = Findings()
     source = Source(str(path), "")
     try:
@@ -98,7 +98,7 @@ def experiment_on(topology: str, settings: Iterable[Setting] = ()) -> LoadedExpe
 
 
 def setting(text: str) -> Setting:
-    """`training.lr=0.1`, as given with `--set`; what is no such thing is told when it is read."""
+    """Parses `training.lr=0.1`, as given with `--set`; malformed settings are reported by `load_experiment`."""
     key, equals, value = text.partition("=")
     return Setting(f"--set {text}", tuple(key.split(".")) if equals else (), value)
 
@@ -126,7 +126,7 @@ def _finish(source: Source, document: MarkedMap, settings: tuple[Setting, ...], 
 
 @dataclass(frozen=True)
 class _ShiftedSource(Source):
-    """A text whose offsets are those of the place that it stands for."""
+    """A text whose offsets are shifted to those of a setting."""
 
     shift: int = 0
 
@@ -135,7 +135,7 @@ class _ShiftedSource(Source):
 
 
 def _apply(document: MarkedMap, setting: Setting, number: int, report: OriginReport) -> MarkedMap:
-    """The document with one value more, or as it was and a finding."""
+    """The document with the setting applied; unchanged, and a finding, if it is malformed."""
     start = first_offset(number)
     if not setting.path or not all(setting.path):
         report.error("bad-setting", "this is not KEY=VALUE", "write --set training.lr=0.1", start)
@@ -152,7 +152,7 @@ def _apply(document: MarkedMap, setting: Setting, number: int, report: OriginRep
 
 
 def _with(holder: MarkedMap, path: tuple[str, ...], value: Value, key_at: int, value_at: int) -> MarkedMap:
-    """A copy in which the value at a path is another; what is on the way there is made where it is not."""
+    """A copy with another value at a path; missing sections on the path are created."""
     copy = _copied(holder)
     key, *rest = path
     if rest:
@@ -183,7 +183,7 @@ def _as_map(key: str, value: Value, at: int) -> MarkedMap:
 
 
 def _after_choosing(section: str, before: Value, after: MarkedMap) -> MarkedMap:
-    """Options of what was chosen before mean nothing to what is chosen now."""
+    """Drops the options of the previous choice if a setting changes it."""
     chosen = _ONE_WORD[section]
     was = before.get(chosen) if isinstance(before, Mapping) else before
     if was is None or was == after[chosen]:

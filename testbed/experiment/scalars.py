@@ -1,7 +1,6 @@
-"""What the text of a value means, and which numbers of JSON are the same value. Pure.
+"""Converters of single values, from text and from JSON. Pure.
 
-Every converter takes both: the text of a YAML file or an option, whose key says what it is, and the number or truth
-value that a plan holds.
+Every converter takes the text of a YAML file or an option, and the number or truth value of a plan.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ Scalar = bool | int | float | str
 _DECIMAL = re.compile(r"-?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,3})?")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _LARGEST = 3e38
-"""What a model's numbers, which are float32, can hold."""
+"""The largest float32, the type of models."""
 MOST = 10**12 - 1
-"""The largest whole number; no count or seed needs more."""
+"""The largest whole number that is accepted."""
 
 
 def _number(text: str) -> float:
@@ -95,7 +94,7 @@ Share = Annotated[
     _real_between(0, 1, open_below=True),
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
 ]
-"""A part that is more than nothing, up to all."""
+"""A fraction above 0, up to 1."""
 Chance = Annotated[float, _real_between(0, 1), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})]
 AtLeastOne = Annotated[float, _real_between(1, 1e6), WithJsonSchema({"type": "number", "minimum": 1})]
 Truth = Annotated[bool, from_text(parse_boolean, _flag), WithJsonSchema({"type": "boolean"})]
@@ -135,7 +134,7 @@ NodeName = Annotated[str, from_text(_named), text_schema("string", "number")]
 
 
 def check_choice(name: str, built_in: Iterable[str]) -> str:
-    """A built-in's name, or the name of code."""
+    """Checks the name of a built-in or of own code."""
     known = list(built_in)
     if is_code(name) or name in known:
         return name
@@ -152,12 +151,12 @@ def choice_schema(*built_in: str) -> WithJsonSchema:
 
 
 def _as_it_is(value: object) -> object:
-    """Keeps pydantic from holding what a validator of ours gave against the type once more, as JSON."""
+    """Keeps pydantic from validating the result of a converter again as JSON."""
     return value
 
 
 def _free(value: object) -> Scalar | tuple[Scalar, ...] | None:
-    """The value of an option of code that is not ours: read as what it looks like."""
+    """The value of an option of own code: a number, truth value or text, by its form."""
     if value is None:
         return None
     if isinstance(value, list | tuple):
@@ -187,7 +186,7 @@ Option = Annotated[
     PlainSerializer(_as_it_is),
     WithJsonSchema({"type": ["boolean", "number", "string", "array"]}),
 ]
-"""A value that only the code it is for understands."""
+"""A value of an option of own code."""
 
 
 def _widths(value: object) -> object:
@@ -222,7 +221,7 @@ def _factor(value: object) -> float:
 
 
 def read_trace(steps: Iterable[object]) -> tuple[tuple[float, float], ...]:
-    """Times and the factors that hold from then on; the times ascend."""
+    """Reads a trace: ascending times, and the factors that hold from then on."""
     trace: list[tuple[float, float]] = []
     for step in steps:
         if not isinstance(step, list | tuple) or len(step) != 2:

@@ -1,4 +1,4 @@
-"""The seam of all algorithms: one class, written against `Node`, for virtual time and for real sockets alike."""
+"""The base class of all algorithms. The same class runs in virtual time and over real sockets."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ALL_NEIGHBOURS: Literal["neighbours"] = "neighbours"
 
 
 class Algorithm:
-    """What a learner does, round after round. Its options come from the experiment, as keyword arguments.
+    """The behaviour of a learner, round after round. Options of the experiment are passed as keyword arguments.
 
-    `needs_server`, `waits` and `sends_to` are what a plan knows of an algorithm that does not come with the package
-    (`testbed/catalogue` has the same of those that do). They may be set by the class or by its constructor.
+    `needs_server`, `waits` and `sends_to` tell the plan about an algorithm from outside the package (for built-in ones,
+    `testbed/catalogue` has these facts). The class or its constructor sets them.
     """
 
     sharing: Sharing
@@ -26,21 +26,22 @@ class Algorithm:
     needs_server: bool = False
     """One node serves instead of learning."""
     waits: bool | None = None
-    """Every node waits for models of others in every round; None: nothing is said."""
+    """Every node waits for models of others in every round; None if unknown."""
     sends_to: int | Literal["neighbours"] | None = None
-    """To how many of its neighbours a node sends a model in a round; None: nothing is said."""
+    """The number of neighbours that a node sends its model to in a round; None if unknown."""
 
     async def run(self, node: Node) -> None:
-        """What a node that learns does, from the start barrier until it is done."""
+        """The whole work of a learner, from the start barrier to its end."""
         raise NotImplementedError(f"{type(self).__name__} has no `async def run(self, node)`")
 
     async def serve(self, node: Node) -> None:
-        """What the node with the role `server` does."""
+        """The whole work of the node with the role `server`."""
         raise NotImplementedError(f"{type(self).__name__} has no `async def serve(self, node)`")
 
     def state(self) -> State:
-        """What it remembers from round to round besides the model, for the next life of a node with `rejoin: last`."""
+        """What the algorithm remembers between rounds besides the model. With `rejoin: last` it is restored when the
+        node comes back."""
         return NOTHING
 
     def restore(self, state: State) -> None:
-        """Go on with what `state` gave in an earlier life; called before `run` or `serve`."""
+        """Restores what `state` returned before the node went down; called before `run` or `serve`."""

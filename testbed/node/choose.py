@@ -1,6 +1,6 @@
-"""From the names in the plan to the code: algorithms and ways of sharing, built in or a researcher's own.
+"""Finds algorithms and sharings by the names in a plan: built in, or a researcher's own.
 
-Takes names and options, gives objects. What is wrong with code that is not ours is told as `CodeProblem`.
+Takes names and options, gives objects. Faults of a researcher's code are raised as `CodeProblem`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def choose_algorithm(name: str, options: Mapping[str, object]) -> Algorithm:
     """The algorithm of that name, with its options."""
     source, found = _class(name, ALGORITHMS, Algorithm)
     algorithm = _make(source, found, options)
-    assert isinstance(algorithm, Algorithm)  # noqa: S101 - `_class` has looked
+    assert isinstance(algorithm, Algorithm)  # noqa: S101 - `_class` has checked
     if type(algorithm).run is Algorithm.run:
         raise _at(source, found, f"{found.__name__} has no `async def run(self, node)`")
     for method in ("run", "serve"):
@@ -34,10 +34,10 @@ def choose_algorithm(name: str, options: Mapping[str, object]) -> Algorithm:
 
 
 def choose_sharing(name: str, options: Mapping[str, object], random: Random) -> Sharing:
-    """The way of sharing of that name; its random stream is the node's own."""
+    """The sharing of that name, with the node's own random stream."""
     source, found = _class(name, SHARINGS, Sharing)
     sharing = _make(source, found, {"random": random, **options})
-    assert isinstance(sharing, Sharing)  # noqa: S101 - `_class` has looked
+    assert isinstance(sharing, Sharing)  # noqa: S101 - `_class` has checked
     return sharing
 
 
@@ -47,7 +47,7 @@ def source_of(algorithm: str) -> str:
 
 
 def message_bytes_of(name: str, sharing: Sharing, parameters: int) -> int | None:
-    """What a researcher's own sharing says that a message takes; None: nothing."""
+    """The message size that a researcher's own sharing declares; None if it declares none."""
     size = call(name, sharing.message_bytes, parameters)
     if size is None or (isinstance(size, int) and not isinstance(size, bool) and size >= 0):
         return size
@@ -55,7 +55,7 @@ def message_bytes_of(name: str, sharing: Sharing, parameters: int) -> int | None
 
 
 def _check_declared(source: str, algorithm: Algorithm) -> None:
-    """What code that is not ours says of itself has the right type."""
+    """Checks the types of what a researcher's algorithm declares."""
     waits, to = algorithm.waits, algorithm.sends_to
     if waits is not None and type(waits) is not bool:
         raise _at(source, type(algorithm), f"`waits` must be True, False or None, not {waits!r}")

@@ -1,10 +1,11 @@
-"""A node that comes back, and its peers: what they had sent to its former life.
+"""Recovery of models that were sent to a node before it went down and came back.
 
-Takes what arrives, gives questions and answers to the outbox; touches nothing else. A model that a node's former life
-had acknowledged is lost, and is not sent again by itself. So a node that comes back asks every peer whose model it
-lacks, once. The peer sends the last model that it had sent to it again, or says which rounds are past; nothing, if what
-is asked for is still to come. What goes to one peer keeps its order: once a later round is here, none before it comes
-any more. Should the peer that was asked come back as well, it begins with the round of the slowest, and sends anyhow.
+Takes what arrives, gives requests and answers to the outbox; touches nothing else. A model that the node had
+acknowledged before it went down is lost, and is not sent again automatically. So a node that comes back asks every peer
+whose model it lacks, once. The peer repeats the last model that it sent to this node, or says which rounds are past. It
+sends nothing if the requested model is still to come. Messages to one peer keep their order: after a later round has
+arrived, no earlier one follows. If the peer that was asked comes back as well, it begins with the round of the slowest
+node, and sends its model anyway.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from testbed.node.outbox import Outbox, Ticket
 from testbed.node.sharing.base import MODEL
 
 ANY = 0
-"""Asked for by a node that waits for a model of whatever round."""
+"""The round in a request of a node that waits for a model of any round."""
 
 
 class Memory:
-    """The models that a node has sent, for those that ask for theirs again.
+    """The models that a node has sent, to repeat on request.
 
-    A server's are kept until they are answered, since only some clients may have one of the newest round; other
-    nodes' until the next round begins: on a graph that changes, there may be many recipients.
+    A server keeps each model until its client has answered, since only some clients may have one of the newest round.
+    Other nodes keep them until the next round begins, since a changing graph may have many recipients.
     """
 
     def __init__(self, outbox: Outbox, first_round: int, *, serves: bool) -> None:
@@ -33,11 +34,11 @@ class Memory:
         self._serves = serves
         self._newest = -1
         self._kept: dict[int, Message] = {}
-        """By recipient. Buffers never change, and are shared with what was sent."""
+        """By recipient. Buffers never change, and are shared with the sent message."""
         self._last: dict[int, int] = {}
-        """By recipient: the round of the last model that was sent to it."""
+        """By recipient: the round of the last model sent to it."""
         self.is_closed = False
-        """No question is answered any more."""
+        """No request is answered any more."""
 
     def sent(self, to: Collection[int], message: Message) -> None:
         """Remember a model."""
@@ -47,30 +48,30 @@ class Memory:
             self._newest = message.round
             if not self._serves:
                 self._kept.clear()
-        # Not the message itself: as long as that is there, so are the frames that a transport has made of it.
+        # Not the message itself, which would keep alive the frames that a transport has made of it.
         self._kept.update(dict.fromkeys(to, message.of_kind(SENT_AGAIN)))
         self._last.update(dict.fromkeys(to, message.round))
 
     def answered(self, sender: int) -> None:
-        """It has made something of what it was sent, and needs it no more."""
+        """Forgets the model of a client that has answered."""
         if self._serves:
             self._kept.pop(sender, None)
 
     def answer(self, sender: int, wanted: int) -> None:
-        """It lacks the model of a round, and would take a later one."""
+        """Answers a node that lacks the model of a round; a later model serves as well."""
         last = self._last.get(sender, self._before)
         if self.is_closed or last < wanted or self._outbox.has(sender, (MODEL, SENT_AGAIN)):
-            return  # what has not left yet reaches any life
+            return  # what is still in the outbox reaches the node after its return, too
         self._outbox.post(sender, self._kept.get(sender) or Message(PAST, last))
 
 
 class Comeback:
-    """What a node that came back still lacks."""
+    """The models that a node still lacks after it came back."""
 
     def __init__(
         self, mailbox: Mailbox, outbox: Outbox, server: int | None, leave_out: Callable[[Gathering, int], None]
     ) -> None:
-        """`server` is another node, whose models are waited for without knowing their rounds."""
+        """`server` is another node; this node waits for its models without knowing their rounds."""
         self._mailbox = mailbox
         self._outbox = outbox
         self._server = server
@@ -79,15 +80,15 @@ class Comeback:
         self._arrived: dict[int, int] = {}
         """By sender: the round of the newest model that has arrived."""
         self._past: dict[int, int] = {}
-        """By sender: no model of this round or an earlier one comes any more."""
+        """By sender: the latest round of which no model will come."""
         self._caught_up: set[int] = set()
-        """Senders whose model was found when it was waited for: from then on all is as with any node."""
+        """Senders whose model was there when the node waited for it; they need no further recovery."""
         self._finished: Collection[int] = frozenset()
         self._wanted: Wanted | None = None
-        """For what the server sends, if need be for ever."""
+        """A wait without a timeout for a model of the server."""
 
     def sift(self, sender: int, message: Message) -> Message | None:
-        """What of a message is for the algorithm; not what was sent again and is here already."""
+        """The part of a message that is for the algorithm; None for a repeated model that is already here."""
         if message.kind == PAST:
             self._none_comes(sender, message.round)
             return None
@@ -101,17 +102,17 @@ class Comeback:
         return message
 
     def begins(self, gathering: Gathering) -> None:
-        """Ask for what is not here, unless it is known that it will never come."""
+        """Asks for missing models, unless they are known to be past."""
         for sender in sorted(gathering.missing):
             self._look_at(gathering, sender)
         self._ask(gathering.missing, gathering.round)
 
     def ends(self, gathering: Gathering) -> None:
-        """Senders that were found need not be asked any more."""
+        """Senders whose model has arrived need not be asked again."""
         self._caught_up.update(gathering.found)
 
     def wants(self, wanted: Wanted, *, for_ever: bool) -> None:
-        """Ask the server for what its former life was sent, unless something is here."""
+        """Asks the server for the model that was lost, unless one has arrived."""
         if self._server is None or MODEL not in wanted.kinds or wanted.future.done():
             return
         if for_ever:
@@ -121,7 +122,7 @@ class Comeback:
             self._ask([self._server], ANY)
 
     def finished(self, ranks: Collection[int]) -> None:
-        """These are done and gone: they answer no more."""
+        """These nodes have finished and answer no requests."""
         self._finished = ranks
         for gathering in self._mailbox.awaited():
             for sender in sorted(gathering.missing):

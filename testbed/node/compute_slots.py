@@ -1,9 +1,9 @@
-"""Lets at most so many processes of a host train at once as it has cores.
+"""Compute slots: at most as many processes of a host train at once as it has cores.
 
-Takes a folder that all of them share, gives slots; locks files there. The kernel lets go of a lock when its holder
-dies, however that happens. There are as many queues as slots: in each the kernel keeps the order, first come, first
-served, and whoever is first looks at all slots until one is free. So no slot stays free while somebody waits for one,
-and no more look than there are slots, however many wait.
+Takes a folder that all processes share, gives slots; locks files there. The kernel releases a lock when its holder
+dies. There are as many queues as slots. In each queue the kernel keeps the order, first come, first served, and the
+first process polls all slots until one is free. So no slot stays free while a process waits for one, and at most as
+many processes poll as there are slots.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 _LOCKS, _MOUNTS, _DESCRIPTORS = Path("/proc/locks"), Path("/proc/self/mountinfo"), Path("/proc/self/fdinfo")
 _SLOT, _QUEUE = "slot-", "queue-"
 _LOOK_S = 0.0005
-"""Between two looks for a free slot: little beside any work, and at most so many look as there are cores."""
+"""Interval of polling for a free slot: short beside any work, and at most as many processes poll as there are cores."""
 _ASIDE_S = 0.01
-"""Longer than whoever pauses processes lets one go on between two attempts."""
+"""Longer than the time that a process may run between two attempts to pause it."""
 
 
 def holders(folder: Path) -> set[int]:
-    """The processes that others wait for, as the kernel knows: they hold a slot, or are the first in a queue."""
+    """The processes that others wait for, by the kernel's list of locks: they hold a slot, or are first in a queue."""
     device = _device(folder)
     files = {(device, path.stat().st_ino) for kind in (_SLOT, _QUEUE) for path in folder.glob(f"{kind}*")}
     found = set()
@@ -38,7 +38,8 @@ def holders(folder: Path) -> set[int]:
 
 
 def _device(folder: Path) -> int:
-    """Which the kernel's list of locks names; `stat` gives another one where a volume has parts, as with btrfs."""
+    """The device number in the kernel's list of locks; `stat` gives another one on volumes with parts, such as
+    btrfs."""
     descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
         told = dict(line.split(":", 1) for line in (_DESCRIPTORS / str(descriptor)).read_text().splitlines())
@@ -53,24 +54,24 @@ def _device(folder: Path) -> int:
 
 
 def make_slots(folder: Path, count: int) -> None:
-    """All files, for processes that may only read there."""
+    """Creates all files, for processes that may only read there."""
     for kind in (_SLOT, _QUEUE):
         for number in range(count):
             (folder / f"{kind}{number}").touch(0o600)
 
 
 def slots_in(folder: Path) -> int:
-    """How many there are."""
+    """The number of slots in a folder."""
     return len(list(folder.glob(f"{_SLOT}*")))
 
 
 class ComputeSlots:
-    """One process's way to the slots; opened by that very process, because a lock belongs to who opened the file."""
+    """The slots as one process uses them. Each process opens its own, because a lock belongs to the open file."""
 
     def __init__(self, folder: Path, count: int, favourite: int) -> None:
-        """All processes say the same count; `favourite` spreads those that wait over the queues: a rank will do."""
+        """All processes pass the same count. `favourite` (such as a rank) spreads waiting processes over the queues."""
         if count < 1:
-            raise ValueError("nobody can train without a slot")
+            raise ValueError("no node can train without a slot")
         self._slots: list[int] = []
         self._queues: list[int] = []
         self._favourite = favourite % count
@@ -86,12 +87,12 @@ class ComputeSlots:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of slots."""
         return len(self._slots)
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Holds a slot; waits for it. One thread at a time."""
+        """Waits for a slot and holds it. One thread at a time."""
         slot = self._next_free()
         try:
             yield
@@ -100,7 +101,7 @@ class ComputeSlots:
 
     @contextmanager
     def one_if_free(self) -> Iterator[bool]:
-        """Holds a slot, if one is free; says whether. Who only asks takes nobody's turn."""
+        """Holds a slot if one is free and no process waits for it; gives whether it does."""
         slot = None if self._is_awaited() else self._free()
         try:
             yield slot is not None
@@ -109,9 +110,10 @@ class ComputeSlots:
                 fcntl.flock(slot, fcntl.LOCK_UN)
 
     def step_aside(self) -> None:
-        """Not be the first of a queue for a moment: this process is about to be stopped, and others would wait for it.
+        """Gives up the first place in a queue for a moment: this process is about to be stopped, and others would wait
+        for it.
 
-        For whoever handles its signals: the one that lets it go on, after an attempt to stop it.
+        Called by the handler of the signal that continues the process after an attempt to stop it.
         """
         self._steps_aside = True
 
@@ -122,7 +124,7 @@ class ComputeSlots:
             files.clear()
 
     def _next_free(self) -> int:
-        """Once it is this one's turn in its queue, whichever slot becomes free first."""
+        """Waits for this process's turn in its queue, and then for the first slot that becomes free."""
         queue = self._queues[self._favourite]
         while True:
             fcntl.flock(queue, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""What a researcher's own algorithm and sharing say of themselves, for plans and estimates.
+"""The facts that a researcher's own algorithm and sharing declare, for plans and estimates.
 
-Takes an experiment, gives `Declared`; runs the files and modules that it names. What comes with the package is in the
+Takes an experiment, gives `Declared`; runs the files and modules that it names. The facts of built-in code are in the
 catalogue.
 """
 
@@ -21,7 +21,7 @@ def is_own(experiment: Experiment) -> bool:
 
 
 def declared(experiment: Experiment, parameters: int) -> Declared | None:
-    """None where both come with the package; raises CodeProblem for code that cannot be used."""
+    """None if both are built in; raises CodeProblem for code that cannot be used."""
     chosen, sharing = experiment.algorithm, experiment.sharing
     if not is_own(experiment):
         return None
@@ -38,7 +38,8 @@ def declared(experiment: Experiment, parameters: int) -> Declared | None:
 
 
 def waits(experiment: Experiment) -> bool | None:
-    """Whether all nodes wait for others in every round; None where own code does not say, or cannot be asked here."""
+    """Whether all nodes wait for others in every round; None if own code does not declare it, or cannot be loaded
+    here."""
     chosen = experiment.algorithm
     exchange = exchange_of(chosen.name, chosen.options)
     if exchange is not None:

@@ -1,4 +1,4 @@
-"""Tries a model on samples.
+"""Evaluates a model on samples.
 
 Takes a module, a data set and which samples, gives a score; touches nothing.
 """
@@ -19,11 +19,11 @@ from testbed.node.training_batch import Indices, batch_of, loss_of
 from testbed.node.training_settings import Score, TrainingFailed
 
 _AT_ONCE = 32
-"""Samples in one forward pass; more would not be faster, and every worker needs the memory."""
+"""Samples in one forward pass. More would not be faster, and every worker needs the memory."""
 
 
 Turn = Callable[[], AbstractContextManager[object]]
-"""Around each part of an evaluation: it may wait until its turn has come."""
+"""Entered around each part of an evaluation; may wait for its turn."""
 
 
 def evaluate(
@@ -90,7 +90,7 @@ class _Ratings:
 
 
 def scale_step(ratings: NDArray[np.float32]) -> float | None:
-    """Stars may be whole or halves; None for ratings on no such scale."""
+    """The step of the rating scale, a whole or a half; None for ratings on no such scale."""
     for step in (1.0, 0.5):
         if bool((np.rint(ratings / step) * step == ratings).all()):
             return step

@@ -1,7 +1,7 @@
-"""Which test samples models are tried on.
+"""Which test samples models are evaluated on.
 
-Takes what each learner may be tested with and how many samples an evaluation shall have, gives the choice; touches
-nothing. The choice stays the same throughout a run, so that scores can be compared.
+Takes each learner's test samples and the number of samples of an evaluation, gives a choice; touches nothing. The
+choice is the same throughout a run, so that scores can be compared.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from testbed.seeds import stream
 
 
 def evaluation_parts(dataset: DataSet, tests: Sequence[Indices], samples: int, seed: int) -> list[Indices]:
-    """Per learner at most that many of its test samples; last, so at -1, that many out of all.
+    """Per learner at most `samples` of its test samples; the last entry has that many out of all.
 
-    Learners who share their test samples are tried on the same ones.
+    Learners that share their test samples get the same choice.
     """
     chosen: dict[int, Indices] = {}
     parts: list[Indices] = []

@@ -1,4 +1,4 @@
-"""What a plan makes a node expect of the network: whom it talks to from the beginning, how large a message may be.
+"""What a node can expect of the network: its first peers, and the largest message.
 
 Takes a `NodePlan`, gives ranks and bytes; touches nothing.
 """
@@ -12,12 +12,12 @@ from testbed.plan.model import NodePlan
 
 _LARGEST = MAX_BUFFER // 2 - 1
 _OWN_CODE_MODELS = 16
-"""A researcher's own algorithm may send several vectors as long as a model at once; nothing says how many."""
+"""Allowance for a researcher's own algorithm, which may send several model-sized vectors in one message."""
 _OWN_CODE_BYTES = 64 << 20
 
 
 def first_peers(plan: NodePlan) -> tuple[int, ...]:
-    """To whom a node sends something for certain, ascending; in graphs that change, only the peer sampler is."""
+    """The peers that a node certainly sends to, ascending; with a changing graph only the peer sampler."""
     own = plan.node.rank
     peers = set(plan.neighbours or ())
     if plan.server is not None:
@@ -29,7 +29,7 @@ def first_peers(plan: NodePlan) -> tuple[int, ...]:
 
 
 def largest_message_bytes(experiment: Experiment, parameters: int) -> int:
-    """What no message of this experiment exceeds, its header included: at most a value and a place a parameter."""
+    """Upper bound of a message with its header: at most one value and one index per parameter."""
     model_bytes = 4 * parameters
     if is_own(experiment):
         return min(_LARGEST, max(_OWN_CODE_MODELS * model_bytes, _OWN_CODE_BYTES))

@@ -1,7 +1,7 @@
 """A node's life: from the start barrier to the last record.
 
-Takes a `Node` and its roles, gives the reason of its end; writes `start` and `end`. Whatever goes wrong in an
-algorithm or a model ends in the journal, with the place in that code.
+Takes a `Node` and its roles, gives the reason of its end; writes `start` and `end`. Every failure of an algorithm or a
+model is written to the journal, with its place in that code.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from testbed.plan.overlay_graph import NoGraph
 from testbed.records import SCHEMA, Build, End, Failure, Start
 
 Told = CodeProblem | TrainingFailed | PeerMissing | ComputingLost | NoGraph | UnusableModel
-"""What says itself what went wrong, and where."""
+"""Exceptions whose text says what went wrong, and where."""
 TOLD = (CodeProblem, TrainingFailed, PeerMissing, ComputingLost, NoGraph, UnusableModel)
 
 _LOOK_AGAIN_S = 0.02
 _ALGORITHM, _SHARING = "algorithm", "sharing"
-"""Parts of what is kept in snapshots."""
+"""Names of the parts of a snapshot's state."""
 
 
 class Reason(StrEnum):
@@ -43,22 +43,22 @@ class Reason(StrEnum):
 
     FINISHED = "finished"
     STOPPED = "stopped"
-    """The experiment's time was over, or its accuracy reached."""
+    """The experiment's time was over, or its accuracy was reached."""
     LEFT = "left"
-    """The topology's events say so."""
+    """An event of the topology ended the node."""
     FAILED = "failed"
     INTERRUPTED = "interrupted"
 
 
 class Life:
-    """One node from birth to end; the runtime may end it early."""
+    """One node from its start to its end; the runtime may end it early."""
 
     def __init__(self, node: Node, build: Build, rejoin: str | None = None) -> None:
         self.node = node
         self.reason: Reason | None = None
         self.failure: Failure | None = None
         self.raised: BaseException | None = None
-        """What the researcher's code met with and did not catch: its journal has one line of that."""
+        """The uncaught exception of the researcher's code, of which the journal has one line."""
         self._build = build
         self._rejoin = rejoin
         self._work: asyncio.Task[None] | None = None
@@ -69,7 +69,7 @@ class Life:
             node.come_back()
 
     async def live(self, others_done: Callable[[], Awaitable[None]]) -> Reason:
-        """Do all that the roles ask for; a sampler goes on until no node needs it. Never raises but when cancelled."""
+        """Runs the node's roles; a sampler goes on until no node needs it. Raises only when cancelled."""
         tell_of_unawaited(self._tell_of_unawaited)
         self._begin()
         self._work = asyncio.ensure_future(self._roles(others_done))
@@ -80,7 +80,7 @@ class Life:
                 await self._work
             self.reason = Reason.FINISHED
         except asyncio.CancelledError:
-            if self._early is None or _is_being_cancelled():  # it dies, and a dead node says nothing
+            if self._early is None or _is_being_cancelled():  # the node crashes, and a dead node writes nothing
                 raise
             self.reason = self._early
         except TestbedError:
@@ -100,13 +100,13 @@ class Life:
         return self.reason or Reason.FAILED
 
     def end_early(self, reason: Reason) -> None:
-        """End now; what has not been sent is not sent, but for a node that leaves in good order."""
+        """Ends the node now. Unsent messages are dropped, except those of a node that leaves in good order."""
         if self.reason is None and self._early is None:
             self._early = reason
             if self._work is not None:
                 self._work.cancel()
         elif self._early is Reason.LEFT:
-            self.node.outbox.cut()  # it is sending its last, and now there is no time left for that
+            self.node.outbox.cut()  # it was sending its last messages, and now there is no time left
 
     def _tell_of_unawaited(self, words: str) -> None:
         if self.reason is None and words not in self._unawaited:
@@ -115,11 +115,11 @@ class Life:
 
     @property
     def is_ending(self) -> bool:
-        """It has been ended early."""
+        """Whether the node has been ended early."""
         return self._early is not None
 
     def fail(self, failure: Failure) -> None:
-        """End now, because of something outside of it."""
+        """Ends the node now, because of a failure outside of it."""
         if self.reason is None and self._early is None:
             self.failure = failure
             self.end_early(Reason.FAILED)
@@ -156,7 +156,7 @@ class Life:
             await self.node.finish_sending()
 
     async def _own_code(self, work: Awaitable[None]) -> None:
-        """An algorithm may end itself, but neither the process nor, unseen, its node."""
+        """Turns an attempt of the algorithm to exit, or to cancel itself, into a failure with its place."""
         try:
             await work
         except SystemExit as problem:
@@ -167,7 +167,7 @@ class Life:
             raise problem_in(self._source, problem) from problem
 
     def _algorithm(self) -> Algorithm:
-        """Connected with the node, and with what it remembered in an earlier life."""
+        """The algorithm, connected with the node, with its state from before the node went down."""
         node, snapshot = self.node, self.node.snapshot
         try:
             algorithm = self._made(NO_PARTS if snapshot is None else snapshot.state)
@@ -183,7 +183,7 @@ class Life:
         return algorithm
 
     def _made(self, parts: Mapping[str, State]) -> Algorithm:
-        """With what is in the parts; raises UnusableState where they are of something else."""
+        """The algorithm with restored state; raises UnusableState if the state belongs to something else."""
         chosen, node = self.node.plan.experiment, self.node
         node.restore_streams(parts.get(STREAMS, NOTHING))
         algorithm = choose_algorithm(chosen.algorithm.name, chosen.algorithm.options)
@@ -205,7 +205,7 @@ class Life:
 
     @staticmethod
     def _left_out(snapshot: Snapshot, algorithm: Algorithm) -> str:
-        """Why there is no state where there should be one; empty where all is well."""
+        """Why a state that should be there is missing; empty if nothing is missing."""
         if snapshot.state or not (algorithm.state() or algorithm.sharing.state()):
             return ""
         return f"the snapshot of round {snapshot.rounds} holds a model without a state"
@@ -242,7 +242,7 @@ class Life:
         over_t = self.node.now()  # what is evaluated after the work does not prolong it
         if self.reason in (Reason.STOPPED, Reason.LEFT):
             self._last_evaluations(self.node.evaluate_after)
-        if self.reason is Reason.INTERRUPTED:  # a person is waiting: what is not evaluated by now never is
+        if self.reason is Reason.INTERRUPTED:  # a user is waiting: evaluations that are not done by now are dropped
             self._last_evaluations(partial(self.node.settle_evaluations, wait=False))
         else:
             while not self.node.is_evaluated:  # never in virtual time, where nothing may depend on it
@@ -261,7 +261,7 @@ class Life:
         )
 
     def _last_evaluations(self, step: Callable[[], None]) -> None:
-        """What goes wrong in them is the end of a node that had none yet; otherwise its reason stays."""
+        """Waits for the last evaluations. Their failure becomes the node's reason of ending only if it had none yet."""
         try:
             step()
         except TOLD as problem:
@@ -270,13 +270,13 @@ class Life:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether another task wants the current one to end."""
+    """Whether another task has cancelled the current one."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def failure_of(problem: Told) -> Failure:
-    """As journals tell it."""
+    """A failure as the journal has it."""
     message = with_limit(getattr(problem, "message", None) or str(problem))
     return Failure(message, getattr(problem, "file", None), getattr(problem, "line", None))
 

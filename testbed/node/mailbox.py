@@ -1,6 +1,6 @@
-"""The mailbox: what has arrived at a node and was not taken yet, and who waits for what.
+"""The mailbox: messages that have arrived at a node, and what the node waits for.
 
-Takes messages from the transport, gives them to whoever asks; touches nothing else.
+Takes messages from the transport, gives them to the node; touches nothing else.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from testbed.node.outbox import Tally
 
 
 def arrival(received: Received) -> tuple[float, int, int]:
-    """Sorts messages by the time of their arrival; those of one instant by rank, because their order is chance."""
+    """Sort key: time of arrival, then rank, because the order within one instant is chance."""
     return received.t, received.sender, received.round
 
 
 class Wanted:
-    """One message of some kinds."""
+    """A wait for one message of some kinds."""
 
     def __init__(self, kinds: Collection[str]) -> None:
         self.kinds = kinds
@@ -32,17 +32,17 @@ class Wanted:
         return True
 
     def give_up(self) -> None:
-        """Whoever waits goes on without."""
+        """Ends the wait without a message."""
         if not self.future.done():
             self.future.set_result(None)
 
 
 _MOST_MODELS = 16
-"""Of one sender: more than any algorithm lets a node be ahead of another one."""
+"""Limit per sender: more rounds than any algorithm lets a node be ahead of another one."""
 _ALWAYS_BYTES = 16 << 20
-"""Of one sender, however small models are."""
+"""Bytes that one sender may always fill, even if models are small."""
 MOST_MESSAGES = 4096
-"""Of one sender, however small they are."""
+"""Limit per sender, however small the messages are."""
 
 GOODBYE = "goodbye"
 """The kind of the last message of a node that leaves in good order."""
@@ -53,17 +53,17 @@ SENT_AGAIN = "sent-again"
 PAST = "rounds-past"
 """The kind of another answer: no model of this round or an earlier one comes any more."""
 RESERVED = frozenset({GOODBYE, AGAIN, SENT_AGAIN, PAST})
-"""Kinds that no algorithm gets, nor may send."""
+"""Kinds reserved for nodes: no algorithm gets or sends them."""
 
 
 def check_kind(kind: str) -> None:
-    """Raise ValueError for a kind that is not an algorithm's to use."""
+    """Raises ValueError for a reserved kind."""
     if kind in RESERVED:
         raise ValueError(f"`{kind}` is a kind of message that nodes use among themselves: give yours another name")
 
 
 class Gathering:
-    """One message of a kind and round from each of some peers, or from the first few of them."""
+    """A wait for one message of a kind and round from each of some peers, or from the first few of them."""
 
     def __init__(self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None) -> None:
         self.kind = kind
@@ -72,7 +72,7 @@ class Gathering:
         self.enough = len(self.missing) if enough is None else min(enough, len(self.missing))
         self.found: dict[int, Received] = {}
         self.silent = False
-        """Whether somebody has been waited for too long."""
+        """Whether a peer has been silent for too long."""
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def offer(self, received: Received) -> bool:
@@ -85,35 +85,36 @@ class Gathering:
         return True
 
     def give_up(self) -> None:
-        """Whoever waits goes on with what is there."""
+        """Ends the wait with the messages that are there."""
         if not self.future.done():
             self.future.set_result(None)
 
     def leave_out(self, sender: int) -> None:
-        """Nothing comes from it any more."""
+        """Stops waiting for a peer that sends nothing any more."""
         self.missing.discard(sender)
         self.enough = min(self.enough, len(self.found) + len(self.missing))
         if len(self.found) >= self.enough:
             self.give_up()
 
     def by_rank(self) -> list[Received]:
-        """What was collected; of more than enough those that came first, and of one instant the lowest ranks."""
+        """The collected messages. If there are more than enough, the first ones; of one instant those of the lowest
+        ranks."""
         first = sorted(self.found.values(), key=arrival)[: self.enough]
         return sorted(first, key=lambda received: received.sender)
 
 
 class Room:
-    """How much may be kept of what one sender has sent: a flood of messages fills its own room, nobody else's."""
+    """Limits the stored messages per sender: a flood from one node does not displace messages of others."""
 
     def __init__(self, model_bytes: int) -> None:
         self._most_bytes = max(_MOST_MODELS * model_bytes, _ALWAYS_BYTES)
         self._bytes: Counter[int] = Counter()
         self._messages: Counter[int] = Counter()
         self.refused: Counter[int] = Counter()
-        """Messages for which there was none, by sender."""
+        """Dropped messages, by sender."""
 
     def take(self, sender: int, message: Message) -> bool:
-        """Whether there is room for one more; then it is taken."""
+        """Reserves room for a message; False if there is none."""
         if self._messages[sender] >= MOST_MESSAGES or self._bytes[sender] + message.nbytes > self._most_bytes:
             self.refused[sender] += 1
             return False
@@ -127,7 +128,7 @@ class Room:
 
 
 class Mailbox:
-    """Keeps messages by kind, in the order of their arrival, as long as their sender has room for more."""
+    """Keeps messages by kind, in the order of arrival, within the limits of each sender."""
 
     def __init__(self, now: Callable[[], float], model_bytes: int = 0) -> None:
         self._now = now
@@ -138,14 +139,14 @@ class Mailbox:
         self._waiting: list[Wanted | Gathering] = []
         self.received = Tally()
         self.sift: Callable[[int, Message], Message | None] = lambda _sender, message: message
-        """What of a message is for whoever waits here; None for one that is for the node itself."""
+        """Filters messages: gives what is for the algorithm, None for a message that is for the node itself."""
         self.on_full: Callable[[int, int], None] = lambda _sender, _refused: None
-        """Told of a sender and how many of its messages were dropped so far, when that is a power of two."""
+        """Called with a sender and its number of dropped messages, whenever that is a power of two."""
         self.heard: dict[int, float] = {}
         """When each sender was last heard of."""
 
     def put(self, sender: int, message: Message, *, counted: bool = True) -> None:
-        """A message has arrived whole; one from the node itself crossed no network and is not counted."""
+        """Stores a complete message. Messages of the node to itself crossed no network and are not counted."""
         if counted:
             self.received.add(message.size)
         self.heard[sender] = self._now()
@@ -169,11 +170,11 @@ class Mailbox:
 
     @property
     def refused(self) -> int:
-        """Messages that were dropped because so many of their sender were here already."""
+        """Messages dropped because their sender's room was full."""
         return self._room.refused.total()
 
     def gatherings(self) -> list[Gathering]:
-        """Those that are waited for."""
+        """All gatherings that `done` has not removed."""
         return [each for each in self._waiting if isinstance(each, Gathering)]
 
     def take(self, kinds: Collection[str]) -> Received | None:
@@ -186,7 +187,7 @@ class Mailbox:
         return self._remove(kind, number)
 
     def take_all(self, kinds: Collection[str]) -> list[Received]:
-        """All that has arrived of some kinds, in the order of arrival, and of one instant by rank."""
+        """All messages of some kinds, in the order of arrival; those of one instant by rank."""
         for kind in kinds:
             check_kind(kind)
         found = []
@@ -195,12 +196,12 @@ class Mailbox:
         return sorted(found, key=arrival)
 
     def discard_before(self, kind: str, round_: int) -> list[Received]:
-        """Throw away what is older than a round; what that was."""
+        """Drops and returns the messages older than a round."""
         old = [number for number, received in self._kept.get(kind, {}).items() if received.round < round_]
         return [self._remove(kind, number) for number in old]
 
     def want(self, kinds: Collection[str]) -> Wanted:
-        """Begin to wait for the next message of some kinds; whoever asked awaits its future, then calls `done`."""
+        """Begins to wait for the next message of some kinds. The caller awaits its future, then calls `done`."""
         for kind in kinds:
             check_kind(kind)
         wanted = Wanted(kinds)
@@ -211,7 +212,7 @@ class Mailbox:
         return wanted
 
     def gather(self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None) -> Gathering:
-        """Begin to collect one message from each sender; whoever asked awaits its future, then calls `done`."""
+        """Begins to collect one message from each sender. The caller awaits its future, then calls `done`."""
         check_kind(kind)
         gathering = Gathering(kind, round_, senders, enough)
         for sender in sorted(gathering.missing):
@@ -224,7 +225,7 @@ class Mailbox:
         return gathering
 
     def awaited(self) -> list[Gathering]:
-        """What is being collected and not there yet."""
+        """Gatherings that still wait for messages."""
         return [each for each in self._waiting if isinstance(each, Gathering) and not each.future.done()]
 
     def done(self, waiting: Wanted | Gathering) -> None:

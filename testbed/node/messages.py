@@ -1,7 +1,7 @@
-"""What nodes say to each other: a small header and raw buffers.
+"""Messages between nodes: a small header and raw buffers.
 
 Takes values, gives messages and their frames, and back; touches nothing. The header is msgpack and the buffers are
-numbers: nothing that arrives can be more than data. Every byte belongs to one of three kinds, counted apart.
+numbers, so a message can never be more than data. Payload, metadata and control bytes are counted apart.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _DTYPES = {"f4": np.float32, "f2": np.float16, "i4": np.int32, "i8": np.int64, "
 
 
 class MalformedMessage(Exception):
-    """Bytes that are no message; whoever sent them does not speak this language."""
+    """The received bytes are not a message of this protocol."""
 
 
 class MalformedModel(ValueError):
-    """A message is no model of the kind that is expected; says why."""
+    """A message does not hold a model of the expected kind; says why."""
 
 
 class UnusableModel(Exception):
-    """What a peer sent cannot be mixed into a model: `sender` is to blame, not who received it."""
+    """A received model cannot be mixed: `sender` is at fault, not the receiver."""
 
     def __init__(self, sender: int, why: str) -> None:
         super().__init__(f"the node of rank {sender} sent a model that cannot be used: {why}")
@@ -48,7 +48,7 @@ class _Header(msgspec.Struct, array_like=True):
     buffers: list[tuple[str, list[int]]]
     """Type and shape of each buffer."""
     payload: int
-    """How many of the buffers, at the end, are payload."""
+    """How many buffers are payload; they come last."""
 
 
 _HEADER = msgspec.msgpack.Decoder(_Header)
@@ -56,7 +56,7 @@ _HEADER = msgspec.msgpack.Decoder(_Header)
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One message; what it holds does not change any more."""
+    """One immutable message."""
 
     kind: str
     round: int
@@ -64,7 +64,7 @@ class Message:
     payload: tuple[Buffer, ...] = ()
     """Values of models, gradients or samples."""
     metadata: tuple[Buffer, ...] = ()
-    """What is needed to understand them, such as indices."""
+    """What is needed to understand the payload, such as indices."""
 
     @cached_property
     def header(self) -> bytes:
@@ -73,7 +73,7 @@ class Message:
 
     @cached_property
     def size(self) -> Count:
-        """Its bytes, by kind: a message without payload is control altogether."""
+        """Bytes by kind; a message without payload is all control."""
         values = sum(buffer.nbytes for buffer in self.payload)
         about = len(self.header) + sum(buffer.nbytes for buffer in self.metadata)
         if self.payload:
@@ -85,20 +85,20 @@ class Message:
         return self.size.payload + self.size.metadata + self.size.control
 
     def with_fields(self, **more: Scalar | list[int]) -> Message:
-        """The same with more in its header; the buffers are shared."""
+        """A copy with more fields in its header; the buffers are shared."""
         return Message(self.kind, self.round, {**self.fields, **more}, self.payload, self.metadata)
 
     def of_kind(self, kind: str) -> Message:
-        """The same under another name; the buffers are shared."""
+        """A copy of another kind; the buffers are shared."""
         return Message(kind, self.round, self.fields, self.payload, self.metadata)
 
     def frames(self) -> list[bytes | Buffer]:
-        """As they go over the wire: the payload last."""
+        """The frames on the wire, the payload last."""
         return [self.header, *self.metadata, *self.payload]
 
 
 def from_frames(frames: Sequence[bytes | memoryview]) -> Message:
-    """The message of some frames; raises MalformedMessage on anything else."""
+    """Parses frames; raises MalformedMessage for anything that is not a message."""
     if not frames or len(frames[0]) > MAX_HEADER:
         raise MalformedMessage("no header, or one that is too long")
     try:
@@ -133,7 +133,7 @@ class Received:
     sender: int
     message: Message
     t: float = 0.0
-    """When it had arrived."""
+    """When it had arrived completely."""
 
     @property
     def round(self) -> int:
@@ -141,13 +141,13 @@ class Received:
 
     @property
     def degree(self) -> int:
-        """To how many peers the sender sent it."""
+        """The number of peers that the sender sent it to."""
         degree = self.message.fields.get("degree")
         return degree if isinstance(degree, int) else 0
 
 
 def snapshot(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A copy that nothing can change: what is sent is what was there when it was encoded."""
+    """An immutable copy, so that later changes of the model do not change the message."""
     copy = values.copy()
     copy.flags.writeable = False
     return copy

@@ -1,7 +1,7 @@
 """Which samples make up a learner's minibatch at a local step.
 
 Takes a seed, a learner and the number of a step, gives positions among the learner's samples; touches nothing. There is
-no state: any process can compute any step of any learner, in any order, and gets the same.
+no state: any process can compute any step of any learner, in any order, with the same result.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from testbed.seeds import derive
 
 _REMEMBERED = 256
-"""Orders kept: one per learner in the usual run, so that an order is computed once per epoch."""
+"""Cached orders: usually one per learner, so that an order is computed once per epoch."""
 
 
 class Minibatches:
     """Every epoch goes through the samples in a new order, cut into batches of one size.
 
-    What is left at an epoch's end and too small for a batch is not used in that epoch, so that a batch is always full
-    and never has a sample twice. A learner with fewer samples than a batch takes all of them in every step.
+    Samples left at an epoch's end that do not fill a batch are not used in that epoch, so that every batch is full and
+    has no sample twice. A learner with fewer samples than a batch takes all of them in every step.
     """
 
     def __init__(self, seed: int, batch: int) -> None:
@@ -30,7 +30,7 @@ class Minibatches:
         self._order = lru_cache(maxsize=_REMEMBERED)(self._fresh_order)
 
     def size(self, samples: int) -> int:
-        """Samples in each batch of a learner who has that many."""
+        """Samples in each batch of a learner with that many samples."""
         return min(self._batch, samples)
 
     def per_epoch(self, samples: int) -> int:

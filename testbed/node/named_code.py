@@ -1,10 +1,10 @@
-"""Code that an experiment names, looked at before a run is made of it: can it be loaded, and is it what it should be.
+"""Checks the code that an experiment names before a run: whether it loads, and is what it should be.
 
-Takes an experiment, gives the first thing that is wrong; runs the files and modules that it names, in this process.
+Takes an experiment, gives the first problem; runs the named files and modules, in this process.
 
-That is no more than the same command does with them anyhow: it calls an overlay's and a data set's function for the
-plan, and makes the model to know its size. A process apart would load torch once more, which is most of what the check
-takes; and code that hangs while it is loaded has to be interrupted in either, by its author.
+The same command runs this code anyway: it calls an overlay's and a data set's function for the plan, and makes the
+model to know its size. A separate process would have to load torch again, which takes most of the check's time. Code
+that hangs while it is loaded has to be interrupted by its author in either case.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from testbed.node.choose import choose_algorithm, choose_sharing, message_bytes_
 
 @dataclass(frozen=True)
 class WrongCode:
-    """What every node would meet, or who makes the run."""
+    """A problem that every node, or the planning of the run, would meet."""
 
     key: tuple[str, str]
-    """Of the experiment: what names it."""
+    """The experiment's key that names the code."""
     problem: CodeProblem
 
 
 def wrong_code(experiment: Experiment) -> WrongCode | None:
-    """Nothing where all that is named can be used, as far as that shows without data."""
+    """None if all named code can be used, as far as can be told without data."""
     algorithm, sharing = experiment.algorithm, experiment.sharing
     checks: dict[tuple[str, str], tuple[str, Callable[[], object]]] = {
         ("algorithm", "name"): (algorithm.name, lambda: choose_algorithm(algorithm.name, algorithm.options)),

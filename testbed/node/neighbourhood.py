@@ -1,7 +1,7 @@
-"""Who a node exchanges models with, round by round; and the peer sampler, which decides it for everybody.
+"""The neighbours of a node in each round, and the peer sampler, which draws them for all nodes.
 
 Takes a `NodePlan`, gives ranks. A static overlay is in the plan. A new graph every round is either computed by every
-node from the shared seed, which costs nothing, or asked of the sampler by a message, which crosses the network.
+node from the shared seed, without traffic, or requested from the sampler by a message over the network.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def neighbours_in(plan: NodePlan, rank: int, round_: int) -> tuple[int, ...]:
 
 
 class PeerSampler:
-    """The role `sampler`: tells every node that asks who its neighbours of a round are."""
+    """The role `sampler`: answers every node that asks for its neighbours of a round."""
 
     async def serve(self, node: Node) -> None:
         while True:

@@ -1,7 +1,7 @@
-"""`Node`: all that an algorithm sees of the world.
+"""`Node`: the interface between an algorithm and its run.
 
-Takes a `NodePlan` and a world (clock, transport, compute, journal); an algorithm takes it from there. It never sees
-sockets, processes or real clocks, so that one source runs in virtual time and in containers.
+Takes a `NodePlan` and a world (clock, transport, compute, journal). An algorithm never sees sockets, processes or real
+clocks, so the same source runs in virtual time and in containers.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from testbed.plan.model import NodePlan
 from testbed.records import AnyRecord, Count, Evaluation, Event, Phases, Round, Start
 
 STREAMS = "streams"
-"""The part of what is kept in snapshots that is the node's own."""
+"""The name of the node's own part in a snapshot's state."""
 
 
 class PeerMissing(Exception):
-    """A peer did not answer in time, and the experiment says to give up then."""
+    """A peer did not answer in time, and the experiment ends the node in that case."""
 
 
 class ServerDone(Exception):
-    """Nothing comes from the server any more, and this node has missed its last word."""
+    """The server has finished, and this node has missed its last message."""
 
 
 class _Unwritten(NamedTuple):
-    """An evaluation under way: where its record belongs."""
+    """An evaluation under way, with the time and round of its record."""
 
     t: float
     round: int
@@ -47,7 +47,7 @@ class _Unwritten(NamedTuple):
 
 
 class _Tab:
-    """What happened since the last round's record."""
+    """Counters since the last round's record."""
 
     def __init__(self, t: float, sent: Count, received: Count, dropped: int) -> None:
         self.t = t
@@ -84,18 +84,18 @@ class Node:
         """Ranks of all nodes that learn."""
         self.server = plan.server
         self.snapshot = snapshot
-        """What it begins with, of an earlier life; until its algorithm has been made."""
+        """The snapshot that a node begins with after a return; None once its algorithm has been made."""
         self.model: Vector = compute.initial() if snapshot is None else snapshot.vector
         self.on_trained: Callable[[Vector], None] | None = None
-        """Called with what training has changed in the model."""
+        """Called with the change of the model by training."""
         self.remembered: Callable[[], Mapping[str, State]] = dict
-        """What is kept in snapshots besides the model and the random streams."""
+        """Gives the states to save in snapshots besides the model and the random streams."""
         self._streams = Streams(plan.seed, plan.node.name)
         self.first_round = first_round
         self.round = first_round
         self.rounds_done = first_round
         self.steps = first_round * (compute.steps_per_round() if plan.node.learner is not None else 0)
-        """Local steps since the beginning, those of earlier lives included."""
+        """Local steps since the start of the run, those before a return included."""
         self.first_step = self.steps
         experiment = plan.experiment
         self.mailbox = Mailbox(clock.now, self.model.nbytes)
@@ -104,22 +104,22 @@ class Node:
         self._compute = compute
         self._journal = journal
         self._unsaid: list[tuple[str, str]] | None = []
-        """Notes of before its life began."""
+        """Notes from before the record `start`."""
         self._observer = observer
         self._snapshots = snapshots
         self._neighbourhood = Neighbourhood(plan)
         self._evaluations: list[_Unwritten] = []
         self._evaluated_round = -1
         self._given_up: set[tuple[str, int, int]] = set()
-        """Messages that count as expired already, should they still come: kind, round, sender."""
+        """Messages already counted as expired, in case they still arrive: kind, round, sender."""
         self.mailbox.sift = self._sift
         self.mailbox.on_full = self._no_room
         self._memory = Memory(self.outbox, first_round, serves=self.server == self.rank)
         self._comeback: Comeback | None = None
         self._silent_since: dict[int, float] = {}
-        """Peers that a wait was given up for, and when."""
+        """When a wait for a peer was given up."""
         self._finished: frozenset[int] = frozenset()
-        """Peers that need nothing any more."""
+        """Peers that have finished."""
         self._tab = _Tab(clock.now(), Count(), Count(), 0)
 
     # -- what it is ------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Node:
 
     @property
     def samples(self) -> int:
-        """How many training samples are its own."""
+        """The number of the node's training samples."""
         return self._compute.samples
 
     def now(self) -> float:
@@ -140,23 +140,24 @@ class Node:
 
     @property
     def folder(self) -> Path:
-        """Among the run's results, for files of the algorithm's own; in every runtime."""
+        """A folder among the run's results for files of the algorithm, in every runtime."""
         if self._snapshots is None:
             raise RuntimeError("this node is not part of a run, and has no folder")
         return self._snapshots.parent
 
     def random(self, purpose: str) -> Random:
-        """A stream of this node's own: the same in every run with the seed, shared with no other node or purpose."""
+        """A random stream of this node: the same in every run with the seed, shared with no other node or purpose."""
         return self._streams.of(purpose)
 
     def restore_streams(self, state: State) -> None:
-        """Streams that are asked for from now on go on where they were; raises UnusableState."""
+        """Restores random streams: those requested from now on continue. Raises UnusableState."""
         self._streams.restore(state)
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     async def rounds(self) -> AsyncIterator[int]:
-        """Numbers of rounds until the experiment's end; each is journalled when the next one is asked for."""
+        """Round numbers until the experiment's end; each round is written to the journal when the next one is
+        requested."""
         stop = self.plan.experiment.stop.rounds
         number = self.first_round
         while stop is None or number < stop:
@@ -166,7 +167,7 @@ class Node:
 
     @asynccontextmanager
     async def one_round(self, number: int, *, evaluate: bool = True) -> AsyncIterator[None]:
-        """One round of an algorithm that numbers them itself."""
+        """One round, for an algorithm that numbers its rounds itself."""
         self.round = number
         yield
         await self._close_round(number, evaluate=evaluate)
@@ -216,7 +217,7 @@ class Node:
             )
 
     def evaluate_after(self) -> None:
-        """Try the model as it is now, outside emulated time; at most once a round."""
+        """Evaluates the current model, outside emulated time; at most once a round."""
         number = self.rounds_done - 1
         if self.server not in (None, self.rank) or number < self.first_round:
             return
@@ -230,7 +231,7 @@ class Node:
     # -- learning --------------------------------------------------------------------------------------------------
 
     async def train(self, steps: int | None = None) -> float:
-        """The round's local steps (or that many): mean loss. The model changes in one go, at their end."""
+        """Does the round's local steps (or `steps`) and gives their mean loss. The model changes once, at their end."""
         count = self._compute.steps_per_round() if steps is None else steps
         with self._phase("train"):
             trained = await self._compute.train(self.model, self.steps, count)
@@ -240,7 +241,7 @@ class Node:
         return trained.loss
 
     async def gradient(self) -> Vector:
-        """The gradient of one minibatch at the model."""
+        """The gradient of one minibatch at the current model."""
         with self._phase("train"):
             loss, gradient = await self._compute.gradient(self.model, self.steps)
         self._trained(loss, 1)
@@ -254,12 +255,13 @@ class Node:
     # -- talking ---------------------------------------------------------------------------------------------------
 
     async def neighbours(self, round_: int) -> tuple[int, ...]:
-        """Who exchanges models with this node in a round, by the experiment's overlay."""
+        """Ranks of this node's neighbours in a round, by the experiment's overlay."""
         with self._phase("wait"):
             return await self._neighbourhood.of(self, round_)
 
     async def send(self, to: int | Iterable[int], message: Message) -> list[Ticket]:
-        """Put a message into the outbox for each recipient; does not wait until it has left (`Ticket.settled` does)."""
+        """Puts a message into the outbox for each recipient; does not wait until it has left (`Ticket.settled`
+        does)."""
         check_kind(message.kind)
         recipients = [to] if isinstance(to, int) else list(to)
         if message.payload:
@@ -283,14 +285,15 @@ class Node:
         return tickets
 
     def others_finished(self, ranks: Iterable[int]) -> None:
-        """All that have done their work and are gone: nothing can be sent to them any more."""
+        """Sets the nodes that have finished; nothing can be sent to them any more."""
         self._finished = frozenset(ranks)
         self.outbox.cut(self._finished)
         if self._comeback is not None:
             self._comeback.finished(self._finished)
 
     async def finish_sending(self) -> None:
-        """Wait until all has left; what does not leave for as long as a peer may be silent is given up."""
+        """Waits until all messages have left. Those that do not leave within the timeout for silent peers are given
+        up."""
         if self._comeback is not None:
             self._comeback.is_over()
         patience_s = self.plan.experiment.missing.after_s
@@ -316,10 +319,10 @@ class Node:
         enough: int | None = None,
         within_s: float | None = None,
     ) -> list[Received]:
-        """One message of the round from each sender (or of the first that are `enough`, or come in time), by rank.
+        """One message of the round from each sender (or from the first `enough`, or from those in time), by rank.
 
-        Messages of later rounds wait for theirs, those of earlier ones have expired. A sender that is silent for too
-        long is waited for, left out (until it is heard of again), or ends this node, as the experiment says.
+        Messages of later rounds are kept, those of earlier rounds expire. The experiment says what happens if a sender
+        is silent for too long: the node waits on, leaves the sender out until it sends again, or ends.
         """
         self.expire(kind, round_)
         awaited, silent = self._apart(senders)
@@ -364,7 +367,8 @@ class Node:
             gathering.give_up()
 
     def _apart(self, senders: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Those to wait for, and those given up before and not heard of since: a dead peer costs its timeout once."""
+        """Splits senders into those to wait for, and those given up before and silent since: a dead peer costs its
+        timeout once."""
         awaited: list[int] = []
         silent: list[int] = []
         for sender in senders:
@@ -375,7 +379,7 @@ class Node:
         return rank in self._silent_since and self.mailbox.heard.get(rank, -1.0) <= self._silent_since[rank]
 
     def come_back(self) -> None:
-        """It had a life before: what was sent to that one is lost, and asked for again."""
+        """Marks a node that came back: it asks for models that were sent before and are lost."""
         server = None if self.server == self.rank else self.server
         self._comeback = Comeback(self.mailbox, self.outbox, server, self._leave_out)
 
@@ -384,7 +388,7 @@ class Node:
         return self._comeback is not None
 
     def _sift(self, sender: int, message: Message) -> Message | None:
-        """What of a message is for the algorithm."""
+        """The part of a message that is for the algorithm; None if there is none."""
         if message.payload:
             self._memory.answered(sender)
         if message.kind == GOODBYE:
@@ -398,7 +402,7 @@ class Node:
         return None
 
     def say_goodbye(self) -> None:
-        """Tell all nodes that nothing comes any more, so that none of them waits."""
+        """Tells all nodes that this one sends nothing any more, so that none of them waits."""
         self._post([rank for rank in range(len(self.plan.ranks)) if rank != self.rank], Message(GOODBYE, self.round))
 
     def _goodbye(self, sender: int) -> None:
@@ -421,7 +425,7 @@ class Node:
         self._given_up.update((kind, round_, sender) for sender in senders)
 
     def expire(self, kind: str, round_: int) -> None:
-        """Throw away messages of a kind that are older than a round; each counts as expired, once."""
+        """Drops messages of a kind that are older than a round; each counts as expired, once."""
         for old in self.mailbox.discard_before(kind, round_):
             place = (kind, old.round, old.sender)
             if place in self._given_up:
@@ -430,7 +434,7 @@ class Node:
                 self._tab.expired += 1
 
     async def receive(self, *kinds: str, timeout_s: float | None = None) -> Received | None:
-        """The next message of some kinds (default: models), in the order of arrival; None when the time is over.
+        """The next message of some kinds (default: models), in the order of arrival; None after the timeout.
 
         Which one is first of those that arrive at one instant is chance: `receive_all` sorts them.
         """
@@ -438,11 +442,12 @@ class Node:
         return None if received is None else self._handed_over([received])[0]
 
     async def receive_all(self, *kinds: str, timeout_s: float | None = None) -> list[Received]:
-        """All messages of some kinds that are here, or come next; of one instant by rank. Empty when time is over."""
+        """All messages of some kinds that are here, or else the next; those of one instant by rank. Empty after the
+        timeout."""
         return self._handed_over(await self._all(kinds or (MODEL,), timeout_s))
 
     async def newest(self, *kinds: str) -> Received:
-        """The message of the latest round among all of some kinds that are here, or come next; others have expired."""
+        """The message of the latest round among those that are here, or else the next; the others expire."""
         received = await self._all(kinds or (MODEL,), None)
         self._tab.expired += len(received) - 1
         return self._handed_over([max(received, key=lambda each: each.round)])[0]
@@ -471,7 +476,7 @@ class Node:
         return received
 
     def arrived(self, *kinds: str) -> list[Received]:
-        """All messages of some kinds (default: models) that are here now, in the order of arrival, then by rank."""
+        """All messages of some kinds (default: models) that are here, by arrival, then by rank."""
         return self._handed_over(self.mailbox.take_all(kinds or (MODEL,)))
 
     def _handed_over(self, received: list[Received]) -> list[Received]:
@@ -482,11 +487,11 @@ class Node:
         return ", ".join(self.plan.ranks[rank] for rank in sorted(ranks))
 
     async def patience(self) -> None:
-        """Let as much time pass as a peer may be silent for."""
+        """Waits for the timeout of silent peers."""
         await self.sleep(self.plan.experiment.missing.after_s)
 
     async def sleep(self, seconds: float) -> None:
-        """Let emulated time pass."""
+        """Waits for that much emulated time."""
         with self._phase("wait"):
             await self._pause(seconds)
 
@@ -501,14 +506,14 @@ class Node:
     # -- the journal -----------------------------------------------------------------------------------------------
 
     def begin(self, first: Start) -> None:
-        """The journal's first record; what was worth knowing before it comes behind."""
+        """Writes the journal's first record, then the notes from before it."""
         self._write(first)
         unsaid, self._unsaid = self._unsaid, None
         for what, detail in unsaid or ():
             self.note(what, detail)
 
     def note(self, what: str, detail: str = "") -> None:
-        """Something worth knowing, for the journal; both are text, or TypeError says so."""
+        """Writes an event to the journal; raises TypeError unless both are text."""
         if not isinstance(what, str) or not isinstance(detail, str):
             raise TypeError("node.note(what, detail) takes two texts: json.dumps(...) or str(...) makes one of values")
         if self._unsaid is None:
@@ -517,12 +522,12 @@ class Node:
             self._unsaid.append((what, detail))
 
     def record(self, record: AnyRecord) -> None:
-        """Write a record, after those evaluations before it that are done."""
+        """Writes a record, after those evaluations before it that are done."""
         self.settle_evaluations(wait=False)
         self._write(record)
 
     def close_with(self, record: AnyRecord) -> None:
-        """Write the last record, whatever is still under way; nothing is sent any more."""
+        """Writes the last record and drops evaluations under way; nothing is sent any more."""
         self._memory.is_closed = True
         self._evaluations.clear()
         self._write(record)
@@ -533,13 +538,13 @@ class Node:
         return all(each.score.is_done for each in self._evaluations)
 
     def settle_evaluations(self, *, wait: bool = True) -> None:
-        """Write the evaluations under way, in their order; without `wait` up to the first that is not done."""
+        """Writes the evaluations under way, in their order; without `wait` up to the first that is not done."""
         while self._evaluations and (wait or self._evaluations[0].score.is_done):
             each = self._evaluations.pop(0)
             try:
                 score = each.score.result()
             except BaseException:
-                self._evaluations.clear()  # whatever is wrong, later models will not be right
+                self._evaluations.clear()  # later models would fail, too
                 raise
             self._write(
                 Evaluation(each.t, each.round, score.accuracy, score.loss, score.samples, self._compute.tested_on)

@@ -1,7 +1,7 @@
-"""The outbox: what a node wants to send, and what has really left.
+"""The outbox: messages that a node wants to send, and those that have left.
 
-Takes messages, gives them to the transport one a peer at a time; touches nothing else. Its policy decides what becomes
-of messages that are still waiting when newer ones come: an algorithm's results on slow links depend on it.
+Takes messages, gives them to the transport one at a time per peer; touches nothing else. Its policy decides what
+happens to messages that still wait when newer ones are posted: results on slow links depend on it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class Policy(StrEnum):
     """What happens to messages that wait while newer ones are sent."""
 
     FIFO = "fifo"
-    """They all go, in their order."""
+    """All are sent, in their order."""
     FLUSH = "flush"
-    """Those of an earlier round that have not started are dropped."""
+    """Messages of earlier rounds that have not started are dropped."""
     LATEST = "latest"
-    """Of those to one peer that have not started only the newest stays."""
+    """Only the newest message to a peer that has not started stays."""
 
 
 class Ticket:
-    """One message to one peer: waiting, on its way, gone, or dropped."""
+    """One message to one peer: waiting, under way, left, or dropped."""
 
     __slots__ = ("_waiting", "dropped", "left", "message", "shipment", "to")
 
@@ -41,7 +41,7 @@ class Ticket:
         self._waiting: asyncio.Future[None] | None = None
 
     async def settled(self) -> bool:
-        """Wait until its last byte has left or it was dropped; whether it left."""
+        """Waits until the last byte has left or the message was dropped; gives whether it left."""
         if not (self.left or self.dropped):
             if self._waiting is None:
                 self._waiting = asyncio.get_running_loop().create_future()
@@ -55,7 +55,7 @@ class Ticket:
 
 
 class Outbox:
-    """Messages on their way out of one node; at most one a peer is in the transport's hands."""
+    """The outgoing messages of one node; at most one per peer is in the transport."""
 
     def __init__(self, transport: Transport, policy: Policy, in_flight: int | None) -> None:
         self._transport = transport
@@ -63,7 +63,7 @@ class Outbox:
         self._most = in_flight
         self._waiting: dict[int, deque[Ticket]] = {}
         self._order: deque[Ticket] = deque()
-        """All that wait, oldest first; needed only where the number under way is limited."""
+        """All waiting messages, oldest first; needed only if the number under way is limited."""
         self._moving: dict[int, Ticket] = {}
         self._round = -1
         self._drained: asyncio.Future[None] | None = None
@@ -73,7 +73,7 @@ class Outbox:
         """Messages whose last byte has left."""
 
     def post(self, to: int, message: Message) -> Ticket:
-        """Take a message; it starts now if its peer is free."""
+        """Adds a message; it starts now if its peer is free."""
         if message.payload and message.round > self._round:
             self._round = message.round
             if self._policy is Policy.FLUSH:
@@ -90,9 +90,9 @@ class Outbox:
         return ticket
 
     def cut(self, only: Collection[int] | None = None) -> list[int]:
-        """Drop everything (to these ranks), what is under way included: bytes that have left are counted, the rest not.
+        """Drops all messages (to these ranks), those under way included. Bytes that have left stay counted.
 
-        Gives the ranks that do not get what was meant for them.
+        Gives the ranks whose messages were dropped.
         """
         without = {*self._moving, *(ticket.to for ticket in self._all_waiting())}
         if only is not None:
@@ -109,7 +109,7 @@ class Outbox:
         return sorted(without)
 
     def forget_models(self, ranks: Iterable[int], *, moving: bool = False) -> list[int]:
-        """Drop models that wait for these ranks (or are on their way to them): to whom there were any."""
+        """Drops models that wait for these ranks (with `moving` also those under way); gives the ranks that had any."""
         without = []
         for rank in ranks:
             queue = self._waiting.get(rank, deque())
@@ -126,7 +126,7 @@ class Outbox:
         return without
 
     def withdraw(self, tickets: Iterable[Ticket]) -> None:
-        """Drop these messages, on their way or not; what has left has left."""
+        """Drops these messages, waiting or under way; has no effect on those that have left."""
         for ticket in tickets:
             if self._moving.get(ticket.to) is ticket:
                 del self._moving[ticket.to]
@@ -145,18 +145,18 @@ class Outbox:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is waiting, and nothing on its way out."""
+        """No message is waiting or under way."""
         return not self._moving and not any(self._all_waiting())
 
     async def drained(self) -> None:
-        """Wait until it is empty, or somebody calls `wake`."""
+        """Waits until the outbox is empty, or `wake` is called."""
         if not self.is_empty:
             if self._drained is None:
                 self._drained = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._drained)
 
     def wake(self) -> None:
-        """Whoever waits for it to be empty looks again."""
+        """Ends a wait in `drained`."""
         if self._drained is not None:
             self._drained.set_result(None)
             self._drained = None
@@ -184,14 +184,14 @@ class Outbox:
         self._tell_if_drained()
 
     def _start_next(self, to: int) -> None:
-        """A peer is free."""
+        """Starts the next message to a peer that is free."""
         if self._most is None:
             self._start(to)
         else:
             self._start_oldest()
 
     def _start_oldest(self) -> None:
-        """The longest waiting message whose peer is free."""
+        """Starts the longest waiting message whose peer is free."""
         while self._order and (self._order[0].shipment is not None or self._order[0].dropped):
             self._order.popleft()
         for ticket in self._order:
@@ -200,7 +200,7 @@ class Outbox:
                 return
 
     def _drop_models(self, queue: deque[Ticket]) -> None:
-        """What has a payload makes way; somebody may be waiting for the rest, which is small."""
+        """Drops messages with a payload. The others are small, and peers may be waiting for them."""
         kept = [ticket for ticket in queue if not ticket.message.payload]
         for ticket in queue:
             if ticket.message.payload:
@@ -209,7 +209,7 @@ class Outbox:
         queue.extend(kept)
 
     def _take_back(self, moving: Ticket) -> None:
-        """What has not left of a message that was on its way never does."""
+        """Aborts a message under way, and takes its unsent bytes out of the count."""
         assert moving.shipment is not None  # noqa: S101 - it is moving
         self.sent.take_back(moving.message, moving.message.nbytes - moving.shipment.abort())
         self._drop(moving)
@@ -224,7 +224,7 @@ class Outbox:
 
 
 class Tally:
-    """Bytes and messages, as they add up."""
+    """Totals of bytes and messages."""
 
     __slots__ = ("control", "messages", "metadata", "payload")
 
@@ -238,7 +238,7 @@ class Tally:
         self.messages += size.messages
 
     def take_back(self, message: Message, unsent: int) -> None:
-        """Bytes of a message that never left: its last ones, and the payload comes last."""
+        """Subtracts the unsent bytes of a message. They are its last ones, and the payload comes last."""
         size = message.size
         payload = min(unsent, size.payload)
         self.payload -= payload

@@ -1,6 +1,6 @@
-"""What nodes compute with, made from a plan: the data, its parts, and one trainer that has trained a step.
+"""The material that nodes compute with: the data, its parts, and one trainer that has trained a step.
 
-Takes what an experiment says, gives `Material`, and of it what is one node's; reads data sets and researchers' code.
+Takes an experiment, gives `Material`, and each node's share of it; reads data sets and researchers' code.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from testbed.node.world import Score, Vector
 
 @dataclass(frozen=True)
 class Material:
-    """Of all nodes of a run: the same in every process that makes it."""
+    """The material of all nodes of a run: equal in every process that makes it."""
 
     experiment: Experiment
     data: PartitionedData
     trainer: Trainer
     tried: list[Indices]
-    """Test samples that models are tried on, by learner; last, those that averages are."""
+    """Test samples for evaluations, by learner; last, those for averages."""
     ms_per_step: float
 
     def own(self, learner: int | None) -> Own:
-        """One node's; without a learner's number, that of a node which does not learn."""
+        """One node's share; `learner` is None for a node that does not learn."""
         experiment = self.experiment
         ratings = self.data.dataset.kind is Kind.RATINGS
         return Own(
@@ -49,16 +49,16 @@ class Material:
         )
 
     def evaluate_average(self, vector: Vector, *, turn: Turn) -> Score:
-        """Try an average of models on samples of all learners."""
+        """Evaluates an average of models on samples of all learners."""
         return self.trainer.evaluate(vector, indices=self.tried[-1], on=self.trainer.dataset.test, turn=turn)
 
 
 def material(experiment: Experiment, learners: int, seed: int, ms_per_step: float) -> Material:
-    """Everything loaded, and one step trained; raises what is wrong with the data, or with a researcher's model."""
+    """Loads everything and trains one step; raises errors of the data or of a researcher's model."""
     data = partition_data(experiment, learners, seed)
     trainer = make_trainer(experiment, data.dataset, seed)
     trainer.warm()
-    with suppress(CodeProblem):  # every node will meet it, and tell
+    with suppress(CodeProblem):  # every node will report it
         choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)
         choose_sharing(experiment.sharing.name, experiment.sharing.options, Random(0))  # noqa: S311 - draws nothing
     tests = test_parts(data.dataset, data.parts)

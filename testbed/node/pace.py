@@ -1,4 +1,4 @@
-"""How long work takes on a device whose speed changes in time.
+"""The duration of work on a device whose speed changes over time.
 
 Pure.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def end_of_work(begin_s: float, nominal_s: float, pace: tuple[tuple[float, float], ...]) -> float:
-    """When work that takes so long on a device of factor 1 is done by one whose factor changes in time."""
+    """The end of work that takes `nominal_s` at factor 1, on a device whose factor changes over time."""
     now, left = begin_s, nominal_s
     for place, (_, factor) in enumerate(pace):
         until = pace[place + 1][0] if place + 1 < len(pace) else float("inf")

@@ -1,8 +1,8 @@
-"""A node's computing where time really passes.
+"""The computing of a node in runs of real processes.
 
-Takes models, gives losses and scores; has a thread that computes. `paced`, a local step takes the emulated time that
-the plan says: who is done earlier waits, and by how much it takes longer is counted, waking up included. `measured`,
-it takes as long as it takes.
+Takes models, gives losses and scores; has a thread that computes. In mode `paced`, a local step takes the emulated time
+of the plan: a node that is done earlier waits, and excess time is counted, waking up included. In mode `measured`, a
+step takes as long as the computation.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _TOLERANCE_S = 0.002
-"""Of real time: a work that is later than that is counted as late."""
+"""In real time: work that ends later than this is counted as late."""
 _COARSE_S = 0.001
-"""Of real time: an event loop's alarms are so coarse, and a step may be ten times as long."""
+"""In real time: the precision of an event loop's alarms; a step may be only ten times as long."""
 
 
 _TURNS = 3
-"""Of the event loop: what has arrived is read in one, and acted upon in the next."""
+"""Turns of the event loop: a message is read in one, and handled in the next."""
 _WARMING_STEPS = 2
-"""The second one finds all that the first one has set up."""
+"""The first step sets everything up; the second one runs as later steps do."""
 
 
 @dataclass
@@ -49,17 +49,17 @@ class Overruns:
     """Work that took longer than the plan has it, in emulated seconds."""
 
     works: int = 0
-    """All that was done."""
+    """Number of all works."""
     late: int = 0
     worst_s: float = 0.0
-    """By how much the latest one was too late."""
+    """The largest lateness."""
     added_s: float = 0.0
-    """By how much all together were: the node's emulated time is so much longer."""
+    """Sum of all lateness: the node's emulated time is longer by this."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """What is being done: since when, and until when at the latest, in emulated time."""
+    """Work under way: its beginning, and when it is due, in emulated time."""
 
     begin_s: float
     due_t: float
@@ -67,18 +67,18 @@ class _Work:
 
 @dataclass(frozen=True)
 class Own:
-    """What one node computes with; made before the node is forked, and shared until written to."""
+    """What one node computes with; made before the node is forked, and shared copy-on-write."""
 
     trainer: Trainer
     samples: Indices
     """Its training samples; none for a node that does not learn."""
     tests: Indices
-    """Test samples that its models are tried on."""
+    """Test samples for evaluations of its models."""
     tested_on: str
     rooted_loss: bool
-    """Whether the loss of evaluations is the root of a mean, as for ratings."""
+    """Whether the loss of an evaluation is the root of a mean, as for ratings."""
     evaluation_s: float
-    """How long trying a model takes on a device of factor 1, where that counts."""
+    """Emulated time of an inline evaluation on a device of factor 1."""
 
 
 class RealCompute:
@@ -92,7 +92,7 @@ class RealCompute:
         self._pace = plan.node.pace
         self._paced = plan.experiment.compute.mode == "paced"
         self._step_s = plan.ms_per_step / 1000
-        # All nodes of a host together look for a slot that nobody trains in as often as one alone would.
+        # All nodes of a host together poll for a free slot as often as one node alone would.
         crowd = 1.0 if slots is None else max(1.0, len(plan.ranks) / slots.count)
         self._thread = ComputeThread(PAUSE_S * crowd)
         self._evaluations: list[PieceWork] = []
@@ -101,17 +101,17 @@ class RealCompute:
         self._velocity = np.zeros(own.trainer.parameters, np.float32) if momentum else None
         self.overruns = Overruns()
         self._under_way: set[_Work] = set()
-        """More than one where an algorithm trains twice at once."""
+        """More than one if an algorithm trains twice at once."""
         self._stood: list[tuple[float, float]] = []
-        """When this node was stopped on purpose, in emulated time."""
+        """When this node was paused on purpose, in emulated time."""
 
     def stood(self, since_s: float, until_s: float) -> None:
-        """It was stopped on purpose from then until then, by CLOCK_MONOTONIC: that makes nothing late."""
+        """Records a deliberate pause, by CLOCK_MONOTONIC, which does not count as lateness."""
         self._stood.append((self._clock.at(since_s), self._clock.at(until_s)))
 
     @property
     def note(self) -> str | None:
-        """What is not as it should be."""
+        """A problem worth a note."""
         return self._thread.note
 
     @property
@@ -133,16 +133,16 @@ class RealCompute:
         return self._own.trainer.steps_per_round(self.samples) if self._learner is not None else 0
 
     async def warm(self, *, is_late: bool = False) -> None:
-        """Do once what a round does, in the thread that will do it, with this node's own data; nothing of it is kept.
+        """Does the work of a round once, in the computing thread, with this node's own data; the results are dropped.
 
-        The first time, pages shared with the process that this one was forked from are copied, and libraries set
-        themselves up. No clock counts that. A node that comes late does no more than it must: others are at work.
+        The first time, pages shared with the parent process are copied, and libraries initialise themselves. Emulated
+        time does not count that. A late node does only what is necessary, since other nodes are at work.
         """
         trainer, learner = self._own.trainer, self._learner
         model = trainer.initial()
 
         def work() -> None:
-            with suppress(TrainingFailed, CodeProblem):  # the step of a round that fails will say so
+            with suppress(TrainingFailed, CodeProblem):  # the same step in a round will report it
                 if learner is not None:
                     velocity = None if self._velocity is None else np.zeros_like(self._velocity)
                     trainer.train(
@@ -176,7 +176,7 @@ class RealCompute:
         loss = await self._takes(work, steps * self._step_s)
         if np.array_equal(model, before):
             model[:] = out
-        else:  # others were mixed in meanwhile: they stay, and the training is added
+        else:  # other models were mixed in meanwhile: they stay, and the training's change is added
             model += out - before
         return Trained(loss, before, out)
 
@@ -190,14 +190,14 @@ class RealCompute:
         return loss, out
 
     def evaluate(self, model: Vector) -> PieceWork:
-        """When there is nothing to train; the result waits for that."""
+        """Evaluates when there is nothing to train; `result` waits for that."""
         work = self._evaluation(model)
         self._evaluations = [each for each in self._evaluations if not each.is_done] + [work]
         self._thread.do_when_idle(lambda: self._advance(work))
         return work
 
     def _advance(self, work: PieceWork) -> bool | None:
-        """A piece of it in a slot that nobody who trains wants; None when there is none."""
+        """Does a piece of the evaluation if a slot is free that no training waits for; else None."""
         if self._slots is None:
             return work.advance()
         with self._slots.one_if_free() as is_free:
@@ -214,7 +214,7 @@ class RealCompute:
         return await self._takes(whole, self._own.evaluation_s)
 
     def close(self) -> None:
-        """End the thread; what is not evaluated by now never is."""
+        """Ends the thread and drops unfinished evaluations."""
         self._thread.close()
         for each in self._evaluations:
             each.give_up(RuntimeError("the node ended before the model was evaluated"))
@@ -229,7 +229,7 @@ class RealCompute:
         return self._learner
 
     async def _takes(self, work: Callable[[], _Result], nominal_s: float) -> _Result:
-        """The result, when as much emulated time has passed as it takes."""
+        """The result of work, after the emulated time that it takes."""
         if not self._paced:
             return await self._thread.do(lambda: self._in_a_slot(work))
         begin_s = self._clock.now()
@@ -240,7 +240,7 @@ class RealCompute:
             result = await self._thread.do(lambda: self._in_a_slot(work))
             await self._until(due_t)
             if self._is_late(self._late_s(under_way)):
-                for _ in range(_TURNS):  # if it was stopped on purpose, control has said so: that is heard first
+                for _ in range(_TURNS):  # a message of control about a deliberate pause is handled first
                     await asyncio.sleep(0)
             self.overruns.works += 1
             return result
@@ -254,11 +254,11 @@ class RealCompute:
             return work()
 
     def behind_s(self) -> float:
-        """By how much the work under way is late by now."""
+        """Lateness of the work under way so far."""
         return sum(map(self._late_s, self._under_way))
 
     def _late_s(self, work: _Work) -> float:
-        """The time for which the node was stopped on purpose makes nothing late."""
+        """Lateness of a work, without deliberate pauses."""
         now_s = self._clock.now()
         stood_s = sum(max(0.0, min(now_s, until) - max(work.begin_s, since)) for since, until in self._stood)
         return max(0.0, now_s - stood_s - work.due_t)
@@ -273,7 +273,7 @@ class RealCompute:
         over.added_s += late_s
 
     async def _until(self, t: float) -> None:
-        """It is that time, to a tenth of a millisecond where this machine has nothing else to do."""
+        """Waits until that time, with a precision of a tenth of a millisecond on an idle machine."""
         coarse_s = _COARSE_S / self._clock.time_scale
         if self._clock.now() < t - coarse_s:
             await self._alarm(t - coarse_s)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from testbed.node.training_batch import Indices
 
 _PIECE = 32
-"""Samples: a few milliseconds."""
+"""Samples in a piece: a few milliseconds of work."""
 
 
 class PieceWork:
-    """One evaluation under way; `result` waits for it, `is_done` says whether it would."""
+    """One evaluation under way; `result` waits for its end, `is_done` says whether it has ended."""
 
     def __init__(self, trainer: Trainer, vector: Vector, samples: Indices, *, root: bool) -> None:
-        """With `root` losses are roots of means."""
+        """With `root`, the loss is the root of the mean."""
         self._trainer = trainer
         self._vector = vector.copy()
         self._samples = samples
@@ -49,7 +49,7 @@ class PieceWork:
         return Score(accuracy, math.sqrt(loss) if self._root else loss, count)
 
     def advance(self) -> bool:
-        """Do one piece; whether it was the last. Never raises."""
+        """Does one piece; gives whether it was the last. Never raises."""
         try:
             self._one_piece()
         except BaseException as problem:
@@ -59,7 +59,7 @@ class PieceWork:
         return self.is_done
 
     def give_up(self, problem: BaseException) -> None:
-        """Nobody will do it any more."""
+        """Ends the evaluation with an error."""
         if not self.is_done:
             self._problem = problem
             self._done.set()

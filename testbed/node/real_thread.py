@@ -1,4 +1,4 @@
-"""The one thread of a node that computes, so that its network goes on meanwhile.
+"""The computing thread of a node, so that its network is served meanwhile.
 
 Takes work, gives its results to the event loop; has a thread. Training goes first: evaluation is done in small pieces
 when there is none.
@@ -17,17 +17,17 @@ _Result = TypeVar("_Result")
 _Said = TypeVar("_Said")
 
 PAUSE_S = 0.005
-"""Before something is tried again that could not be done, where nobody else on the host tries."""
+"""Pause before idle work without a free slot is tried again, if no other node of the host tries."""
 
 
 class ComputeThread:
-    """Runs at the lowest priority that the host has, where that is allowed."""
+    """Runs work at the lowest priority of the host, if allowed."""
 
     def __init__(self, pause_s: float = PAUSE_S) -> None:
-        """`pause_s`: before something that could not be done when idle is tried again."""
+        """`pause_s`: pause before idle work without a free slot is tried again."""
         self._pause_s = pause_s
         self.note: str | None = None
-        """What is not as it should be."""
+        """A problem worth a note."""
         self._loop = asyncio.get_running_loop()
         self._work: deque[Callable[[], None]] = deque()
         self._background: deque[Callable[[], bool | None]] = deque()
@@ -37,7 +37,7 @@ class ComputeThread:
         self._thread.start()
 
     async def do(self, work: Callable[[], _Result]) -> _Result:
-        """Its result, or what it raises. If nobody waits any more the work is done all the same."""
+        """Gives the work's result, or raises its exception. The work is done even if the caller has stopped waiting."""
         answer: asyncio.Future[_Result] = self._loop.create_future()
 
         def carry_out() -> None:
@@ -58,16 +58,16 @@ class ComputeThread:
         return await answer
 
     def do_when_idle(self, piece: Callable[[], bool | None]) -> None:
-        """Call it again and again while there is nothing else to do, until it says that it is done.
+        """Calls `piece` repeatedly while there is no other work, until it returns True.
 
-        None says that it could do nothing now: it is called again a little later.
+        If it returns None, it could do nothing now and is called again a little later.
         """
         with self._changed:
             self._background.append(piece)
             self._changed.notify()
 
     def close(self) -> None:
-        """Ends when the work under way is done; waits for that. What has not begun never does."""
+        """Ends the thread after the work under way, and waits for that. Work that has not begun is dropped."""
         with self._changed:
             self._over = True
             self._changed.notify()
@@ -78,7 +78,7 @@ class ComputeThread:
     ) -> None:
         try:
             self._loop.call_soon_threadsafe(settle, how, said)
-        except RuntimeError:  # the loop was closed: nobody is there to hear
+        except RuntimeError:  # the loop was closed: no caller waits for the result
             return
 
     def _run(self) -> None:

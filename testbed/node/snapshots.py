@@ -1,8 +1,8 @@
 """Snapshots: a node's model on disk, with what its algorithm and sharing remember, for its next life.
 
-Takes vectors and states, touches the node's folder of snapshots. A model is either whole or not there. Its state is a
-file beside it, written first; without one, or with one that is damaged, a snapshot holds the model alone, as those of
-earlier versions do.
+Takes vectors and states, touches the node's folder of snapshots. A model's file is complete or absent. The state is a
+file beside it, written first. Without it, or if it is damaged, a snapshot holds the model alone, as those of earlier
+versions do.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ NO_PARTS: Mapping[str, State] = MappingProxyType({})
 
 
 class Snapshot(NamedTuple):
-    """A model, and how many rounds it had done."""
+    """A model, and the number of its rounds."""
 
     rounds: int
     vector: Vector
     state: Mapping[str, State] = NO_PARTS
-    """By part of the node: its algorithm, its sharing, its random streams; empty where nothing was kept."""
+    """States by part of the node (algorithm, sharing, random streams); empty if nothing was saved."""
     problem: str = ""
-    """Why the state that lies beside it cannot be used."""
+    """Why the state beside the model cannot be used."""
 
 
 def save_snapshot(folder: Path, rounds: int, vector: Vector, state: Mapping[str, State] = NO_PARTS) -> None:
-    """Write the newest; older ones are removed when it is there.
+    """Writes the newest snapshot, then removes older ones.
 
-    Raises CannotWrite where there is no room, UnusableState for a state that cannot be kept.
+    Raises CannotWrite if the disk is full, UnusableState for a state that cannot be saved.
     """
     model = vector.astype("<f4", copy=False).tobytes()
     files = [(MODEL_ENDING, model)]
@@ -58,7 +58,7 @@ def save_snapshot(folder: Path, rounds: int, vector: Vector, state: Mapping[str,
 
 
 def newest_snapshot(folder: Path, parameters: int) -> Snapshot | None:
-    """The newest whose model is whole and of the right size; None when there is none."""
+    """The newest snapshot with a complete model of the right size; None if there is none."""
     for rounds, path in sorted(_found(folder, MODEL_ENDING), reverse=True):
         with contextlib.suppress(OSError):
             if path.stat().st_size == 4 * parameters:

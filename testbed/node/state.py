@@ -1,7 +1,7 @@
-"""What an algorithm or a sharing remembers from round to round, as named arrays and plain values, and as bytes.
+"""The state of an algorithm or a sharing: named arrays and plain values, and their form as bytes.
 
-Takes states, gives bytes, and back; touches nothing. Nothing is unpickled: a state's bytes are a header in msgpack and
-the numbers of its arrays, with a checksum before both.
+Takes states, gives bytes, and back; touches nothing. Nothing is pickled: the bytes are a checksum, a header in msgpack,
+and the numbers of the arrays.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 State = Mapping[str, object]
-"""Arrays of numbers, and what msgpack knows: numbers, texts, truth values, None, lists and mappings of these."""
+"""Arrays of numbers, and values of msgpack: numbers, texts, truth values, None, lists and mappings of these."""
 NOTHING: State = MappingProxyType({})
 
 MOST_BYTES = 1 << 31
 _MOST_HEADER = 1 << 24
 _MAGIC = b"testbed state 1\n"
 _SIZES = 12
-"""Of the checksum and the header's length."""
+"""Bytes of the checksum and the header's length."""
 _DTYPES = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"})
 
 
 class UnusableState(Exception):
-    """A state that cannot be kept, or not be restored; says why."""
+    """A state cannot be saved or restored; says why."""
 
 
 class _Array(msgspec.Struct, array_like=True):
@@ -50,7 +50,7 @@ _DECODER = msgspec.msgpack.Decoder(_Header)
 
 
 def to_bytes(parts: Mapping[str, State], model: bytes) -> bytes:
-    """The states of a node's parts, by their names, to be kept beside a model; raises UnusableState."""
+    """The states of a node's parts, by name, to be saved beside a model; raises UnusableState."""
     header = _Header(zlib.crc32(model), {}, [])
     buffers = []
     for part, state in parts.items():
@@ -75,7 +75,7 @@ def to_bytes(parts: Mapping[str, State], model: bytes) -> bytes:
 
 
 def from_bytes(data: bytes, model: bytes) -> dict[str, dict[str, object]]:
-    """The same again, arrays writable; raises UnusableState for anything that `to_bytes` did not make of this model."""
+    """Reads the output of `to_bytes`; arrays are writable. Raises UnusableState for damaged bytes or another model."""
     start = len(_MAGIC) + 4
     if not data.startswith(_MAGIC) or len(data) < len(_MAGIC) + _SIZES:
         raise UnusableState("it does not begin as a state does")
@@ -109,7 +109,7 @@ def from_bytes(data: bytes, model: bytes) -> dict[str, dict[str, object]]:
 
 
 def vector_in(state: State, name: str, size: int) -> NDArray[np.float32]:
-    """An array of a state that must be as long as the model; raises UnusableState for anything else."""
+    """An array of a state with the length of the model; raises UnusableState for anything else."""
     value = state.get(name)
     if not isinstance(value, np.ndarray) or value.dtype != np.float32 or value.shape != (size,):
         raise UnusableState(f"`{name}` is no vector of {size} float32")
@@ -117,7 +117,7 @@ def vector_in(state: State, name: str, size: int) -> NDArray[np.float32]:
 
 
 def whole_number_in(state: State, name: str) -> int:
-    """A value of a state that must be a whole number from 0 on; raises UnusableState for anything else."""
+    """A value of a state that is a whole number of at least 0; raises UnusableState for anything else."""
     value = state.get(name)
     if type(value) is not int or value < 0:
         raise UnusableState(f"`{name}` is no whole number: {value!r}")
@@ -125,7 +125,7 @@ def whole_number_in(state: State, name: str) -> int:
 
 
 def whole_numbers_in(state: State, name: str) -> list[int]:
-    """The same of a list of such numbers."""
+    """A list of whole numbers of at least 0 in a state; raises UnusableState for anything else."""
     values = state.get(name)
     if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
         raise UnusableState(f"`{name}` is no list of whole numbers")

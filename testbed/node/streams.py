@@ -1,6 +1,6 @@
-"""A node's random streams: where each of them is, for its next life.
+"""A node's random streams and their positions, which snapshots save.
 
-Takes purposes, gives generators, and their states; touches nothing.
+Takes names of purposes, gives generators and their states; touches nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from testbed.node.state import State, UnusableState
 from testbed.seeds import stream
 
 _VERSION = 3
-"""Of the states of Python's generator."""
+"""Version of the states of Python's generator."""
 
 
 class Streams:
@@ -22,17 +22,18 @@ class Streams:
         self._seed = seed
         self._node = node
         self._given: WeakValueDictionary[str, Random] = WeakValueDictionary()
-        """Those that are still held: one that is made anew in every round need not go on."""
+        """Generators still in use. One that is made anew in every round need not be saved."""
         self._restored: dict[str, Random] = {}
 
     def of(self, purpose: str) -> Random:
-        """A new generator, the same in every run with the seed; after `restore`, once, one that goes on."""
+        """A new generator, the same in every run with the seed; the first one after `restore` continues the saved
+        one."""
         random = self._restored.pop(purpose, None) or self._new(purpose)
         self._given[purpose] = random
         return random
 
     def state(self) -> State:
-        """Of those in use that something has been drawn from, the newest of each purpose."""
+        """The states of generators in use that have been drawn from, by purpose."""
         return {
             purpose: _state(random)
             for purpose, random in sorted(self._given.items())
@@ -40,7 +41,7 @@ class Streams:
         }
 
     def restore(self, state: State) -> None:
-        """Raises UnusableState for what `state` has not given."""
+        """Restores the result of `state`; raises UnusableState for anything else."""
         self._restored = {purpose: _restored(purpose, kept) for purpose, kept in state.items()}
 
     def _new(self, purpose: str) -> Random:

@@ -11,7 +11,7 @@ from testbed.node.training import Settings, Trainer
 
 
 def make_trainer(experiment: Experiment, dataset: DataSet, seed: int) -> Trainer:
-    """What trains any node's model."""
+    """The trainer for the models of all nodes."""
     training = experiment.training
     settings = Settings(
         lr=training.lr,

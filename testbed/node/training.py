@@ -1,7 +1,7 @@
-"""Trains and tries models: one module, one data set and one set of settings in a process, any number of learners.
+"""Trains and evaluates models: one module, one data set and one set of settings, for any number of learners.
 
-Takes a learner's vector and which of its local steps to do, gives the trained vector and the loss; touches nothing. A
-result depends only on what is passed in, never on what the process did before, so that any process can do any step.
+Takes a learner's vector and the numbers of its local steps, gives the trained vector and the loss; touches nothing. A
+result depends only on the arguments, never on what the process did before, so any process can do any step.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _TOO_FAST = "most often the steps are too long: lower training.lr"
 class Trainer:
     """Stochastic gradient descent on any learner's vector.
 
-    Torch is held to one thread: two on busy cores are many times slower, and only a process with one thread can be
-    forked. Torch's own random numbers (dropout) are seeded at every step.
+    Torch uses one thread: two on busy cores are many times slower, and only a process with one thread can be forked.
+    Torch's own random numbers (dropout) are seeded at every step.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Trainer:
 
     @property
     def module(self) -> nn.Module:
-        """With the weights of whatever was done last."""
+        """The module, with the weights of the latest work."""
         return self._flat.module
 
     def initial(self) -> NDArray[np.float32]:
@@ -66,7 +66,7 @@ class Trainer:
         return self._initial.copy()
 
     def steps_per_round(self, samples: int) -> int:
-        """Local steps that a learner with so many samples does in a round."""
+        """Local steps in a round of a learner with that many samples."""
         if self.settings.steps is not None:
             return self.settings.steps
         return (self.settings.epochs or 1) * self._minibatches.per_epoch(samples)
@@ -82,9 +82,9 @@ class Trainer:
         velocity: Vector | None,
         out: Vector,
     ) -> float:
-        """Mean loss of some local steps from a vector, which is left as it is; `out` gets what it becomes.
+        """Does local steps from a vector and gives their mean loss. The vector stays unchanged; `out` gets the result.
 
-        The velocity, needed with momentum only, is brought up to date in place. Nothing is written when it fails.
+        The velocity, needed with momentum only, is updated in place. Nothing is written on failure.
         """
         flat, momentum, lr = self._flat, self.settings.momentum, self.settings.lr
         with self.blaming_own_code():
@@ -101,7 +101,7 @@ class Trainer:
                     flat.weights.add_(flat.velocity, alpha=-lr)
                 else:
                     flat.weights.add_(flat.gradient, alpha=-lr)
-                # A sum is not a number as soon as one of its terms is not.
+                # A sum is NaN as soon as one of its terms is.
                 if not math.isfinite(flat.weights.sum().item()):
                     raise TrainingFailed(
                         f"the weights are no finite numbers any more after local step {step}; {_TOO_FAST}"
@@ -112,7 +112,7 @@ class Trainer:
         return total / steps if steps else 0.0
 
     def gradient(self, vector: Vector, *, learner: int, indices: Indices, step: int, out: Vector) -> float:
-        """Loss of one minibatch at a vector; `out` gets its gradient, with the weight decay in it."""
+        """Loss of one minibatch at a vector; `out` gets its gradient, weight decay included."""
         with self.blaming_own_code():
             self._flat.load(vector)
             loss = self._descend(learner, indices, step)
@@ -122,14 +122,14 @@ class Trainer:
         return loss
 
     def evaluate(self, vector: Vector, indices: Indices, *, on: Samples, turn: Turn = nullcontext) -> Score:
-        """How good a vector is on the chosen samples."""
+        """Score of a vector on the chosen samples."""
         with self.blaming_own_code():
             self._flat.load(vector)
             torch.default_generator.manual_seed(derive(self._seed, "evaluate"))
             return evaluate(self._flat.module, self.dataset, on, indices, channels_last=self._channels_last, turn=turn)
 
     def warm(self) -> None:
-        """Do everything once, so that processes forked from this one share what that loads; nothing is kept."""
+        """Does everything once, so that processes forked from this one share what is loaded; results are dropped."""
         some = np.arange(min(len(self.dataset.train), self.settings.batch))
         rest = np.empty_like(self._initial)
         velocity = np.zeros_like(self._initial)
@@ -137,10 +137,10 @@ class Trainer:
             self.train(self._initial, learner=0, indices=some, first_step=0, steps=1, velocity=velocity, out=rest)
             self.evaluate(self._initial, some, on=self.dataset.train)
         except TrainingFailed:
-            return  # the learner whose step that is will say so
+            return  # the learner's own step will report it
 
     def _descend(self, learner: int, indices: Indices, step: int) -> float:
-        """Loss of one minibatch; its gradient is where the module keeps it."""
+        """Loss of one minibatch; the gradient stays in the module."""
         if not len(indices):
             raise TrainingFailed("there are no samples to train on")
         flat = self._flat
@@ -160,7 +160,7 @@ class Trainer:
 
     @contextmanager
     def blaming_own_code(self) -> Iterator[None]:
-        """What a researcher's model raises is told with the place in their file."""
+        """Reports errors of a researcher's model with the place in its file."""
         try:
             yield
         except (TrainingFailed, CodeProblem):

@@ -17,7 +17,7 @@ Indices = NDArray[np.intp] | NDArray[np.int32]
 
 
 def batch_of(dataset: DataSet, samples: Samples, indices: Indices, *, channels_last: bool) -> tuple[Tensor, Tensor]:
-    """Inputs and targets in memory of torch's own: results must not depend on where numpy happened to put an array."""
+    """Inputs and targets in memory of torch: results must not depend on the alignment of a numpy array."""
     found = torch.from_numpy(dataset.batch(samples, np.asarray(indices, np.intp)))
     layout = torch.channels_last if channels_last else torch.contiguous_format
     inputs = torch.empty(found.shape, dtype=found.dtype, memory_format=layout).copy_(found)
@@ -25,7 +25,7 @@ def batch_of(dataset: DataSet, samples: Samples, indices: Indices, *, channels_l
 
 
 def loss_of(module: nn.Module, kind: Kind, outputs: Tensor, targets: Tensor) -> Tensor:
-    """The model's own loss where it has one; else cross entropy, or the mean squared error of ratings."""
+    """The model's own loss if it has one; else cross entropy, or the mean squared error of ratings."""
     own = getattr(module, "loss", None)
     if own is not None:
         loss: Tensor = own(outputs, targets)

@@ -1,7 +1,7 @@
-"""How long a local step counts in emulated time when nobody has measured it.
+"""The nominal emulated time of a local step, computed and not measured.
 
-Takes a model and a batch size, gives milliseconds on an imaginary device; touches nothing. Only arithmetic counts, so
-that the same experiment takes the same emulated time on every machine.
+Takes a model and a batch size, gives milliseconds on a nominal device; touches nothing. Only arithmetic counts, so the
+same experiment takes the same emulated time on every machine.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from testbed.node.data.dataset import Kind
 from testbed.node.training import Trainer
 
 _NOMINAL_FLOPS = 20e9
-"""Of the imaginary device, per second: about one core of a small server, as such small batches use it."""
+"""Operations per second of the nominal device: about one core of a small server with small batches."""
 _STEP_PER_FORWARD = 3
 """A backward pass costs twice a forward pass."""
 _LEAST_MS = 10.0
-"""Of the same device: what surrounds the arithmetic of a small model costs more than the model."""
+"""Overhead per step on the nominal device: for a small model it is larger than the arithmetic."""
 
 
 def nominal_ms_per_step(trainer: Trainer, batch: int) -> float:
-    """Milliseconds of one local step on the imaginary device, to two significant digits."""
+    """Milliseconds of one local step on the nominal device, to two significant digits."""
     return to_two_digits(max(_LEAST_MS, count_operations(trainer, batch) * _STEP_PER_FORWARD / _NOMINAL_FLOPS * 1000))
 
 
@@ -38,7 +38,7 @@ def count_operations(trainer: Trainer, batch: int) -> int:
 
 
 def pass_forward(trainer: Trainer, batch: int) -> None:
-    """Nothing comes of it; raises what is wrong with a researcher's model."""
+    """Runs a forward pass for its errors only: raises those of a researcher's model."""
     dataset = trainer.dataset
     dtype = torch.int64 if dataset.kind is Kind.RATINGS else torch.float32
     inputs = torch.zeros((batch, *dataset.input_shape), dtype=dtype)
@@ -47,7 +47,7 @@ def pass_forward(trainer: Trainer, batch: int) -> None:
 
 
 class _OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what torch's own `FlopCounterMode` counts, without loading torch's compiler, which takes a second."""
+    """Counts as torch's own `FlopCounterMode` does, without loading torch's compiler, which takes a second."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -55,7 +55,7 @@ class _OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """What torch would load its compiler for: there is nothing to keep from being compiled."""
+        """Keeps torch from loading its compiler to answer this."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -67,5 +67,5 @@ class _OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def to_two_digits(value: float) -> float:
-    """As a person would write it; exact decimals, so that it prints the same everywhere."""
+    """Rounded to two significant digits with exact decimals, so that it prints the same everywhere."""
     return float(np.format_float_positional(value, precision=2, fractional=False))

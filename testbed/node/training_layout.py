@@ -1,11 +1,11 @@
-"""One flat vector and a torch module: how the one is laid into the other.
+"""The mapping between one flat vector and the weights of a torch module.
 
 Takes a module, gives it weights from a vector, and a vector from its weights or gradients; touches nothing else.
 
-A vector is float32 in the order of the module's state, every value of floating point once (counters of whole numbers
-are not in it). Inside, all that is trained lies in one tensor, and all its gradients in another, so that a step of
-gradient descent is one operation. Kernels of convolutions lie there with their channels last, which makes the step
-up to 1.5 times as fast; nobody outside sees that order.
+A vector is float32 in the order of the module's state, with every floating-point value once (integer counters are not
+in it). Inside the module, all trained values lie in one tensor and all gradients in another, so that a step of gradient
+descent is one operation. Convolution kernels lie there with their channels last, which makes a step up to 1.5 times as
+fast; the vector's order does not show that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Trained:
     channels_last: bool
 
     def seen_in(self, flat: Vector) -> Vector:
-        """Its part of an inner flat array, as a view in the tensor's own shape."""
+        """The tensor's part of an inner flat array, as a view in the tensor's shape."""
         part = flat[self.inside]
         if not self.channels_last:
             return part.reshape(self.tensor.shape)
@@ -41,12 +41,12 @@ class _Trained:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A tensor without a gradient, held by name: modules may put a new one in its place."""
+    """A tensor without a gradient, held by name: modules may replace it."""
 
     owner: nn.Module
     name: str
     wire: slice
-    """Empty for what is not in the vector."""
+    """Empty for tensors that are not in the vector."""
     at_first: Tensor
 
     def get(self) -> Vector:
@@ -67,7 +67,7 @@ class _Kept:
 
 
 class _Flat:
-    """Something for every trained value in one tensor, and its parts as the module sees them."""
+    """One tensor with a number for every trained value, and views of it in the shapes of the module."""
 
     def __init__(self, trained: Sequence[_Trained]) -> None:
         self.tensor = torch.zeros(trained[-1].inside.stop if trained else 0)
@@ -127,13 +127,13 @@ class FlatModel:
                     self._kept.append(_Kept(owner, name, slice(0, 0), buffer.detach().clone()))
 
     def load(self, vector: Vector) -> None:
-        """The module gets the vector's weights; counters and the like start afresh."""
+        """Copies the vector into the module; counters start again."""
         self._weights.load(vector)
         for entry in self._kept:
             entry.put(vector)
 
     def store(self, out: Vector) -> None:
-        """The vector gets the module's weights."""
+        """Copies the module's weights into the vector."""
         self._weights.store(out)
         for entry in self._in_vector():
             out[entry.wire] = entry.get()
@@ -145,7 +145,7 @@ class FlatModel:
         self._velocity.store(out)
 
     def store_gradient(self, out: Vector) -> None:
-        """The vector gets the gradients; 0 for what is not trained."""
+        """Copies the gradients into the vector; 0 for values that are not trained."""
         self._gradient.store(out)
         for entry in self._in_vector():
             out[entry.wire] = 0

@@ -1,7 +1,7 @@
-"""Forks processes that only compute.
+"""Forks worker processes that only compute.
 
-Takes what such a process shall do, gives its id; touches processes. They share their parent's memory until they write,
-end with their parent, and leave Ctrl-C to it.
+Takes a worker's work, gives its process id; touches processes. Workers share their parent's memory copy-on-write, end
+with their parent, and leave Ctrl-C to it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from testbed.parent import die_with_parent
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES, _LARGEST_KEPT_BYTES = 1 << 30, 32 << 20
-"""The second is the most that glibc takes."""
+"""The second is the maximum of glibc."""
 
 
 @contextmanager
 def objects_shared() -> Iterator[None]:
-    """Around forking, and as long as the processes live: nobody's garbage collection touches what there is now.
+    """Entered around forking, for as long as the workers live: garbage collection ignores the objects of before.
 
-    It would write to, and so copy, every page with an object in it.
+    A collection would write to, and so copy, every page with an object.
     """
     gc.collect()
     gc.freeze()
@@ -38,7 +38,7 @@ def objects_shared() -> Iterator[None]:
 
 
 def fork_worker(body: Callable[[], None]) -> int:
-    """A process that runs the body and ends; nothing of what its parent has open is flushed or closed by it."""
+    """Starts a process that runs `body` and ends, without flushing or closing its parent's files."""
     parent = os.getpid()
     # No Ctrl-C may reach the child before it ignores it: it would unwind its copy of the parent's stack.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -56,7 +56,7 @@ def fork_worker(body: Callable[[], None]) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Every step needs as much as the last: giving it back, and getting it zeroed again, took up to a fifth of it."""
+    """Keeps freed memory for the next step: returning it, and getting it zeroed again, took up to a fifth of a step."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # glibc's
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
@@ -66,7 +66,7 @@ def _keep_freed_memory() -> None:
 def _be_worker(body: Callable[[], None], parent: int) -> NoReturn:
     status = 1
     try:
-        sys.stdout = sys.stderr  # what a model prints is for people; the parent's output is data
+        sys.stdout = sys.stderr  # models print to stderr; the parent's standard output is data
         signal.set_wakeup_fd(-1)  # it would wake the parent's event loop
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may go to the whole group; the parent ends its workers
         signal.signal(signal.SIGINT, signal.SIG_IGN)

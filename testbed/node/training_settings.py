@@ -1,4 +1,4 @@
-"""How to train, what came of it, and what can go wrong.
+"""Settings, results and errors of training.
 
 Takes nothing, gives types; touches nothing, and knows no torch.
 """
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Stochastic gradient descent, as an experiment sets it."""
+    """Settings of stochastic gradient descent, from the experiment."""
 
     lr: float
     batch: int
     steps: int | None = 1
-    """Local steps a round; None where `epochs` counts."""
+    """Local steps a round; None if `epochs` is set."""
     epochs: int | None = None
     """Passes over the node's own samples a round."""
     momentum: float = 0.0
@@ -27,14 +27,15 @@ class Score:
     """How good a model is on some samples."""
 
     accuracy: float | None
-    """0 to 1: the share that is right; for ratings after rounding to the scale. None where that means nothing."""
+    """0 to 1: the share of correct answers, for ratings after rounding to the scale. None if not applicable."""
     loss: float
     """The mean; for ratings the root of the mean squared error."""
     samples: int
 
 
 class ComputingLost(Exception):
-    """What computes for the nodes is gone, or met what nobody foresaw: no node's fault, but none can go on."""
+    """A worker that computes for the nodes has ended or failed unexpectedly: no node is at fault, and none can go
+    on."""
 
     def __init__(self, message: str, told: str | None = None) -> None:
         super().__init__(told or message)
@@ -43,7 +44,7 @@ class ComputingLost(Exception):
 
 
 class TrainingFailed(Exception):
-    """Training left the numbers, or there was nothing to train on; says at which local step."""
+    """Training gave NaN or infinite numbers, or there were no samples; says at which local step."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

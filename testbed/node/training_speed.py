@@ -1,4 +1,4 @@
-"""How fast this machine trains: bare loops of local steps, with nothing around them.
+"""Measures how fast this machine trains, with loops of local steps alone.
 
 Takes a trainer and parts, gives times; touches processes.
 """
@@ -21,18 +21,18 @@ from testbed.node.training_cost import to_two_digits
 from testbed.node.training_process import fork_worker, objects_shared
 
 _HEADROOM = 1.25
-"""A machine that only trains has no time left for the network, for evaluation and for whoever else uses it."""
+"""Reserve for the network, for evaluation and for other programs of the machine."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Of some processes that train at the same time."""
+    """Measurements of some processes that train at the same time."""
 
     processes: int
     step_ms: NDArray[np.float64]
-    """One value per call of `train`: its time over its steps."""
+    """One value per call of `train`: its time divided by its steps."""
     steps_per_s: float
-    """Of all processes together."""
+    """Sum over all processes."""
 
     @property
     def median_ms(self) -> float:
@@ -44,7 +44,7 @@ class Speed:
 
 
 def sustained_ms_per_step(steps_per_s: float, learners: int) -> float:
-    """The shortest local step, in emulated time, that so many learners can keep up with in real time, to two digits."""
+    """The shortest local step, in emulated time, that this many learners can sustain in real time, to two digits."""
     return to_two_digits(learners / steps_per_s * 1000 * _HEADROOM)
 
 
@@ -57,9 +57,9 @@ def bare_loops(
     steps: int,
     at_most_s: float = math.inf,
 ) -> Speed:
-    """Every learner does some rounds of local steps on its own vector; the learners are dealt out to processes.
+    """Runs some rounds of local steps for every learner, on its own vector; learners are distributed over processes.
 
-    Processes begin together, and stop after a time even if rounds are left.
+    Processes begin together, and stop after a time limit even if rounds are left.
     """
     trainer.warm()
     with objects_shared():
@@ -76,7 +76,7 @@ def _run(
     steps: int,
     run: Callable[[_Loop], NDArray[np.float64]],
 ) -> list[NDArray[np.float64]]:
-    """What each process found; they begin when all are ready."""
+    """The measurements of each process; they begin when all are ready."""
     ready, tell_ready = os.pipe()
     go, give_go = os.pipe()
     answers: list[int] = []
@@ -92,7 +92,7 @@ def _run(
             loop.round(0)  # what is loaded when it is first used must not count
             os.write(tell_ready, b"r")
             os.read(go, 1)
-            with suppress(BrokenPipeError):  # whoever asked has been interrupted meanwhile
+            with suppress(BrokenPipeError):  # the measuring process has been interrupted meanwhile
                 _write_all(tell, run(loop).tobytes())
 
         pids.append(fork_worker(body))
@@ -141,7 +141,7 @@ class _Loop:
         return times
 
     def run(self, rounds: int, at_most_s: float) -> NDArray[np.float64]:
-        """When it began and ended, on the clock that all processes share, and all times per step."""
+        """Its beginning and end on the clock that all processes share, and all times per step."""
         begun = time.perf_counter()
         times: list[float] = []
         for number in range(1, rounds + 1):

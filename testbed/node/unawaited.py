@@ -1,6 +1,6 @@
-"""What an algorithm forgot to await: Python mentions it in passing, and a run is to say it aloud.
+"""Reports coroutines that an algorithm forgot to await, of which Python only prints a warning.
 
-Takes what Python warns of, gives words to the life in which it happened; touches how this process shows warnings.
+Takes Python's warnings, gives messages to the node in which they occurred; changes how this process shows warnings.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _TELL: ContextVar[Callable[[str], None]] = ContextVar("tell")
 
 
 def tell_of_unawaited(tell: Callable[[str], None]) -> None:
-    """From now on the current task, and those that it makes, have their own told."""
+    """Sends the warnings of the current task, and of tasks that it makes, to `tell`."""
     _TELL.set(tell)
 
 
 @contextmanager
 def unawaited_are_told() -> Iterator[None]:
-    """Within it they are told to whoever wants to know; all other warnings are shown as ever."""
+    """While entered, these warnings go to the `tell` of their task; all other warnings are shown as usual."""
     with warnings.catch_warnings():
         warnings.filterwarnings("always", _FORGOTTEN.pattern, RuntimeWarning)
         show = warnings.showwarning

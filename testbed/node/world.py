@@ -1,4 +1,4 @@
-"""What a node needs of the world it lives in: a clock, a network, somebody who computes, and somebody who watches.
+"""What a node needs of its runtime: a clock, a transport, computing, and an observer.
 
 Protocols only. In virtual time `runtimes/sim` implements them; with real sockets a node's own process does.
 """
@@ -18,7 +18,7 @@ Vector = NDArray[np.float32]
 
 
 class Alarm(Protocol):
-    """Something that will be called at its time."""
+    """A scheduled call."""
 
     def cancel(self) -> None: ...
 
@@ -32,17 +32,17 @@ class Clock(Protocol):
 
 
 class Shipment(Protocol):
-    """One message on its way to one peer."""
+    """One message under way to one peer."""
 
     def abort(self) -> int:
-        """Give up what has not left yet; how many bytes had."""
+        """Aborts the unsent rest; gives the number of bytes that had left."""
 
 
 class Transport(Protocol):
-    """Carries messages; whoever made it says where those that arrive go."""
+    """Carries messages; its maker decides where arriving messages go."""
 
     def ship(self, to: int, message: Message, on_left: Callable[[], None]) -> Shipment:
-        """Start to send; `on_left` is called once, when the last byte has left this node."""
+        """Starts to send; `on_left` is called once, when the last byte has left this node."""
 
 
 class Score(Protocol):
@@ -59,38 +59,38 @@ class Score(Protocol):
 
 
 class Pending(Protocol):
-    """A score that may still be in the making."""
+    """A score that may still be computed."""
 
     @property
     def is_done(self) -> bool:
-        """Whether `result` need not wait; always where waiting takes no emulated time."""
+        """Whether `result` need not wait; always true if waiting takes no emulated time."""
 
     def result(self) -> Score: ...
 
 
 class Trained(NamedTuple):
-    """What came of some local steps; the arrays hold until the node trains again."""
+    """The result of some local steps; the arrays are valid until the node trains again."""
 
     loss: float
     """Their mean."""
     before: Vector
     after: Vector
-    """What the steps alone made of `before`."""
+    """`before` after the steps alone."""
 
 
 class Compute(Protocol):
-    """Trains and tries one node's model. Training takes emulated time, and acts on a copy until it is done."""
+    """Trains and evaluates one node's model. Training takes emulated time, and acts on a copy until it is done."""
 
     @property
     def parameters(self) -> int: ...
 
     @property
     def samples(self) -> int:
-        """How many samples are the node's own."""
+        """The number of the node's samples."""
 
     @property
     def tested_on(self) -> str:
-        """Which data scores are of, as journals say it."""
+        """The data of scores, as named in journals."""
 
     def initial(self) -> Vector:
         """The weights that every node starts from; a copy."""
@@ -98,22 +98,22 @@ class Compute(Protocol):
     def steps_per_round(self) -> int: ...
 
     async def train(self, model: Vector, first_step: int, steps: int) -> Trained:
-        """Do local steps; what they changed is added to the model in one go at the end."""
+        """Does local steps; their change is added to the model once, at the end."""
 
     async def gradient(self, model: Vector, step: int) -> tuple[float, Vector]:
         """Loss and gradient of one minibatch."""
 
     def evaluate(self, model: Vector) -> Pending:
-        """Try a copy of the model; takes no emulated time."""
+        """Evaluates a copy of the model; takes no emulated time."""
 
     async def evaluate_inline(self, model: Vector) -> Score:
-        """The same as work of the node's own, which takes its time."""
+        """Evaluates the model as work of the node, which takes emulated time."""
 
 
 class Observer(Protocol):
-    """Hears what happens; out of band."""
+    """Is told of records and models, out of band."""
 
     def recorded(self, rank: int, record: AnyRecord) -> None: ...
 
     def model(self, rank: int, round_: int, vector: Vector) -> None:
-        """The model after a round that is evaluated; not changed any more."""
+        """The model after an evaluated round; it is not changed any more."""

@@ -1,7 +1,7 @@
-"""Addresses in the emulated network: 198.18.0.0/15, set aside for benchmarks, so never a LAN's or a VPN's.
+"""Addresses in the emulated network: 198.18.0.0/15, reserved for benchmarks, so no LAN or VPN uses them.
 
 Pure. Rank r has the (r+1)th address whose last byte is neither 0 nor 255, which some software takes for a network's or
-a broadcast: 198.18.0.1 … 198.18.0.254, 198.18.1.1 …
+a broadcast address: 198.18.0.1 … 198.18.0.254, 198.18.1.1 …
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def address(rank: int) -> str:
 
 
 def why_not_a_node(text: str) -> str | None:
-    """What is wrong with it as the address of a node; None when nothing is."""
+    """Why this cannot be the address of a node; None if it can."""
     try:
         found = IPv4Address(text)
     except AddressValueError:

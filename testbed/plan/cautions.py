@@ -1,4 +1,4 @@
-"""What is likely to go otherwise than a researcher thinks, though nothing is wrong with it.
+"""Warnings about valid experiments that are likely to behave unexpectedly.
 
 Takes an experiment, its topology and where it comes from, gives warnings; touches nothing.
 """
@@ -13,11 +13,11 @@ from testbed.topologies.model import NodeAction, NodeEvent, Topology
 from testbed.units import format_duration
 
 _SILENT = (NodeAction.CRASH, NodeAction.LEAVE)
-"""After these a node sends nothing any more."""
+"""Events after which a node sends nothing any more."""
 
 
 def with_patience(experiment: Experiment, topology: Topology) -> Experiment:
-    """Where nodes go and nothing else was said, others go on without those that are silent; else they wait."""
+    """The experiment with the default of `missing.then`: `skip` if events take nodes away, else `wait`."""
     if "then" in experiment.missing.model_fields_set or first_to_go(experiment, topology) is None:
         return experiment
     return experiment.model_copy(update={"missing": experiment.missing.model_copy(update={"then": "skip"})})
@@ -31,7 +31,7 @@ def cautions(experiment: Experiment, topology: Topology) -> Iterator[Finding]:
         yield warning(
             "waits-for-ever",
             f"from {format_duration(event.when.at_s)} on nodes {what}, and with `missing.then: wait` "
-            "whoever needs a message of theirs waits until they are back",
+            "nodes that need their messages wait until they are back",
             "if the run lasts that long, say --set missing.then=skip and --set missing.after=2s, or so",
             event.where,
         )

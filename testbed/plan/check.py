@@ -1,7 +1,7 @@
-"""What a plan may have got wrong, though every value is of its type: somebody may have changed it by hand.
+"""Checks a plan whose values all have the right types: the file may have been changed by hand.
 
-Takes a `RunPlan`, gives findings that name its keys; touches nothing. Names become paths and ranks become places in
-tables, so nothing that runs a plan has to look at them again.
+Takes a `RunPlan`, gives findings that name its keys; touches nothing. Names become paths and ranks become indices, so
+no later code has to check them again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VIRTUAL = "sim"
 
 
 def check_plan(plan: RunPlan) -> list[Finding]:
-    """All that does not fit together, up to a number that people read."""
+    """All inconsistencies, up to a limit."""
     try:
         topology = plan.load_topology()
     except InvalidInput as problem:
@@ -28,7 +28,7 @@ def check_plan(plan: RunPlan) -> list[Finding]:
     except RecursionError:
         return [error("bad-plan", "topology: nested too deep")]
     told = [*islice(chain(_scale(plan), _nodes(plan, topology), _addresses(plan)), MOST_FINDINGS)]
-    # What is told of ranks rests on nodes that are all there.
+    # The checks of ranks need a complete table of nodes.
     return [error("bad-plan", each) for each in told or islice(_relations(plan), MOST_FINDINGS)]
 
 
@@ -38,7 +38,7 @@ def _scale(plan: RunPlan) -> Iterator[str]:
 
 
 def _nodes(plan: RunPlan, topology: Topology) -> Iterator[str]:
-    """The nodes must be those of the topology."""
+    """Checks that the nodes are those of the topology."""
     if len(plan.nodes) != len(topology.nodes):
         yield f"nodes: there are {len(plan.nodes)}, the topology has {len(topology.nodes)}"
         return
@@ -55,11 +55,11 @@ def _nodes(plan: RunPlan, topology: Topology) -> Iterator[str]:
         learner += "learner" in node.roles
         yield from _pace(node)
     if not learner:
-        yield "nodes: nobody learns"
+        yield "nodes: none of them learns"
 
 
 def _addresses(plan: RunPlan) -> Iterator[str]:
-    """Every node must have one of its own, in the range that no other network uses."""
+    """Checks that every node has an address of its own in the emulated network."""
     owners: dict[str, str] = {}
     for at, node in enumerate(plan.nodes):
         key, whose = f"nodes.{at}.address", f"{shown(node.address)} of {shown(node.name)}"
@@ -78,7 +78,7 @@ def _pace(node: PlannedNode) -> Iterator[str]:
 
 
 def _relations(plan: RunPlan) -> Iterator[str]:
-    """What names a node must name one that has that part."""
+    """Checks that references to nodes name nodes with the right role."""
     for key, rank, role in (("server", plan.server, "server"), ("overlay.sampler", plan.overlay.sampler, "sampler")):
         having = [node.rank for node in plan.nodes if role in node.roles]
         if having != ([] if rank is None else [rank]):

@@ -1,7 +1,6 @@
-"""What a learner's container may use: memory, processors, processes; and how often it is started again.
+"""Limits of a learner's container: memory, processors, processes, and restarts.
 
-Takes a plan and its topology, gives figures; pure. They are limits, not what is set aside: a container that needs less
-takes less.
+Takes a plan and its topology, gives limits; pure. Limits are not reservations: a container that needs less takes less.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from testbed.topologies.model import NodeAction, NodeEvent, Topology
 _MIB = 1 << 20
 _STEP_BYTES = 64 * _MIB
 _PROCESS_BYTES = 320 * _MIB
-"""A process that has loaded torch for itself holds 217 to 245 MB; ZeroMQ and the interpreter's own, some 26 MB more."""
+"""A process that has loaded torch for itself holds 217 to 245 MB; ZeroMQ and the interpreter some 26 MB more."""
 LEAST_BYTES = 512 * _MIB
-"""With room for data, a minibatch and an evaluation."""
+"""Includes data, a minibatch and an evaluation."""
 UNKNOWN_BYTES = 2048 * _MIB
-"""Of a model whose size nobody has told, and which may be large."""
+"""Memory for a model of unknown size, which may be large."""
 MODEL_COPIES = 8 + SLOTS
-"""Of a model that a node has at a time, those on their way and those left to be averaged included; and one for each
-peer."""
+"""Copies of a model in a node's memory at a time, including those under way and those waiting to be averaged; one per
+peer comes on top."""
 _SLACK = 1.5
-"""Beyond what is counted: the kernel kills who goes past the limit."""
+"""Factor on top of the counted memory: the kernel kills processes above the limit."""
 LEARNER_PIDS, PART_PIDS = limits.PROCESSES, 256
-"""Processes and threads of a learner's container, and of one that serves the run."""
+"""Processes and threads of a learner's container, and of a container of the fabric or control."""
 TMP_OPTIONS, LOG_SIZE = limits.TMP_OPTIONS, "16m"
-"""What any of them may write: to /tmp, which is memory of its own; and of what it says, that the Engine keeps."""
+"""Limits of a container's /tmp, which is in memory, and of its log, which the Docker Engine keeps."""
 LEARNER_SHARES, PART_SHARES, FABRIC_SHARES = 64, 256, 8192
-"""How much of a processor each gets where it is wanted by several, compared with others; 1024 is usual. That a thread
-trains with the lowest priority means nothing to other containers: packets would wait for it. So would learners for the
-trying of averages, which is control's."""
+"""CPU shares of learners, other parts and the fabric, used when processors are contended; Docker's default is 1024. The
+low priority of a training thread counts only inside its container, so without shares packets would wait for training,
+and learners for control's evaluation of averages."""
 _PACED_PROCESSORS = 1.0
 """A learner trains with one thread."""
 _GOES = (NodeAction.CRASH, NodeAction.LEAVE)
@@ -45,19 +44,19 @@ _GOES = (NodeAction.CRASH, NodeAction.LEAVE)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one node's container."""
+    """Limits of one node's container."""
 
     memory_bytes: int
     processors: float | None
-    """None: as many as there are."""
+    """None: no limit."""
     returns: int
-    """How often it may be started again after a death."""
+    """How often the container may be started again after it has ended."""
 
 
 def needed_memory_bytes(plan: RunPlan, rank: int) -> int:
-    """What a node's container may need: a process with torch, and copies of the model; in steps of 64 MiB.
+    """The memory that a node's container may need: a process with torch, and copies of the model; in steps of 64 MiB.
 
-    At least 512 MiB. Of a model of unknown size, 512 MiB for a built-in one as it comes, else 2 GiB.
+    At least 512 MiB. If the model's size is unknown: 512 MiB for a built-in one without options, else 2 GiB.
     """
     if plan.parameters is None:
         return LEAST_BYTES if has_usual_size(plan) else UNKNOWN_BYTES
@@ -66,7 +65,7 @@ def needed_memory_bytes(plan: RunPlan, rank: int) -> int:
 
 
 def models_bytes(plan: RunPlan, rank: int) -> int:
-    """All copies of the model that a node may have at a time; nothing where its size is not known."""
+    """Bytes of all copies of the model that a node may have at a time; 0 if its size is unknown."""
     return 4 * (plan.parameters or 0) * (MODEL_COPIES + _peers(plan, rank))
 
 
@@ -86,7 +85,7 @@ def _peers(plan: RunPlan, rank: int) -> int:
 
 
 def limits_of(plan: RunPlan, topology: Topology) -> list[Limits]:
-    """By rank. Memory is the device's own, where the topology says so and a learner fits into it."""
+    """Limits by rank. Memory is that of the service's `memory`, if a learner fits into it."""
     returns = comebacks(topology)
     found = []
     for node in topology.nodes:
@@ -100,14 +99,14 @@ def limits_of(plan: RunPlan, topology: Topology) -> list[Limits]:
 
 
 def _processors(plan: RunPlan, declared: float | None) -> float | None:
-    """The device's own; else one where steps are paced: what works as fast as it can is held up by nothing."""
+    """The service's `cpus`; else one if steps are paced, and no limit if they are measured."""
     if declared is not None:
         return declared
     return _PACED_PROCESSORS if plan.experiment.compute.mode == "paced" else None
 
 
 def comebacks(topology: Topology) -> Counter[int]:
-    """How often events bring each node back at most, by rank; that it joins for the first time does not count."""
+    """How often events bring each node back at most, by rank; a first join does not count."""
     absent = starting_absent(topology)
     joins: Counter[int] = Counter()
     back: Counter[int] = Counter()

@@ -1,8 +1,8 @@
-"""What a run will cost: bytes and emulated time of a round, by node and in all.
+"""The cost of a run: bytes and emulated time of a round, per node and in total.
 
-Takes a `RunPlan`, gives an `Estimate`; touches nothing. Where a few rounds are not too many messages they are rehearsed
-over the network's model. Otherwise it is a sum on the back of an envelope: every message of a round is sent at once
-and shares its links evenly, TCP starts slowly each time, and losses hold its rate down.
+Takes a `RunPlan`, gives an `Estimate`; touches nothing. If a few rounds have not too many messages, they are rehearsed
+over the fluid network model. Otherwise the estimate is coarse: all messages of a round are sent at once and share their
+links evenly, TCP starts slowly each time, and losses limit its rate.
 """
 
 from __future__ import annotations
@@ -33,47 +33,47 @@ from testbed.plan.traffic import (
 )
 
 _MESSAGES = 8_000
-"""A rehearsal of no more takes about a second; it has no more rounds than are good for something."""
+"""Limits of a rehearsal: it takes about a second, and more rounds would not improve it."""
 _MOST_MESSAGES = 16_000
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 12
 _WINDOW_BYTES = 10 * 1448
 _MOST_PAIRS = 20_000
-"""Whose routes are followed link by link; with more, a node's own messages share its path."""
+"""The most messages whose routes are followed link by link; with more, only a node's own messages share its path."""
 _FASTEST_BPS = 100e9
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """None where the number of parameters, or when the run ends, is not known."""
+    """Estimated cost. Figures are None if the number of parameters, or the end of the run, is unknown."""
 
     message_bytes: int | None
-    """One model as it is sent, metadata included; None where a sharing of the researcher's own does not say."""
+    """One model as it is sent, metadata included; None if a researcher's own sharing does not declare it."""
     round_bytes: int | None
     """Sent by all nodes in one round."""
     round_bytes_node: int | None
-    """Sent by the node in the middle; a server sends more."""
+    """Sent by the median node; a server sends more."""
     compute_s: float
-    """Of a round, by the node in the middle."""
+    """Computing time of a round of the median node."""
     compute_slowest_s: float
     transfer_s: float | None
-    """Of one message, by the pair in the middle."""
+    """Time of one message, for the median pair."""
     transfer_slowest_s: float | None
     round_s: float | None
     rounds: int | None
     total_s: float | None
     total_bytes: int | None
     peak_bytes_s: float | None = None
-    """Of all nodes together, over the busiest window (`rehearse.window_of`)."""
+    """Rate of all nodes together, over the busiest window (`rehearse.window_of`)."""
     peak_is_bound: bool = False
-    """It was not rehearsed: they cannot send more than that."""
+    """The peak is an upper bound, as it was not rehearsed."""
     unreachable: int = 0
-    """Pairs that should exchange and have no path at the start."""
+    """Pairs of the overlay that have no path at the start."""
     assumed: tuple[str, ...] = ()
-    """What the figures rest on that the experiment's own code does not say, as clauses."""
+    """Assumptions about the experiment's own code that the figures rest on, as clauses."""
 
 
 def estimate(plan: RunPlan) -> Estimate:
-    """What one round and the whole run will cost."""
+    """Estimates one round and the whole run."""
     size = assumed_message_bytes(plan)
     learners = [node for node in plan.nodes if node.learner is not None]
     step_s = steps_per_round(plan) * plan.ms_per_step / 1e3
@@ -132,7 +132,7 @@ def estimate(plan: RunPlan) -> Estimate:
 def _rehearsal(
     plan: RunPlan, size: int, compute: Mapping[int, float], messages: int, window_s: float
 ) -> Rehearsal | None:
-    """The first rounds, unless they are too many messages or go on for ever."""
+    """Rehearses the first rounds, unless they have too many messages or never end."""
     rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, _MESSAGES // messages))
     if plan.experiment.stop.rounds is not None:
         rounds = min(rounds, plan.experiment.stop.rounds)
@@ -153,7 +153,7 @@ def _round_s(
     traffic: Traffic,
     phases: list[NDArray[np.float64]],
 ) -> float:
-    """How long a round takes once all are waiting for each other, or where none waits."""
+    """The duration of a round once all nodes wait for each other, or if none waits."""
     if isinstance(exchange := exchange_in(plan), WithPeers) and exchange.pause_s is not None:
         return max(compute.values()) + exchange.pause_s
     if len(traffic.phases) == 2:  # there, compute, and back
@@ -186,14 +186,14 @@ class _Transfers:
         return [self._of_phase(phase, traffic.size) for phase in traffic.phases]
 
     def access_bytes_s(self, pairs: Sequence[tuple[int, int]]) -> float:
-        """What all senders together can send at most: none sends more than its best path carries."""
+        """Upper bound of the rate of all senders together: none sends more than its best path carries."""
         best: dict[int, float] = {}
         for origin, dest in pairs:
             best[origin] = max(best.get(origin, 0.0), float(self._paths.bandwidth_bps[origin, dest]))
         return sum(min(rate, _FASTEST_BPS) for rate in best.values()) / 8
 
     def latency_s(self, pairs: Sequence[tuple[int, int]]) -> float:
-        """Of the pair in the middle, of those that reach each other; 0 where there is none."""
+        """Median latency of pairs with a path; 0 if there are none."""
         latency_ms = self._paths.latency_ms[tuple(np.array(pairs, dtype=np.intp).reshape(-1, 2).T)]
         finite = latency_ms[np.isfinite(latency_ms)]
         return float(np.median(finite)) / 1000 if finite.size else 0.0
@@ -207,7 +207,7 @@ class _Transfers:
         rtt_s = there_s + paths.latency_ms[dest, origin] / 1e3
         rate = np.minimum(self._shares(pairs, origin, dest), _FASTEST_BPS) / 8 * Tcp().goodput
         sent = set(pairs) if size > _WINDOW_BYTES else set()
-        # where others' data meets the acknowledgements
+        # where data in the other direction delays the acknowledgements
         rate = rate / np.array([1.0 + TWO_WAYS * (pair[::-1] in sent) for pair in pairs])
         with np.errstate(invalid="ignore"):
             rate = np.minimum(rate, _held_down_bytes_s(float(size), rtt_s, paths.loss[origin, dest]))
@@ -229,7 +229,7 @@ class _Transfers:
 
 
 def _held_down_bytes_s(size: float, rtt_s: NDArray[np.float64], loss: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where losses come before the end of a message: what the windows of cubic, or of reno, are on average."""
+    """The average rate with losses, from the windows of cubic or reno, if losses occur within a message."""
     mss = float(Tcp().mss_bytes)
     some = np.maximum(loss, 1e-12)
     windows = np.maximum(1.22 * some**-0.5, 1.17 * (np.where(np.isfinite(rtt_s), rtt_s, 0.0) / some) ** 0.75)

@@ -1,4 +1,4 @@
-"""Plans as files: written whole or not at all, and read back with all that is wrong named.
+"""Plan files: written completely or not at all; reading gives all errors at once.
 
 Takes a run directory or a path, gives a plan; touches the plan's files only.
 """
@@ -28,7 +28,8 @@ _Kind = TypeVar("_Kind", bound=Versioned)
 
 
 def write_plan(run: RunDirectory, plan: RunPlan) -> None:
-    """The plan, its topology for people, and each node's share. The plan itself comes last: where it is, all is."""
+    """Writes the plan, its topology as YAML, and each node's share. The plan comes last: if it is there, all files
+    are."""
     run.nodes.mkdir(parents=True, exist_ok=True)
     _write(run.topology, to_yaml(plan.load_topology()))
     for share in split(plan):
@@ -39,7 +40,7 @@ def write_plan(run: RunDirectory, plan: RunPlan) -> None:
 
 
 def to_text(plan: RunPlan) -> str:
-    """The plan as JSON, one node a line; the same plan is always the same text."""
+    """The plan as JSON, one node per line; equal plans give equal text."""
     lines = []
     for key, value in plan.document().items():
         if key == "nodes" and isinstance(value, list) and value:
@@ -83,7 +84,7 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
 
 
 def read_plan(path: str | Path, within: Path | None = None) -> RunPlan:
-    """The plan in a file; raises InvalidInput, with findings, when it is none.
+    """The plan in a file; raises InvalidInput, with findings, if it is not valid.
 
     `within` a run directory, no link is followed.
     """
@@ -134,7 +135,7 @@ def _read(path: Path, kind: type[_Kind], within: Path | None = None) -> _Kind:
 
 
 def _findings(problem: ValidationError) -> Iterator[Finding]:
-    """Every wrong value, named by its keys."""
+    """A finding for every wrong value, named by its keys."""
     wrong = problem.errors(include_url=False)
     for each in wrong[:MOST_FINDINGS]:
         keys = ".".join(str(part) for part in each["loc"])
@@ -144,7 +145,7 @@ def _findings(problem: ValidationError) -> Iterator[Finding]:
 
 
 def _write(path: Path, text: str) -> None:
-    """A reader sees the whole file or none; nobody else writes it."""
+    """Writes a file atomically; only one process writes it."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -154,7 +155,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def changed_inputs(plan: RunPlan) -> Iterator[str]:
-    """Files of code and data that went into a plan, and are other ones now or gone; the rest is in the plan itself."""
+    """Files of code and data that have changed or gone since the plan was made; all other inputs are in the plan."""
     for name in own_files(plan.experiment):
         try:
             is_same = hashlib.sha256(Path(name).read_bytes()).hexdigest() == plan.inputs.get(name)

@@ -12,7 +12,7 @@ from testbed.seeds import derive
 
 
 def flows_of(plan: RunPlan, network: Network) -> Flows:
-    """With the settings and the random stream of the plan, so that a rehearsal meets what the run will meet."""
+    """The model with the settings and the random stream of the plan, so a rehearsal has the same draws as the run."""
     settings = plan.experiment.network
     return Flows(
         network,

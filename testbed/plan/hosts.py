@@ -1,6 +1,6 @@
-"""Names and addresses of a run's nodes, as each of them finds the others by name.
+"""Names and addresses of a run's nodes, for /etc/hosts.
 
-Takes a plan, gives them; pure. A node's name that no host can have is left out.
+Takes a plan, gives hosts; pure. Node names that are not valid host names are left out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _ITSELF = "127.0.0.1 localhost\n"
 
 
 def hosts_of(plan: RunPlan) -> dict[str, str]:
-    """By name."""
+    """Addresses by host name."""
     return {node.name: node.address for node in plan.nodes if _NAME.fullmatch(node.name)}
 
 
 def hosts_text(hosts: dict[str, str]) -> str:
-    """As /etc/hosts has it."""
+    """The text of /etc/hosts."""
     return _ITSELF + "".join(f"{address} {name}\n" for name, address in hosts.items())

@@ -1,4 +1,4 @@
-"""What a run uses in place of what its experiment asks for, in words: the time of a step, TCP's congestion control.
+"""Words for settings of a run that differ from its experiment: the time of a step, TCP's congestion control.
 
 Takes plans, gives words; pure.
 """
@@ -9,7 +9,7 @@ from testbed.plan.model import RunPlan
 
 
 def is_longer(plan: RunPlan) -> bool:
-    """Whether a step takes longer than asked for."""
+    """Whether a step takes longer than the experiment asks for."""
     return plan.asked is not None and plan.ms_per_step > plan.asked.ms_per_step
 
 

@@ -1,7 +1,7 @@
-"""Whether a run is long enough for anything to happen in it.
+"""Warns if a run is likely to end before its first event.
 
-Takes a plan, its topology and what the run will cost, gives warnings; touches nothing. Apart from `cautions`, which
-has no need of an estimate.
+Takes a plan, its topology and an estimate, gives warnings; touches nothing. Separate from `cautions`, which needs no
+estimate.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from testbed.units import format_duration
 
 
 def events_too_late(plan: RunPlan, topology: Topology, cost: Callable[[], Estimate]) -> Iterator[Finding]:
-    """A warning about the topology's file where the run will likely be over before anything happens in it.
+    """A warning about the topology's file if the run is likely to end before the first event.
 
-    An estimate takes its time: `cost` is called only when a run that never waited for a message would be over, too.
+    An estimate is slow: `cost` is called only if even a run that never waited for messages would end before the event.
     """
     first = min(topology.events, key=lambda event: event.when.at_s, default=None)
     if first is None or first.when.at_s < _at_least_s(plan, topology):
@@ -41,7 +41,7 @@ def events_too_late(plan: RunPlan, topology: Topology, cost: Callable[[], Estima
 
 
 def _at_least_s(plan: RunPlan, topology: Topology) -> float:
-    """How long the run takes at least, as a rule: its steps, and a message over one link in each round."""
+    """A usual lower bound of the run's duration: its steps, and a message over one link in each round."""
     stop = plan.experiment.stop
     if stop.rounds is None:
         return 0.0 if stop.time_s is None else stop.time_s
@@ -52,6 +52,6 @@ def _at_least_s(plan: RunPlan, topology: Topology) -> float:
 
 
 def _rounded_up(seconds: float) -> float:
-    """To two digits, so that it is a number that people write."""
+    """Rounded up to two digits."""
     digit = 10.0 ** (ceil(log10(max(seconds, 1.0))) - 2)
     return max(1.0, round(ceil(seconds / digit) * digit, 3))

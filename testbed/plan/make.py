@@ -1,7 +1,7 @@
 """An experiment and a topology → a `RunPlan`.
 
-Pure, but for an overlay's own code, which is called. All that does not fit together is told at once, at its place in
-the experiment.
+Pure, but for an overlay's own code, which is called. All inconsistencies are reported at once, at their places in the
+experiment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from testbed.plan.roles import cast_roles
 from testbed.topologies.model import Topology
 
 NOMINAL_MS_PER_STEP = 5.0
-"""A step of a model whose cost is not known, on a device of medium speed."""
+"""A step of a model of unknown cost, on a device of medium speed."""
 
 
 def make_plan(
@@ -40,7 +40,7 @@ def make_plan(
     versions: Mapping[str, str] | None = None,
     inputs: Mapping[str, str] | None = None,
 ) -> RunPlan:
-    """The plan of one run, `paced`; raises InvalidInput with all that does not fit together."""
+    """The plan of one run, `paced`; raises InvalidInput with all inconsistencies."""
     origin = source or Origin()
     report = origin.report()
     if experiment.stop.accuracy is not None and experiment.evaluation.mode == "none":
@@ -90,14 +90,14 @@ def make_plan(
 
 
 def paced(plan: RunPlan, nominal_ms: float, sustained_ms: float = 0.0, time_scale: float = 1.0) -> RunPlan:
-    """A plan of time scale 1, with another one and the step that goes with it.
+    """A plan of time scale 1, changed to another time scale and the step that belongs to it.
 
-    A step takes what the experiment says; with `auto`, what it takes on the nominal device, or as long as this machine
-    sustains where that is longer, both in emulated time.
+    A step takes the experiment's `ms_per_step`. With `auto` it takes the nominal device's time, or the shortest that
+    this machine sustains if that is longer, both in emulated time.
     """
     experiment = plan.experiment
     used_ms = _used_ms_per_step(experiment.compute, nominal_ms, sustained_ms)
-    # What is measured takes as long as it takes: nothing else was asked for.
+    # In mode `measured` no step time was asked for.
     is_measured = experiment.compute.mode == "measured"
     asked_ms = used_ms if is_measured else _used_ms_per_step(experiment.compute, nominal_ms, sustained=0.0)
     return plan.model_copy(
@@ -111,7 +111,7 @@ def paced(plan: RunPlan, nominal_ms: float, sustained_ms: float = 0.0, time_scal
 
 
 def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
-    """An algorithm that draws its peers knows as a number how many."""
+    """Gives an algorithm that draws its peers their number."""
     algorithm = experiment.algorithm
     exchange = exchange_of(algorithm.name, algorithm.options)
     if not isinstance(exchange, WithPeers) or not exchange.draws:
@@ -121,7 +121,8 @@ def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
 
 
 def _for_scale(experiment: Experiment, time_scale: float) -> Experiment:
-    """Cubic grows by the host's clock, reno by acknowledgements: those come as much later as everything else."""
+    """Replaces cubic by reno under a time scale: cubic's window grows by the host's clock, reno's by acknowledgements,
+    which the time scale delays as everything else."""
     network = experiment.network
     if time_scale == 1.0 or "congestion" in network.model_fields_set:
         return experiment
@@ -133,7 +134,7 @@ def _used_ms_per_step(compute: Compute, nominal: float, sustained: float) -> flo
     if told is not None:
         return told
     if compute.mode == "measured":
-        return sustained or nominal  # it takes as long as it takes: an estimate
+        return sustained or nominal  # in mode `measured` this is an estimate
     return max(nominal, sustained)
 
 

@@ -1,4 +1,4 @@
-"""What a plan says: plain frozen data, the same in memory and as JSON.
+"""The data of a plan: plain and frozen, the same in memory and as JSON.
 
 Pure. A learner reads only its own `NodePlan`, which stays small however many nodes there are.
 """
@@ -31,10 +31,10 @@ LARGEST_TIME_SCALE = 1000.0
 TimeScale = Annotated[
     float,
     Field(
-        ge=1.0, le=LARGEST_TIME_SCALE, description="How many times longer everything takes in real time; 1: as planned."
+        ge=1.0, le=LARGEST_TIME_SCALE, description="How many times longer everything takes in real time; 1: no longer."
     ),
 ]
-"""A second of emulated time is so many seconds of real time. Of a plan without it, it is 1."""
+"""Seconds of real time per emulated second; 1 if a plan does not have it."""
 
 
 class Part(BaseModel):
@@ -52,14 +52,15 @@ class PlannedNode(Part):
     address: str = Field(description="In the emulated network.")
     image: str
     roles: tuple[Role, ...]
-    learner: int | None = Field(ge=0, description="Position among those that learn; None for a node that does not.")
+    learner: int | None = Field(ge=0, description="Position among the learners; None for a node that does not learn.")
     pace: tuple[tuple[float, float], ...] = Field(
-        min_length=1, description="From which second on a step takes how many times longer."
+        min_length=1,
+        description="Pairs of time in seconds and factor: from that time on, a step takes that many times longer.",
     )
 
 
 class PlannedOverlay(Part):
-    """Who exchanges models with whom."""
+    """The planned overlay: the graph of nodes that exchange models."""
 
     kind: Literal["ring", "regular", "full", "small-world", "star", "file", "network", "code"]
     degree: int | None = Field(ge=0)
@@ -74,36 +75,36 @@ class PlannedOverlay(Part):
 
 
 class Asked(Part):
-    """What the experiment asks for where a run may have to take something else: the plan's own is what it takes."""
+    """Settings as the experiment asks for them; the plan's own values are those that the run uses."""
 
-    ms_per_step: float = Field(gt=0.0, le=1e9, description="Longer in the run where the machine cannot train as fast.")
-    congestion: Literal["cubic", "reno"] = Field(description="Cubic is reno in a run that a time scale stretches.")
+    ms_per_step: float = Field(gt=0.0, le=1e9, description="Longer in the run if the machine cannot train as fast.")
+    congestion: Literal["cubic", "reno"] = Field(description="A time scale above 1 replaces cubic by reno.")
 
 
 class RuntimeFacts(Part):
-    """What a reader of results must know of the runtime, whichever it was."""
+    """The facts of a runtime that readers of results need."""
 
-    is_virtual: bool = Field(description="Emulated time passed from event to event: nothing could come too late.")
-    is_judged: bool = Field(description="Control writes the run's health to summary.json as the last of all.")
+    is_virtual: bool = Field(description="Emulated time was virtual: no process could be late.")
+    is_judged: bool = Field(description="Control writes the run's health to summary.json, as the last file.")
 
 
 class Declared(Part):
-    """What an experiment's own algorithm and sharing say of themselves, for estimates; None: nothing."""
+    """Facts that an experiment's own algorithm and sharing declare, for estimates; None if undeclared."""
 
     waits: bool | None = Field(description="Every node waits for models of others in every round.")
-    sends_to: int | Literal["neighbours"] | None = Field(description="To how many of its neighbours a node sends.")
-    message_bytes: int | None = Field(ge=0, description="What one model takes as it is sent, without a header.")
+    sends_to: int | Literal["neighbours"] | None = Field(description="The number of neighbours that a node sends to.")
+    message_bytes: int | None = Field(ge=0, description="The size of a sent model, without a header.")
 
 
 class Versioned(Part):
-    """Base of what is a file of its own. The version's key is `schema`, which pydantic has another use for."""
+    """Base of the classes with files of their own. The version's key is `schema`, a name that pydantic itself uses."""
 
     model_config = ConfigDict(populate_by_name=True)
 
     schema_version: int = Field(SCHEMA, alias="schema")
 
     def document(self) -> dict[str, JsonValue]:
-        """As a JSON value, keys in a fixed order; `model_validate` takes it back."""
+        """The JSON value, with keys in a fixed order; `model_validate` reads it."""
         return {"schema": self.schema_version, **self.model_dump(mode="json", exclude={"schema_version"})}
 
 
@@ -111,10 +112,10 @@ How = Literal["asked", "default", "fallback"]
 
 
 class RuntimeChoice(Part):
-    """Why a run is on its runtime: not a setting, and no difference between repetitions."""
+    """Why a run uses its runtime. Not a setting: repetitions may differ in it."""
 
-    how: How = Field(description="`fallback`: virtual time, where this machine denies what the default takes.")
-    why: str = Field(description="In words; empty where an option asked for it.")
+    how: How = Field(description="`fallback`: virtual time, because this machine denies what the default needs.")
+    why: str = Field(description="The reason in words; empty if an option asked for the runtime.")
 
 
 class RunPlan(Versioned):
@@ -125,7 +126,7 @@ class RunPlan(Versioned):
     runtime: str
     engine: str
     versions: dict[str, str]
-    inputs: dict[str, str] = Field(description="SHA-256 of the files that went into it, by name.")
+    inputs: dict[str, str] = Field(description="SHA-256 of the files that the plan was made from, by name.")
     topology_name: str
     topology: dict[str, JsonValue] = Field(description="The topology, as in its YAML form.")
     nodes: tuple[PlannedNode, ...]
@@ -136,22 +137,22 @@ class RunPlan(Versioned):
         description="Size of each learner's part of the data."
     )
     samples_estimated: bool = Field(
-        default=False, description="Planned before the data was there: the parts will be about as large."
+        default=False, description="Planned before the data was there: sizes of parts are estimates."
     )
     ms_per_step: float = Field(gt=0.0, le=1e9)
     time_scale: TimeScale = 1.0
     server: int | None = Field(description="Rank of the node that serves.")
     asked: Asked | None = Field(None, description="None in plans of older versions.")
     runtime_facts: RuntimeFacts | None = Field(None, description="None in plans of older versions.")
-    declared: Declared | None = Field(None, description="None where all comes with the package, or was not asked.")
-    runtime_choice: RuntimeChoice | None = Field(None, description="How its runtime was chosen; None where not told.")
+    declared: Declared | None = Field(None, description="None if all code is built in, or was not asked.")
+    runtime_choice: RuntimeChoice | None = Field(None, description="How the runtime was chosen; None if unknown.")
 
     def load_topology(self) -> Topology:
-        """The topology, through the one loader; it is parsed once, and copies of the plan share what came of it."""
+        """The parsed topology; it is parsed once, and copies of the plan share the result."""
         return self._parsed_topology
 
     def with_parsed(self, topology: Topology) -> Self:
-        """The same plan, which need not parse its own text: it was made from this topology."""
+        """The same plan with the topology that it was made from, so that it need not be parsed."""
         self.__dict__["_parsed_topology"] = topology
         return self
 
@@ -166,13 +167,13 @@ class RunPlan(Versioned):
 
     @cached_property
     def _expanded_network(self) -> Network:
-        from testbed.network.graph import expand  # numpy, which a plan that is only read does not need
+        from testbed.network.graph import expand  # needs numpy, which reading a plan does not
 
         return expand(self.load_topology())
 
     @cached_property
     def learners(self) -> tuple[int, ...]:
-        """The ranks of those that learn."""
+        """The ranks of the learners."""
         return tuple(node.rank for node in self.nodes if node.learner is not None)
 
 
@@ -184,7 +185,9 @@ class NodePlan(Versioned):
     ranks: tuple[str, ...] = Field(description="Names, by rank.")
     addresses: tuple[str, ...] = Field(description="By rank.")
     learners: tuple[int, ...] = Field(description="Ranks.")
-    neighbours: tuple[int, ...] | None = Field(description="Its own, as ranks; None when every round has others.")
+    neighbours: tuple[int, ...] | None = Field(
+        description="The node's neighbours, as ranks; None if they change every round."
+    )
     overlay: PlannedOverlay = Field(description="Without the table of neighbours.")
     experiment: Experiment
     ms_per_step: float = Field(gt=0.0, le=1e9)

@@ -1,7 +1,7 @@
-"""Of a node's plan, only what its place in the network is like.
+"""Reads the network settings of a node's plan, and nothing else.
 
-Takes the file, gives that; for a process that many others wait for, and for which the whole plan, with the types behind
-it, is too much to load. Light: what only says what is wrong is loaded where something is.
+Takes the file, gives the settings. For a process that many others wait for: loading the whole plan with its types would
+take too long. Light: modules for error messages are imported only on an error.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import json
 import math
 import os
 
-TYPE_CHECKING = False  # `typing` takes longer to load than all else in here
+TYPE_CHECKING = False  # `typing` takes longer to load than everything else here
 if TYPE_CHECKING:
     from typing import TypeGuard
 
 
 def read_node_network(path: str | os.PathLike[str]) -> tuple[str, str, float]:
-    """The node's address, its TCP's congestion control and time scale; raises InvalidInput for what is no plan."""
+    """The node's address, TCP's congestion control and time scale; raises InvalidInput if the file is not a node's
+    plan."""
     try:
         with open(path, "rb") as file:
             plan = json.loads(file.read())

@@ -1,6 +1,6 @@
-"""From an experiment's overlay to a planned one: defaults, checks, and the table of neighbours.
+"""Plans the overlay of an experiment: defaults, checks, and the table of neighbours.
 
-Takes an experiment, a topology and the learners, gives a `PlannedOverlay`; complains in the experiment's own places.
+Takes an experiment, a topology and the learners, gives a `PlannedOverlay`, or findings at places in the experiment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DRAWN = ("regular", "full")
 def plan_overlay(
     experiment: Experiment, topology: Topology, cast: Cast, origin: Origin, report: OriginReport
 ) -> PlannedOverlay | None:
-    """Who exchanges models with whom; None, and findings, when that cannot be."""
+    """The planned overlay; None, and findings, if there is none."""
     try:
         planned = _planned_for(experiment, topology, cast, origin, report)
         _check_sharing(experiment, planned)
@@ -51,7 +51,7 @@ def plan_overlay(
 def _planned_for(
     experiment: Experiment, topology: Topology, cast: Cast, origin: Origin, report: OriginReport
 ) -> PlannedOverlay:
-    """What the algorithm asks for: the server's, one that it draws itself, or the experiment's own."""
+    """The overlay that the algorithm needs: around a server, drawn by the algorithm itself, or the experiment's own."""
     exchange = exchange_of(experiment.algorithm.name, experiment.algorithm.options)
     if isinstance(exchange, WithServer) and cast.server is not None:
         return _around(cast.server, experiment, len(cast.learners), report)
@@ -93,7 +93,7 @@ def _planned(
 
 
 def _around(server: int, experiment: Experiment, learners: int, report: OriginReport) -> PlannedOverlay:
-    """All learners exchange with the server alone."""
+    """The overlay in which all learners exchange with the server alone."""
     overlay = experiment.overlay
     plain = overlay.peers == "seed" and not overlay.dynamic and overlay.degree is None
     if overlay.kind not in ("regular", "star") or not plain:
@@ -149,7 +149,7 @@ def _graph(experiment: Experiment, topology: Topology, cast: Cast, origin: Origi
                 f"`{overlay.kind}` is the same in every round", f"dynamic are: {', '.join(DYNAMIC)}", "dynamic"
             )
         planned = _planned(experiment, cast, "code" if code else overlay.kind, degree, None, dynamic=True, code=code)
-        dynamic_graph(planned, count, experiment.seed, 0)  # whatever is wrong with it shows before anything starts
+        dynamic_graph(planned, count, experiment.seed, 0)  # errors of own code show before the run starts
         return planned
     graph = _static(experiment, topology, cast, origin, degree or 0, code)
     parts = components(graph)

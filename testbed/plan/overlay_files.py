@@ -1,4 +1,4 @@
-"""Graphs that somebody else drew: a file of edges, and the topology's own links.
+"""Overlays from a file of edges, and from the topology's links.
 
 Takes text or a topology, gives pairs of ranks; touches nothing.
 """
@@ -27,9 +27,9 @@ _WEIGHT = re.compile(r"[+-]?[0-9]*\.[0-9]*([eE][+-]?[0-9]+)?|[+-]?[0-9]+[eE][+-]
 def read_edges(text: str, ranks: Mapping[str, int], file: str) -> list[Pair]:
     """The edges in a text: `a b` on a line, or `a b c …` for a's edge to each of the others; names or ranks.
 
-    Words are parted by blanks, commas or a colon after the first; `#` begins a comment. A first line with one number
-    is the number of nodes, as in DecentralizePy's files. What networkx writes behind an edge means nothing here: its
-    attributes (`a b {'weight': 2.5}`), or a weight that is no whole number (`a b 2.5`).
+    Words are separated by blanks, commas or a colon after the first; `#` begins a comment. A first line with one number
+    is the number of nodes, as in DecentralizePy's files. Attributes that networkx writes behind an edge are ignored (`a
+    b {'weight': 2.5}`), and so is a weight that is not a whole number (`a b 2.5`).
     """
     pairs: list[Pair] = []
     lines = [(number, line.split("#")[0].strip()) for number, line in enumerate(text.splitlines(), 1)]
@@ -61,7 +61,7 @@ def _words(line: str) -> list[str]:
 
 
 def _is_number(word: str) -> bool:
-    """Whether it is one that Python reads, and a person could mean."""
+    """Whether a word is a finite number."""
     return word.isdecimal() and len(word) < _MOST_DIGITS
 
 
@@ -74,7 +74,7 @@ def _rank(word: str, ranks: Mapping[str, int], here: str) -> int:
 
 
 def network_edges(topology: Topology) -> Iterator[Pair]:
-    """Pairs of nodes with a link of their own, or with links to one and the same bridge or shared access link."""
+    """Pairs of nodes with a direct link, or with links to the same bridge or shared access link."""
     network = expand(topology)
     nodes = network.node_count
     behind: dict[int, set[int]] = {}

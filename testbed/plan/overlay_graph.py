@@ -1,7 +1,7 @@
-"""Graphs over the learners: who exchanges models with whom. The same seed gives the same graph on every machine.
+"""Overlay graphs over the learners. The same seed gives the same graph on every machine.
 
-Takes a kind, a number of learners and a random stream, gives each one's neighbours by position; touches nothing. Code
-that is not ours is loaded and called.
+Takes a kind, a number of learners and a random stream, gives each one's neighbours by position; touches nothing.
+Researchers' own code is loaded and called.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Graph = tuple[tuple[int, ...], ...]
 _Edges = Iterable[tuple[int, int]]
 
 TRIES = 200
-"""How often a random graph is drawn again until it is connected."""
+"""The most draws of a random graph until it is connected."""
 SWITCHES, FEW_EDGES = 20, 200
-"""Of a graph's edges, times their number; where there are more than a few, there is no bias that they could mend."""
+"""Edge switches per edge, done for graphs of few edges only: larger ones have no bias to correct."""
 DYNAMIC = ("regular", "ring", "small-world")
-"""What can be drawn anew every round; code can, too."""
+"""Kinds that can be drawn anew every round, besides own code."""
 
 
 class NoGraph(ValueError):
@@ -37,11 +37,11 @@ class NoGraph(ValueError):
         self.message = message
         self.hint = hint
         self.key = key
-        """Which key of `overlay` is to blame."""
+        """The key of `overlay` at fault."""
 
 
 def default_degree(kind: str, count: int) -> int:
-    """The usual degree, or the nearest below it that so few learners can have."""
+    """The usual degree, or the largest below it that is possible with few learners."""
     degree = max(0, min(DEFAULT_DEGREE, count - 1))
     if kind == "small-world":
         return degree - degree % 2
@@ -49,7 +49,7 @@ def default_degree(kind: str, count: int) -> int:
 
 
 def default_fanout(count: int, *, regular: bool) -> int:
-    """log2 of the learners, rounded up; for a regular graph the nearest number above that is possible."""
+    """log2 of the number of learners, rounded up; for a regular graph the next possible degree."""
     fanout = min((count - 1).bit_length(), count - 1)
     if regular and fanout * count % 2:
         return fanout + 1 if fanout + 1 < count else fanout - 1
@@ -77,7 +77,7 @@ def check_degree(kind: str, count: int, degree: int, *, dynamic: bool) -> None:
 def static_graph(
     kind: str, count: int, degree: int, seed: int, rewire: float = 0.1, *, shuffled: bool = False
 ) -> Graph:
-    """A connected graph that holds for the whole run; a ring is `shuffled` or in the order of positions."""
+    """A connected graph for the whole run; a ring is `shuffled` or in the order of positions."""
     random = stream(seed, "topology", "static")
     match kind:
         case "ring":
@@ -133,7 +133,7 @@ def edges(graph: Graph) -> Iterator[tuple[int, int]]:
 
 
 def components(graph: Graph) -> int:
-    """Into how many parts it falls."""
+    """The number of connected components."""
     seen = bytearray(len(graph))
     parts = 0
     for start in range(len(graph)):
@@ -151,7 +151,7 @@ def components(graph: Graph) -> int:
 
 
 def diameter(graph: Graph) -> int | None:
-    """The longest of the shortest ways, in edges; None when it falls apart."""
+    """The longest of the shortest paths, in edges; None if the graph is not connected."""
     # Sets of positions as the bits of one number: a step of all searches at once costs little.
     reached = [1 << position for position in range(len(graph))]
     everybody = (1 << len(graph)) - 1
@@ -180,7 +180,7 @@ def full(count: int) -> Graph:
 
 
 def small_world(count: int, degree: int, rewire: float, random: Random) -> Graph:
-    """Watts and Strogatz: a ring of `degree` nearest neighbours, of whose edges some lead elsewhere."""
+    """Watts and Strogatz: a ring of `degree` nearest neighbours with some edges rewired at random."""
     neighbours: list[set[int]] = [set() for _ in range(count)]
     near = [(one, (one + step) % count) for step in range(1, degree // 2 + 1) for one in range(count)]
     for one, other in near:
@@ -200,7 +200,7 @@ def small_world(count: int, degree: int, rewire: float, random: Random) -> Graph
 
 
 def code_graph(code: str, count: int, degree: int, round_: int, random: Random) -> Graph:
-    """What a researcher's function `overlay(count, degree, round, random)` gives: pairs of positions."""
+    """The graph of a researcher's function `overlay(count, degree, round, random)`, which gives pairs of positions."""
     function = load_object(code)
     if not callable(function):
         raise NoGraph(f"`{code}` is not a function", "write def overlay(count, degree, round, random): …")
@@ -236,12 +236,12 @@ def _connected(kind: str, draw: Callable[[], Graph]) -> Graph:
 
 
 def _regular(count: int, degree: int, random: Random) -> Graph:
-    """A connected random graph in which everybody has as many neighbours."""
+    """A connected random regular graph."""
     if degree >= count - 1:
         return full(count)
-    if degree == 2:  # most draws would fall apart; the connected ones are exactly the rings
+    if degree == 2:  # most draws are not connected; the connected ones are exactly the rings
         return ring(_shuffled(count, random))
-    if 2 * degree >= count:  # what is left out is sparse, so it is what is drawn; so dense a graph is always connected
+    if 2 * degree >= count:  # the complement is sparse, so it is drawn instead; such a dense graph is always connected
         left_out = _pairing(count, count - 1 - degree, random)
         _switch(left_out, random)
         everybody = set(range(count))
@@ -250,7 +250,8 @@ def _regular(count: int, degree: int, random: Random) -> Graph:
 
 
 def _pairing(count: int, degree: int, random: Random) -> list[set[int]]:
-    """Every position holds `degree` loose ends; random pairs are tied, those that do not fit are drawn again."""
+    """The pairing model: every position has `degree` stubs; random pairs are joined, unsuitable ones are drawn
+    again."""
     while True:
         neighbours: list[set[int]] = [set() for _ in range(count)]
         ends = [position for position in range(count) for _ in range(degree)]
@@ -271,10 +272,10 @@ def _pairing(count: int, degree: int, random: Random) -> list[set[int]]:
 
 
 def _switch(neighbours: list[set[int]], random: Random) -> None:
-    """Makes a random graph one of all that have its degrees, each as likely as any other.
+    """Makes a random graph uniform among all graphs with its degrees.
 
-    `_pairing` favours some where there are few: of six nodes with two neighbours, two triangles twice too often. Two
-    edges drawn at random exchange ends where that gives a graph; as often as this is done, nothing is left of the draw.
+    `_pairing` favours some graphs if there are few: with six nodes of degree two, two triangles come twice too often.
+    Two random edges exchange ends if that gives a graph; done often enough, the initial draw has no influence.
     """
     tied = [(one, other) for one, others in enumerate(neighbours) for other in sorted(others) if one < other]
     for _ in range(SWITCHES * len(tied) if 1 < len(tied) <= FEW_EDGES else 0):
@@ -291,6 +292,6 @@ def _switch(neighbours: list[set[int]], random: Random) -> None:
 
 
 def _fits(ends: list[int], neighbours: list[set[int]]) -> bool:
-    """Whether any two of the loose ends may still be tied."""
+    """Whether any two of the remaining stubs can still be joined."""
     loose = sorted(set(ends))
     return any(other not in neighbours[one] for place, one in enumerate(loose) for other in loose[place + 1 :])

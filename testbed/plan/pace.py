@@ -1,6 +1,7 @@
 """How fast every node computes: its service's speed, and the experiment's factors.
 
-Takes an experiment and a topology, gives for every node from which second on a step takes how many times longer.
+Takes an experiment and a topology, gives for every node the factors of its step time, with the times from which they
+hold.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Pace = tuple[tuple[float, float], ...]
 
 
 def plan_pace(experiment: Experiment, topology: Topology, report: OriginReport) -> list[Pace]:
-    """By rank. Where several factors name a node, the last one counts; a service's speed comes on top."""
+    """Factors by rank. If several name a node, the last one counts; a service's speed multiplies it."""
     factors: dict[int, Pace] = {}
     for number, entry in enumerate(experiment.compute.factors):
         for rank in _ranks(entry, number, experiment.seed, topology, report):

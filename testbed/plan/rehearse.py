@@ -1,8 +1,8 @@
-"""The first rounds of a run without the learning: who sends what when, over the network's fluid model.
+"""Rehearses the first rounds of a run: all messages without the learning, over the fluid network model.
 
-Takes a `RunPlan`, the size of a message and how long each learner computes, gives when rounds end; touches nothing. It
-is the model that a run in virtual time uses, with the same draws, so that what it says of these rounds is what such a
-run will take. No node fails here, speeds stay what they are at the start, and nothing happens to the network.
+Takes a `RunPlan`, the size of a message and each learner's computing time, gives the ends of rounds; touches nothing.
+Runs in virtual time use the same model with the same draws, so their rounds take as long as rehearsed here. In a
+rehearsal no node fails, speeds stay as at the start, and the network has no events.
 """
 
 from __future__ import annotations
@@ -25,52 +25,52 @@ Messages = Mapping[int, tuple[int, ...]]
 """Recipients of each learner in a round."""
 SHORTEST_WINDOW_S, LONGEST_WINDOW_S = 0.025, 0.1
 _WINDOW_LATENCIES = 4.0
-"""A peak is an average over so many latencies, within these limits: on long ways, waiting for shorter bursts to be
-carried is a small part of a delay."""
+"""A peak is an average over this many latencies, within these limits: on long paths, the queueing of shorter bursts is
+a small part of the delay."""
 RARE = 0.01
-"""So much of all that is sent may come in a greater hurry: health is not judged by it either."""
+"""Share of all bytes that may be sent at a higher rate; health ignores such a share, too."""
 _LOOKS = 4
-"""At what has been sent, in each of them."""
+"""Samples of the sent bytes per window."""
 _ROUNDING_S = 1e-9
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What the rehearsed rounds took."""
+    """Results of the rehearsed rounds."""
 
     ends_s: tuple[float, ...]
-    """When the last one had done each of them."""
+    """When the last node finished each round."""
     transfers_s: tuple[float, ...]
-    """From handing over to arrival, for the models of the later half."""
+    """From sending to arrival, for the models of the later half."""
     peak_bytes_s: float
-    """What all nodes together sent, over a window, when they sent most."""
+    """Rate of all nodes together in the busiest window."""
 
     @property
     def steady_s(self) -> float:
-        """Of a round, once all are waiting for each other and know each other's addresses."""
+        """Duration of a round once all nodes wait for each other and their connections are open."""
         later = self.ends_s[(len(self.ends_s) - 1) // 2 :]
         return (later[-1] - later[0]) / (len(later) - 1) if len(later) > 1 else later[-1]
 
     def total_s(self, rounds: int) -> float:
-        """Of so many rounds, when those that were not rehearsed go on like the later half."""
+        """Duration of that many rounds, if those that were not rehearsed take as long as the later half."""
         known = min(rounds, len(self.ends_s))
         return self.ends_s[known - 1] + (rounds - known) * self.steady_s
 
 
 class Busiest:
-    """How fast all send when they send most, over a window, from how much it was in all by some moments."""
+    """The peak rate over a window, from samples of the total of sent bytes."""
 
     def __init__(self, window_s: float = LONGEST_WINDOW_S) -> None:
         self._window_s = window_s
         self._looks: deque[tuple[float, int]] = deque([(0.0, 0)])
         self._found: list[tuple[float, int]] = []
-        """Bytes a second of the window before each look, and the bytes since the look before."""
+        """Rate over the window before each sample, and the bytes since the previous sample."""
 
     def is_time(self, now_s: float) -> bool:
         return now_s - self._looks[-1][0] >= self._window_s / _LOOKS
 
     def look(self, now_s: float, sent_bytes: int) -> None:
-        """So much in all by now, which is no earlier than the last time."""
+        """Adds a sample; times do not decrease."""
         looks = self._looks
         new_bytes = sent_bytes - looks[-1][1]
         looks.append((now_s, sent_bytes))
@@ -78,12 +78,12 @@ class Busiest:
         while looks[1][0] <= since_s:
             looks.popleft()
         (first_s, first), (second_s, second) = looks[0], looks[1]
-        # Evenly from one look to the next, as far as is known.
+        # Interpolated between two samples.
         before = first + (second - first) * max(0.0, since_s - first_s) / max(second_s - first_s, _ROUNDING_S)
         self._found.append(((sent_bytes - before) / self._window_s, new_bytes))
 
     def bytes_s(self) -> float:
-        """But for `RARE` of all bytes, none was sent within a window of more than so many a second."""
+        """The rate that no window exceeded, but for `RARE` of all bytes."""
         left = RARE * sum(size for _, size in self._found)
         for rate, size in sorted(self._found, reverse=True):
             left -= size
@@ -93,7 +93,7 @@ class Busiest:
 
 
 class Stage:
-    """Time and the network, for all who play."""
+    """The virtual clock and the network of a rehearsal."""
 
     def __init__(self, plan: RunPlan, window_s: float) -> None:
         self.flows = flows_of(plan, network_before(plan.load_topology(), plan.expanded_network()))
@@ -102,7 +102,7 @@ class Stage:
         self._numbers = count()
         self._under_way: dict[Transfer, tuple[Then, float]] = {}
         self.transfers_s: list[float] = []
-        """Of all messages that were to be measured."""
+        """Durations of all measured messages."""
         self.busiest = Busiest(window_s)
         self._arrived_bytes = 0
 
@@ -110,14 +110,14 @@ class Stage:
         heappush(self._alarms, (self.now_s + seconds, next(self._numbers), then))
 
     def send(self, origin: int, dest: int, size: int, then: Then, *, measured: bool = False) -> None:
-        """Call when a message has arrived; at once for one to oneself."""
+        """Sends a message and calls `then` on arrival; at once if it is to the sender itself."""
         if origin == dest:
             self.after(0.0, then)
             return
         self._under_way[self.flows.send(origin, dest, size)] = then, self.now_s if measured else math.nan
 
     def play(self, is_over: Callable[[], bool]) -> bool:
-        """Until it is over; False when nothing happens any more before that."""
+        """Runs until `over` is true; False if no event is left before that."""
         while not is_over():
             at_s = min(self.flows.next_s(), self._alarms[0][0] if self._alarms else math.inf)
             if math.isinf(at_s):
@@ -144,16 +144,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Peers:
-    """All nodes train, send to some, wait for some."""
+    """Messages of an algorithm without a server: all nodes train, send to some, wait for some."""
 
     messages: Callable[[int], Messages]
-    """By round."""
+    """Recipients, by round."""
     size: int
     sampler: int | None = None
     notes: bool = False
-    """Nodes that are sent no model are sent a note, and all wait for all."""
+    """Nodes that get no model get a note instead, and all wait for all."""
     wait_s: float | None = None
-    """Instead of waiting for anybody."""
+    """The fixed wait of a node that waits for no peer."""
     control_size: int = 0
 
 
@@ -167,7 +167,7 @@ class PeersPlay:
         self._rounds = rounds
         self._done = dict.fromkeys(compute_s, 0)
         self._missing: dict[tuple[int, int], int] = {}
-        """By learner and round: how many messages it has yet to get; it has sent its own as soon as it is here."""
+        """By learner and round: messages that are still missing. An entry exists once the learner has sent its own."""
         self._early: dict[tuple[int, int], int] = {}
         self._expected = [self._inverse(round_) for round_ in range(rounds)]
         self.ends_s = [0.0] * rounds
@@ -178,7 +178,7 @@ class PeersPlay:
         return self._stage.play(lambda: min(self._done.values()) >= self._rounds)
 
     def _inverse(self, round_: int) -> dict[int, int]:
-        """How many messages each node gets."""
+        """The number of messages that each node gets."""
         expected = dict.fromkeys(self._compute_s, len(self._compute_s) - 1 if self._parts.notes else 0)
         if not self._parts.notes and self._parts.wait_s is None:
             for recipients in self._parts.messages(round_).values():
@@ -224,7 +224,7 @@ class PeersPlay:
             self._early[place] = self._early.get(place, 0) + 1
 
     def _look(self, place: tuple[int, int]) -> None:
-        """Go on when all is there."""
+        """Continues once all messages are there."""
         if self._missing[place]:
             return
         del self._missing[place]
@@ -237,17 +237,17 @@ class PeersPlay:
 
 @dataclass(frozen=True)
 class Served:
-    """A server sends to some, who compute and answer."""
+    """Messages of an algorithm with a server: it sends to some clients, which compute and answer."""
 
     server: int
     asked: Callable[[int], tuple[int, ...]]
     """Clients by round."""
     enough: int
-    """So many answers end a round."""
+    """The number of answers that ends a round."""
     size: int
     deadline_s: float | None = None
     at_once: bool = False
-    """Every client is answered as soon as its message is there; a round is as many as there are clients."""
+    """Every client is answered as soon as its message arrives; a round has as many answers as there are clients."""
 
 
 class ServedPlay:
@@ -301,14 +301,14 @@ class ServedPlay:
 
 
 def window_of(latency_s: float) -> float:
-    """Over how long a peak is an average where messages take that long at the least."""
+    """The window for peak rates in a network of this latency."""
     return min(LONGEST_WINDOW_S, max(SHORTEST_WINDOW_S, _WINDOW_LATENCIES * latency_s))
 
 
 def rehearse(
     plan: RunPlan, parts: Peers | Served, compute_s: Mapping[int, float], rounds: int, window_s: float
 ) -> Rehearsal | None:
-    """So many rounds, at least one; None when the network lets a node wait for ever."""
+    """Rehearses that many rounds, at least one; None if a node would wait for ever."""
     stage = Stage(plan, window_s)
     play: PeersPlay | ServedPlay
     if isinstance(parts, Peers):

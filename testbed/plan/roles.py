@@ -1,6 +1,6 @@
-"""Who does what: which nodes learn, which one serves, which one draws the peers.
+"""The roles of nodes: which ones learn, which one serves, which one draws the peers.
 
-Takes an experiment and a topology, gives a `Cast`; complains in the experiment's own places.
+Takes an experiment and a topology, gives a `Cast`, or findings at places in the experiment.
 """
 
 from __future__ import annotations

@@ -9,5 +9,5 @@ from math import ceil
 
 
 def part_of(count: int, factor: float) -> int:
-    """So many times as many, at least 1; rounded up, but not because of what a factor such as 0.1 is in binary."""
+    """`count` times `factor`, at least 1, rounded up; the binary error of factors such as 0.1 does not count."""
     return max(1, ceil(round(count * factor, 9)))

@@ -1,4 +1,4 @@
-"""How much longer than planned a run has to take in real time, so that a machine carries what its nodes send.
+"""The time scale with which a machine carries the traffic of a plan.
 
 Takes figures, or a plan, gives a time scale, or words, or a refusal; touches nothing.
 """
@@ -15,23 +15,23 @@ from testbed.network.paths import compute_paths
 from testbed.plan.model import LARGEST_TIME_SCALE, RunPlan
 
 SCALES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, int(LARGEST_TIME_SCALE))
-"""Those that are taken by themselves: steps of a third to two thirds, as numbers that people write."""
+"""Time scales that are chosen automatically: round numbers in steps of a third to two thirds."""
 MARGIN = 1.1
-"""How much more than it needs a machine must carry: an estimate is one."""
+"""Reserve for the error of an estimate."""
 _FIRST_TIMEOUT_S = 1.0
 """TCP sends the first packet of a connection again after this, by the host's clock."""
 _LONGEST_ROUND_TRIP_S = 60.0
-"""Whoever is asked for a connection forgets it 63 s after its first answer, by the host's clock."""
+"""A listening socket drops a connection request 63 s after its first answer, by the host's clock."""
 
 
 def smallest_scale(demand_bytes_s: float, carried_bytes_s: float) -> float:
-    """The smallest of `SCALES` with which so much can be carried; the largest where none is enough."""
+    """The smallest of `SCALES` with which the peak can be carried; the largest if none is enough."""
     needed = demand_bytes_s * MARGIN / carried_bytes_s
     return float(next((scale for scale in SCALES if scale >= needed), SCALES[-1]))
 
 
 def late_for_tcp(plan: RunPlan) -> Iterator[str]:
-    """A warning where the kernel will think that packets are lost which are only on their long way."""
+    """A warning if long paths make the kernel repeat packets that are not lost."""
     if plan.time_scale == 1.0:
         return
     longest_s = _longest_round_trip_s(plan)
@@ -46,7 +46,7 @@ def late_for_tcp(plan: RunPlan) -> Iterator[str]:
 
 
 def refuse_too_late_for_tcp(plan: RunPlan) -> None:
-    """Raises PreflightRefused where the time scale makes a way so long that no connection would ever come up."""
+    """Raises PreflightRefused if the time scale makes a path so slow that no connection can be established."""
     if plan.time_scale == 1.0:
         return
     longest_s = _longest_round_trip_s(plan)
@@ -61,13 +61,13 @@ def refuse_too_late_for_tcp(plan: RunPlan) -> None:
 
 
 def largest_scale(plan: RunPlan) -> float:
-    """The largest of `SCALES` with which the kernel keeps up connections over the plan's longest way; 1 always does."""
+    """The largest of `SCALES` at which connections over the plan's longest path still work; at least 1."""
     longest_s = _longest_round_trip_s(plan)
     return float(max(scale for scale in SCALES if scale == 1 or scale * longest_s <= _LONGEST_ROUND_TRIP_S))
 
 
 def _longest_round_trip_s(plan: RunPlan) -> float:
-    """Of emulated time, among nodes that reach each other at the start."""
+    """The longest round trip in emulated time, among nodes with a path at the start."""
     latency_ms = compute_paths(plan.expanded_network()).latency_ms
     round_trips_ms = latency_ms + latency_ms.T
     return float(np.max(round_trips_ms, initial=0.0, where=np.isfinite(round_trips_ms))) / 1000

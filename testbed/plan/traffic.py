@@ -1,8 +1,8 @@
-"""What nodes send in a round: to whom, how much, and what they wait for.
+"""The messages of a round: recipients, sizes, and what nodes wait for.
 
-Takes a `RunPlan`, gives messages and their sizes; pure. What comes with the package is in the catalogue; an
-experiment's own code says of itself what the plan has in `declared`. Where that says nothing, all nodes are taken to
-exchange whole models with all neighbours, and `assumptions` says so.
+Takes a `RunPlan`, gives messages and their sizes; pure. Facts of built-in code are in the catalogue; facts that an
+experiment's own code declares are in the plan's `declared`. If it declares nothing, all nodes are assumed to exchange
+whole models with all neighbours, and `assumptions` says so.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from testbed.plan.shares import part_of
 from testbed.seeds import stream
 
 HEADER_BYTES = 60
-"""Metadata of a message, about."""
+"""Approximate metadata of a message."""
 CONTROL_BYTES = 40
 _SILENT = Declared(waits=None, sends_to=None, message_bytes=None)
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Messages of one round: from, to, and how many bytes; those of a phase go at the same time."""
+    """Messages of one round: sender, recipient and bytes; those of one phase are sent at the same time."""
 
     phases: tuple[tuple[tuple[int, int], ...], ...]
     size: int
@@ -36,7 +36,7 @@ class Traffic:
 
 
 def message_bytes(plan: RunPlan) -> int | None:
-    """One model as this plan's way of sharing sends it; None where that is not known."""
+    """The size of a message with a model in this plan's sharing; None if unknown."""
     sharing = plan.experiment.sharing
     facts = SHARINGS.get(sharing.name)
     if plan.parameters is None:
@@ -46,7 +46,8 @@ def message_bytes(plan: RunPlan) -> int | None:
 
 
 def assumed_message_bytes(plan: RunPlan) -> int | None:
-    """The same, or a whole model where a sharing says nothing; None only where the model's size is not known."""
+    """`message_bytes`, or a whole model if the sharing does not declare it; None only if the model's size is
+    unknown."""
     known = message_bytes(plan)
     if known is not None or plan.parameters is None:
         return known
@@ -54,7 +55,7 @@ def assumed_message_bytes(plan: RunPlan) -> int | None:
 
 
 def assumptions(plan: RunPlan) -> tuple[str, ...]:
-    """What figures rest on that the experiment's own code does not say, as clauses."""
+    """Assumptions about the experiment's own code that figures rest on, as clauses."""
     declared, is_own = _declared(plan), plan.experiment.algorithm.name not in ALGORITHMS
     told = []
     if is_own and declared.sends_to is None:
@@ -67,7 +68,7 @@ def assumptions(plan: RunPlan) -> tuple[str, ...]:
 
 
 def exchange_in(plan: RunPlan) -> Exchange:
-    """What a round of this plan is like, as far as is known."""
+    """The exchange of a round of this plan, as far as it is known."""
     algorithm = plan.experiment.algorithm
     known = exchange_of(algorithm.name, algorithm.options)
     if known is not None:
@@ -84,7 +85,7 @@ def exchange_in(plan: RunPlan) -> Exchange:
 
 
 def steps_per_round(plan: RunPlan) -> int:
-    """Local steps of a node between two exchanges; with epochs, of the node whose part of the data is in the middle."""
+    """Local steps of a node between two exchanges; with epochs, of the node with the median part of the data."""
     training, facts = plan.experiment.training, ALGORITHMS.get(plan.experiment.algorithm.name)
     if facts is not None and facts.local_steps is not None:
         return facts.local_steps
@@ -95,7 +96,7 @@ def steps_per_round(plan: RunPlan) -> int:
 
 
 def parts_of(plan: RunPlan, size: int) -> Peers | Served:
-    """Who sends what in which round, to be rehearsed."""
+    """The messages of all rounds, to be rehearsed."""
     exchange = exchange_in(plan)
     if isinstance(exchange, WithServer) and plan.server is not None:
         wanted, asked = _clients(plan, exchange)
@@ -138,7 +139,7 @@ def _declared(plan: RunPlan) -> Declared:
 
 
 def _clients(plan: RunPlan, exchange: WithServer) -> tuple[int, int]:
-    """How many answers the server waits for in a round, and how many clients it asks."""
+    """The number of answers that the server waits for in a round, and of clients that it asks."""
     wanted = part_of(len(plan.learners), exchange.participation)
     return wanted, min(len(plan.learners), part_of(wanted, exchange.over_selection))
 
@@ -148,7 +149,7 @@ def _asked(plan: RunPlan, count: int, round_: int) -> tuple[int, ...]:
 
 
 def _recipients(plan: RunPlan, exchange: WithPeers, round_: int) -> Messages:
-    """Whom each learner sends a model in a round."""
+    """The recipients of each learner's model in a round."""
     if exchange.partners is Partners.ANY:
         others = {rank: tuple(other for other in plan.learners if other != rank) for rank in plan.learners}
         return _some_of(plan, others, plan.overlay.degree or 0, round_)

@@ -20,8 +20,7 @@ from testbed.node.training import Trainer
 from testbed.node.training_batch import Indices
 from testbed.node.training_cost import to_two_digits
 from testbed.node.training_speed import bare_loops, sustained_ms_per_step
-from testbed.runtimes.capacity import BYTE_S
-from testbed.runtimes.free_cores import free_cores
+from testbed.runtimes.capacity import BYTE_S, free_cores
 
 _AT_MOST_S, _GLANCE_S = 0.7, 0.1
 _AMPLE = 2.0

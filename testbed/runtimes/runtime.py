@@ -95,14 +95,16 @@ def _time_scale(text: str) -> float | None:
 
 TIME_SCALE = RunOption(
     "--time-scale",
-    "How many times longer everything takes in real time, where nodes are real; "
-    f"{AUTO}: as little as lets this machine carry the traffic.  [default: {AUTO} with fabric, else 1]",
+    "Slow a run of real processes down: an emulated second takes k real seconds, so more traffic fits. "
+    f"{AUTO}: the smallest k with which this machine carries the traffic.  [default: {AUTO} with fabric, else 1]",
     metavar="auto|k",
     parse=_time_scale,
     neutral=(None, 1.0),
     is_planned=True,
 )
-DETACH = RunOption("--detach", "Return as soon as the nodes have begun; the run goes on.", is_switch=True, short="-d")
+DETACH = RunOption(
+    "--detach", "Return once the nodes have started; the run continues in the background.", is_switch=True, short="-d"
+)
 
 
 class View(Protocol):

@@ -18,7 +18,7 @@ from testbed.isolation.sandbox_check import sandbox_support
 from testbed.plan.files import read_plan
 from testbed.records import Event
 from testbed.rundir import RunDirectory
-from testbed.runtimes.tracking.learner_user import LEARNERS
+from testbed.runtimes.tracking.file_owners import LEARNERS
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 

@@ -226,7 +226,7 @@ class Presence:
         self.cut = set(absent)
 
     def after(self, change: NodesChange) -> Iterator[tuple[int, bool]]:
-        """Whom a change of the timeline cuts off (True) or brings back (False)."""
+        """The nodes that a change of the timeline cuts off (True) or brings back (False)."""
         if change.action in _CUTS:
             yield from self.change(change.ranks, cut=_CUTS[change.action])
 

@@ -1,1 +1,1 @@
-"""The algorithms, one file each: what is written there is what the paper says, and nothing else."""
+"""The algorithms, one file each. A file has the steps of its paper, and nothing about networks or processes."""

@@ -2,7 +2,7 @@
 
 Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS 2017. Every node trains, sends
 its model to all neighbours, waits for theirs of the same round, and averages with Metropolis-Hastings weights. On a
-dynamic overlay the neighbours are others in every round.
+dynamic overlay the neighbours change in every round.
 """
 
 from __future__ import annotations

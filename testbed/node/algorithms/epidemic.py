@@ -3,12 +3,12 @@
 De Vos et al., "Epidemic Learning: Boosting Decentralized Learning with Randomized Communication", NeurIPS 2023.
 EL-Oracle draws a random regular graph every round: every node sends to s others and receives from the same s. In
 EL-Local every node draws its own s recipients, so that it receives s models on average only. Both take the plain mean
-of what is there.
+of the models that are there.
 
-How a node of EL-Local knows that it has everything of a round is `round_end`:
-`notify`: nodes that are sent no model are told so; every node waits for all others.
-`timeout`: a node takes what has arrived some time after it sent, whatever the round.
-`expected`: every node can draw all nodes' recipients from the shared seed, and so knows whom to wait for.
+In EL-Local, `round_end` says how a node knows that it has all models of a round: `notify`: nodes that are sent no model
+are told so; every node waits for all others. `timeout`: a node takes what has arrived some time after it sent, whatever
+the round. `expected`: every node can draw all nodes' recipients from the shared seed, and so knows which nodes to wait
+for.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Epidemic(Algorithm):
         return await node.gather([rank for rank in node.others if node.rank in recipients[rank]], round_)
 
     def _fanout_among(self, nodes: int) -> int:
-        """As asked for, or the logarithm of the number of nodes; raises ValueError where there is no such graph."""
+        """The fanout as set, or the logarithm of the number of nodes; raises ValueError if there is no such graph."""
         regular = self.mode == "oracle"
         fanout = default_fanout(nodes, regular=regular) if self.fanout is None else self.fanout
         check_degree("regular" if regular else "full", nodes, fanout, dynamic=True)
         return fanout
 
 
-# All nodes of one process draw the same: once is enough.
+# All nodes of one process draw the same, so the draws are cached.
 @lru_cache(maxsize=4)
 def _regular(seed: int, learners: tuple[int, ...], fanout: int, round_: int) -> Recipients:
     """Neighbours in the random regular graph of a round."""

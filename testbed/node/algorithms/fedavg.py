@@ -1,9 +1,9 @@
-"""FedAvg: a server has some clients train, and averages what they made of its model.
+"""FedAvg: a server lets some clients train its model, and averages the results.
 
 McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017. A round
-belongs to the server: it draws its clients, sends them the model, and takes the mean of their models, by their
-numbers of samples. Others are not contacted. Slow clients can be left behind: by a deadline, or by asking more of
-them than are needed.
+belongs to the server: it draws its clients, sends them the model, and takes the mean of their models, by their numbers
+of samples. Others are not contacted. Slow clients can be left behind: by a deadline, or by asking more clients than are
+needed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FedAvg(Algorithm):
             if updates:
                 self.sharing.mix(node.model, updates, self._weights(updates))
             elif self.deadline_s is None:
-                await node.patience()  # no client is there: rounds without time would only run away
+                await node.patience()  # no client is there: without a pause, rounds would take no time
         await node.send(node.learners, Message(OVER, node.rounds_done))
 
     async def run(self, node: Node) -> None:

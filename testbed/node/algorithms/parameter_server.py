@@ -1,10 +1,10 @@
-"""The parameter server: workers compute gradients, a server has the model and takes the steps.
+"""The parameter server: workers compute gradients, a server holds the model and takes the steps.
 
-Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014. Synchronous, a round is one
-step by the mean of one gradient of each worker. Asynchronous, every gradient is a step at once, and only its worker
-hears of it; the others go on with older models. Damping and bounds against old gradients: Zhang et al.,
-"Staleness-aware Async-SGD for Distributed Deep Learning", IJCAI 2016; Ho et al., "More Effective Distributed ML via a
-Stale Synchronous Parallel Parameter Server", NeurIPS 2013.
+Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014. Synchronous, a round is one step
+by the mean of one gradient of each worker. Asynchronous, every gradient is a step at once, and only its worker gets the
+new model; the others go on with older ones. Damping and bounds against old gradients: Zhang et al., "Staleness-aware
+Async-SGD for Distributed Deep Learning", IJCAI 2016; Ho et al., "More Effective Distributed ML via a Stale Synchronous
+Parallel Parameter Server", NeurIPS 2013.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OVER = "over"
 
 
 class ParameterServer(Algorithm):
-    """A round of the asynchronous kind is as many steps as there are workers."""
+    """An asynchronous round has as many steps as there are workers."""
 
     needs_server = True
 
@@ -70,7 +70,7 @@ class ParameterServer(Algorithm):
             await node.send(node.learners, whole(node.model, round_))
             gradients = await node.gather(node.learners, round_, GRADIENT)
             if not gradients:
-                await node.patience()  # no worker is there: rounds without time would only run away
+                await node.patience()  # no worker is there: without a pause, rounds would take no time
             for received in gradients:
                 _step(node.model, received, lr / len(gradients))
 
@@ -87,16 +87,16 @@ class ParameterServer(Algorithm):
 
 @dataclass
 class _Progress:
-    """What an asynchronous server remembers besides the model."""
+    """The state of an asynchronous server besides the model."""
 
     version: int = 0
-    """Of the model: how many steps have been taken."""
+    """The version of the model: how many steps have been taken."""
     steps: dict[int, int] = field(default_factory=dict)
-    """Gradients that each worker has sent; only of those that still count for the others' lead."""
+    """The number of gradients of each worker that counts for the others' lead."""
 
 
 class _Workers:
-    """Which worker has been sent which version, and which of them wait for the next one."""
+    """The version that each worker has been sent, and the workers that wait for the next one."""
 
     def __init__(self, node: Node, max_lead: int | None, progress: _Progress) -> None:
         self._progress = progress
@@ -109,7 +109,7 @@ class _Workers:
         self._patience_s: float | None = node.plan.experiment.missing.after_s
 
     async def answer(self) -> None:
-        """Send the model to all that wait for it and are not too far ahead of the slowest."""
+        """Sends the model to all workers that wait for it and are not too far ahead of the slowest."""
         slowest = min(self._steps.values())
         for rank in sorted(self._waiting):
             if self._max_lead is None or self._steps[rank] - slowest <= self._max_lead:
@@ -118,24 +118,24 @@ class _Workers:
                 await self._node.send(rank, model.with_fields(version=self._progress.version))
 
     async def next_gradient(self) -> tuple[Received, int]:
-        """A gradient, and how many versions it is behind."""
+        """The next gradient, and how many versions it is behind."""
         while not self._arrived:
             self._arrived = await self._node.receive_all(GRADIENT, timeout_s=self._patience_s)
             if not self._arrived:
                 await self._all_silent()
         received = self._arrived.pop(0)
         version, now = received.message.fields.get("version"), self._progress.version
-        # A server that came back goes on from a snapshot: workers may have had later versions of its earlier life.
+        # A server that came back goes on from a snapshot: workers may have later versions from before.
         if type(version) is not int or version < 0 or (version > now and not self._node.came_back):
             raise UnusableModel(received.sender, f"a gradient of the version {version!r}, the model is at {now}")
-        # One that was given up for dead goes on as the slowest.
+        # A worker that was given up goes on as the slowest.
         self._steps.setdefault(received.sender, min(self._steps.values(), default=0))
         self._steps[received.sender] += 1
         self._waiting.add(received.sender)
         return received, max(0, now - version)
 
     async def _all_silent(self) -> None:
-        """None of the workers that have a model has answered for too long."""
+        """Handles a timeout: none of the workers that have a model has answered."""
         node, then = self._node, self._node.plan.experiment.missing.then
         silent = sorted(self._steps.keys() - self._waiting)
         names = ", ".join(node.plan.ranks[rank] for rank in silent)
@@ -151,5 +151,5 @@ class _Workers:
 
 
 def _step(model: Vector, received: Received, scale: float) -> None:
-    """One step of gradient descent."""
+    """Takes one step of gradient descent."""
     model -= np.float32(scale) * whole_in(received, model.size, GRADIENT)

@@ -1,5 +1,5 @@
-"""What can be learned: the models that come with the package, and how a researcher's own is made.
+"""The built-in models, and the construction of models by name.
 
-Takes a name, options, a data set and a seed, gives a torch module; touches nothing. Which there are is in
-`testbed/catalogue`, which knows no torch, as `problems` does not.
+Takes a name, options, a data set and a seed, gives a torch module; touches nothing. `testbed/catalogue` lists them. It
+does not import torch, and neither does `problems`.
 """

@@ -1,4 +1,4 @@
-"""Makes a model: one that comes with the package, by name, or a researcher's own, as `module:Class` or `file.py:Class`.
+"""Makes a model: a built-in one by name, or a researcher's own as `module:Class` or `file.py:Class`.
 
 Takes a name, options, a data set and a seed, gives a torch module; touches nothing besides running a researcher's file.
 """
@@ -26,9 +26,9 @@ _COPIES = 3
 
 
 def build_model(spec: str, options: Mapping[str, object], dataset: DataSet, seed: int) -> nn.Module:
-    """The model with its initial weights: the same for one seed wherever and after whatever it is made.
+    """The model with its initial weights, which depend on the seed alone.
 
-    Torch's own stream of random numbers goes on afterwards as if nothing had been drawn from it.
+    The state of torch's own random stream is kept.
     """
     facts = None if is_code(spec) else _facts_of(spec)
     make = load_object(spec if facts is None else facts.code)
@@ -46,7 +46,7 @@ def build_model(spec: str, options: Mapping[str, object], dataset: DataSet, seed
 
 
 def _facts_of(name: str) -> ModelFacts:
-    """The model of that name; raises ModelProblem when there is none."""
+    """The catalogue's entry of that name; raises ModelProblem if there is none."""
     if name not in MODELS:
         hint = did_you_mean(name, MODELS)
         raise ModelProblem(f"there is no model {shown(name)}", f"{hint} (your own is module:Class or file.py:Class)")
@@ -54,17 +54,17 @@ def _facts_of(name: str) -> ModelFacts:
 
 
 def _check_memory(spec: str, make: Callable[..., object], dataset: DataSet, options: Mapping[str, object]) -> None:
-    """Raises ModelProblem for a model that this machine has no room for, before it takes any of it."""
+    """Raises ModelProblem for a model that does not fit into this machine's memory, before any is allocated."""
     try:
         with torch.device("meta"):  # shapes without numbers
             model = make(dataset, **options)
-    except RuntimeError as problem:  # more than can be counted
+    except RuntimeError as problem:  # more than an integer of torch can hold
         raise ModelProblem(f"{spec} cannot be made with these options: {problem}", "choose a smaller model") from None
     assert isinstance(model, nn.Module)  # noqa: S101 - it comes with the package
     parameters = sum(each.numel() for each in model.parameters())
     try:
         there = available_bytes()
-    except OSError:  # another system than Linux does not tell
+    except OSError:  # unknown on systems other than Linux
         return
     if _COPIES * _FLOAT_BYTES * parameters > there:
         raise ModelProblem(

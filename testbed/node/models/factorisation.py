@@ -1,6 +1,6 @@
 """Matrix factorisation, for recommending.
 
-Takes pairs (user, item), gives the rating that is expected; touches nothing. Only the rows of the users and items of a
+Takes pairs (user, item), gives the predicted rating; touches nothing. Only the rows of the users and items of a
 minibatch get a gradient.
 """
 

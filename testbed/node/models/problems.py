@@ -1,4 +1,4 @@
-"""What can be wrong with the choice of a model.
+"""The error of a wrong choice of a model.
 
 Takes nothing, gives types, touches nothing.
 """
@@ -9,6 +9,6 @@ from testbed.errors import ExitCode, TestbedError
 
 
 class ModelProblem(TestbedError):
-    """There is no such model, or it does not fit its options or the data."""
+    """There is no such model, or its options or the data do not fit."""
 
     exit_code = ExitCode.INVALID_INPUT

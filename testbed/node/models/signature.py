@@ -1,6 +1,6 @@
-"""Whether a model can be called as models are: with the data set, and the experiment's options by name.
+"""Checks that a model can be called with the data set, and with the experiment's options by name.
 
-Takes a class or function and options, raises what is wrong with the two; touches nothing and calls nothing.
+Takes a class or function and options, raises an error if they do not fit; touches nothing and calls nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def check_call(spec: str, make: Callable[..., object], options: Mapping[str, object]) -> None:
-    """Every option is one that the model takes, none is missing, and the first parameter is left for the data set."""
+    """Checks that the model takes every option, that none is missing, and that the first parameter is for the data
+    set."""
     parameters = _parameters(make)
     if parameters is None:
         return
@@ -47,7 +48,7 @@ def check_call(spec: str, make: Callable[..., object], options: Mapping[str, obj
 
 
 def seems_for_data(make: Callable[..., object]) -> bool:
-    """Whether the first parameter is for the data set, as far as its name and default tell."""
+    """Whether the first parameter is for the data set, judged by its name and default."""
     parameters = _parameters(make)
     if parameters is None:
         return False
@@ -55,7 +56,7 @@ def seems_for_data(make: Callable[..., object]) -> bool:
 
 
 def _parameters(make: Callable[..., object]) -> list[Parameter] | None:
-    """None for what does not say how it wants to be called."""
+    """The parameters of a callable; None if it has no signature."""
     try:
         return list(inspect.signature(make).parameters.values())
     except (TypeError, ValueError):
@@ -63,7 +64,7 @@ def _parameters(make: Callable[..., object]) -> list[Parameter] | None:
 
 
 def _at(make: Callable[..., object], message: str) -> CodeProblem:
-    """A problem at the place where the model is made: its `__init__`, or the function."""
+    """A problem at the model's `__init__`, or at the function."""
     code = getattr(getattr(make, "__init__", None) if isinstance(make, type) else make, "__code__", None)
     if code is None:
         return CodeProblem(message)

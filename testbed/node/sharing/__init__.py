@@ -1,4 +1,4 @@
-"""What of a model is shared, and how what arrives is mixed in: one module a way of sharing.
+"""Sharings: what part of a model is sent, and how received parts are mixed in; one module each.
 
 Takes vectors, gives messages, and back; touches nothing.
 """

@@ -1,4 +1,4 @@
-"""The seam of all ways of sharing: encode a model into a message, mix messages into a model."""
+"""The base class of all sharings: encodes a model into a message, and mixes messages into a model."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Decoded = tuple[NDArray[np.intp] | None, Vector]
 
 
 class Sharing:
-    """The whole model, as it is; other ways of sharing override `encode` and `decode`.
+    """Sends the whole model; other sharings override `encode` and `decode`.
 
-    A message may carry a part of the parameters. The receiver fills in the rest with values of its own, so that
-    a weight given to a parameter that is not there goes back to itself.
+    A message may carry a part of the parameters. The receiver fills in the rest with its own values, so the weight of a
+    missing parameter goes to the own model.
     """
 
     def __init__(self, random: Random) -> None:
@@ -35,53 +35,54 @@ class Sharing:
     def begin(self, model: Vector) -> None:
         """Called once before the first round, with the model that the node starts from."""
 
-    def message_bytes(self, parameters: int) -> int | None:  # noqa: ARG002 - for those that know
-        """What a message takes without its header, for a model of so many parameters; None: nothing is said.
+    def message_bytes(self, parameters: int) -> int | None:  # noqa: ARG002 - for subclasses
+        """Bytes of a message without its header, for a model of that many parameters; None if unknown.
 
-        Estimates ask those that do not come with the package (`testbed/catalogue` has the same of those that do).
+        Estimates call this for sharings from outside the package (for built-in ones, `testbed/catalogue` has it).
         """
         return None
 
     def trained(self, change: Vector) -> None:
-        """The node has trained: what that has changed in its model."""
+        """Called after the node has trained, with the change of its model."""
 
     def state(self) -> State:
-        """What it remembers from round to round besides the model, for the next life of a node with `rejoin: last`.
+        """What the sharing remembers between rounds besides the model. With `rejoin: last` it is restored when the node
+        comes back.
 
-        `random` goes on by itself.
+        The position of `random` is saved without it.
         """
         return NOTHING
 
     def restore(self, state: State) -> None:
-        """Go on with what `state` gave in an earlier life; called after `begin`."""
+        """Restores what `state` returned before the node went down; called after `begin`."""
 
     def encode(self, model: Vector, round_: int) -> Message:
         """One immutable message, for all recipients of this round."""
         return whole(model, round_)
 
     def decode(self, message: Message, parameters: int) -> Decoded:
-        """What a message holds; raises MalformedModel for anything else."""
+        """Reads a message; raises MalformedModel if it does not hold such a part."""
         return None, _all_values(message, parameters, MODEL)
 
     def average(self, model: Vector, received: Sequence[Received], degree: int | None = None) -> None:
-        """Mix with Metropolis-Hastings weights: 1 / (1 + the larger of both degrees), the rest for the own model.
+        """Mixes with Metropolis-Hastings weights: 1 / (1 + the larger of both degrees), the rest for the own model.
 
         On an undirected graph these weights keep the mean over all nodes, whatever its degrees. `degree` is that of
-        this node; without it, all that it sent to are taken to have answered.
+        this node; without it, all its recipients are assumed to have answered.
         """
         own_degree = len(received) if degree is None else degree
         self.mix(model, received, [1.0 / (1 + max(own_degree, each.degree)) for each in received])
 
     def mean(self, model: Vector, received: Sequence[Received]) -> None:
-        """The plain mean of the own model and all that are received."""
+        """Takes the plain mean of the own model and all received ones."""
         self.mix(model, received, [1.0 / (1 + len(received))] * len(received))
 
     def adopt(self, model: Vector, received: Received) -> None:
-        """Take over a whole model, such as a server's, bit for bit."""
+        """Replaces the model by a received whole one, such as a server's, bit for bit."""
         model[:] = whole_in(received, model.size)
 
     def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
-        """Add the received models with their weights; the own model has what is left of 1. In the order given."""
+        """Adds the received models with their weights, in the given order; the own model has the rest of 1."""
         decoded = [_usable(each, lambda message: self.decode(message, model.size)) for each in received]
         if all(places is None for places, _ in decoded):
             model *= np.float32(1.0 - sum(weights))
@@ -100,12 +101,12 @@ class Sharing:
 
 
 def whole_in(received: Received, parameters: int, what: str = MODEL) -> Vector:
-    """A vector of all parameters that arrived; raises UnusableModel, which names the sender, for anything else."""
+    """A received vector of all parameters; raises UnusableModel, which names the sender, for anything else."""
     return _usable(received, lambda message: (None, _all_values(message, parameters, what)))[1]
 
 
 def _usable(received: Received, read: Callable[[Message], Decoded]) -> Decoded:
-    """What was read; raises UnusableModel, which names the sender, for what is malformed or not finite."""
+    """The decoded message; raises UnusableModel, which names the sender, if it is malformed or not finite."""
     try:
         places, values = read(received.message)
     except MalformedModel as problem:
@@ -123,7 +124,7 @@ def _all_values(message: Message, parameters: int, what: str) -> Vector:
 
 
 def whole(model: Vector, round_: int) -> Message:
-    """A message with all of a model, as it is now."""
+    """A message with all parameters of a model."""
     return Message(MODEL, round_, payload=(snapshot(model),))
 
 
@@ -136,6 +137,6 @@ def values_of(message: Message) -> Vector:
 
 
 def frozen(values: NDArray[_Number]) -> NDArray[_Number]:
-    """The array that was just made for a message, not to be changed any more."""
+    """Makes an array read-only and gives it."""
     values.flags.writeable = False
     return values

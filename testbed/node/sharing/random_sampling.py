@@ -18,7 +18,7 @@ _MOST = 1 << 32
 
 
 class RandomSampling(Sparse):
-    """Each parameter with the same probability."""
+    """Sends each parameter with the same probability."""
 
     def encode_part(self, model: Vector, round_: int) -> Message:
         seed = self.random.getrandbits(32)
@@ -41,7 +41,7 @@ class RandomSampling(Sparse):
 
 
 def _drawn(seed: int, fraction: float, parameters: int) -> NDArray[np.bool_]:
-    """The mask. Raw bits of the generator, because only those are the same in every version of numpy."""
+    """The mask, from raw bits of the generator, because only those are the same in every version of numpy."""
     raw = np.random.PCG64(seed).random_raw((parameters + 1) // 2)
     halves = np.asarray(raw, dtype="<u8").view("<u4")[:parameters]
     return halves < np.float64(fraction * _MOST)

@@ -1,4 +1,4 @@
-"""What all ways of sharing have in common that send a part of the parameters.
+"""The base class of sharings that send a part of the parameters.
 
 Takes options, gives the choice between a part and the whole; touches nothing.
 """
@@ -14,7 +14,7 @@ from testbed.node.world import Vector
 
 
 class Sparse(Sharing):
-    """A `fraction` of the parameters, or from `dense_above` on all of them, as `Sharing` sends them."""
+    """Sends a `fraction` of the parameters; from `dense_above` on all of them, as `Sharing` does."""
 
     def __init__(self, random: Random, fraction: float = 0.1, dense_above: float = 0.5) -> None:
         super().__init__(random)

@@ -1,8 +1,8 @@
 """TopK: the parameters that have changed most since they were last sent.
 
 Alistarh et al., "The Convergence of Sparsified Gradient Methods", NeurIPS 2018, for models instead of gradients: what
-training changes is accumulated, the `fraction` of the parameters with the largest accumulated change is sent, and
-their accumulation begins anew. The message has the values of these parameters and their places.
+training changes is accumulated, the `fraction` of the parameters with the largest accumulated change is sent, and their
+accumulation begins anew. The message has the values and the indices of these parameters.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from testbed.node.world import Vector
 
 
 class TopK(Sparse):
-    """The largest changes first."""
+    """Sends the parameters with the largest accumulated changes."""
 
     def __init__(self, random: Random, fraction: float = 0.1, dense_above: float = 0.5) -> None:
         super().__init__(random, fraction, dense_above)
         self._change = np.empty(0, np.float32)
-        """By training, since a parameter was last sent."""
+        """Change by training since a parameter was last sent."""
 
     def begin(self, model: Vector) -> None:
         self._change = np.zeros_like(model)
@@ -57,7 +57,7 @@ class TopK(Sparse):
 
 
 def largest(values: NDArray[np.float32], count: int) -> NDArray[np.intp]:
-    """The places of the `count` largest values, ascending; of equal ones the first."""
+    """The indices of the `count` largest values, ascending; of equal ones the first."""
     if count >= values.size:
         return np.arange(values.size)
     if count <= 0:

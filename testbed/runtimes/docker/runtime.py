@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from testbed.topologies.model import Topology
 SOCKETS = RunOption(
     "--sockets",
-    "Where containers' sockets are: in the run's folder, or on volumes; auto takes the folder, unless sockets "
-    "cannot be reached there (Docker Desktop).  [default: auto]",
+    "How containers reach control: through sockets in the run directory (folder) or on Docker volumes (volume). "
+    "auto uses the folder unless that is impossible, as with Docker Desktop.  [default: auto]",
     choices=tuple(each.value for each in Sockets),
 )
 _WITHOUT_CONTAINERS = "testbed verify TOPOLOGY, which brings up the same network without containers"
@@ -52,7 +52,7 @@ def _image(text: str) -> str:
 
 IMAGE = RunOption(
     "--image",
-    f"The containers' image; implies --runtime docker.  [default: {DEFAULT_TAG}]",
+    f"Docker image of the nodes, as made by `testbed build`; implies --runtime docker.  [default: {DEFAULT_TAG}]",
     metavar="NAME",
     parse=_image,
     decides=True,

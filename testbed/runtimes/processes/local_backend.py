@@ -30,8 +30,7 @@ from testbed.runtimes.processes.engine import Engine, start_engine
 from testbed.runtimes.processes.learner_view import sandbox_of
 from testbed.runtimes.processes.loopback import on_loopback
 from testbed.runtimes.processes.zygote_client import ZygoteClient
-from testbed.runtimes.tracking.file_owners import hand_over, keep_private
-from testbed.runtimes.tracking.learner_user import unused_user
+from testbed.runtimes.tracking.file_owners import hand_over, keep_private, unused_user
 from testbed.runtimes.tracking.leftovers import end_all, is_alive
 from testbed.runtimes.tracking.ownership import end_marked, held_open
 from testbed.runtimes.tracking.proc_stat import busy_s, descendants_of, stands_still

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SHAPED = "fabric"
 ENGINE = RunOption(
     "--engine",
-    "What carries the packets of real processes: fabric (the network of the topology), none (loopback, unshaped).",
+    "The network between the nodes: fabric emulates the topology; none uses the plain loopback, without emulation.",
     choices=(SHAPED, UNSHAPED),
     is_planned=True,
 )

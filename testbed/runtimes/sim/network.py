@@ -122,7 +122,7 @@ class VirtualNetwork:
             self._hand_over(rank, origin, message)
 
     def on_the_way(self, kinds: Collection[str]) -> set[tuple[int, int]]:
-        """From whom to whom messages of these kinds have left and not arrived."""
+        """Senders and recipients of messages of these kinds that have left and not arrived."""
         moving = [each for each in self._moving.values() if not each.is_delivered]
         return {(each.origin, each.dest) for each in moving if each.message.kind in kinds}
 

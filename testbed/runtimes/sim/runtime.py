@@ -31,7 +31,7 @@ def _workers(text: str) -> int:
 
 
 WORKERS = RunOption(
-    "--workers", "Processes that train, in virtual time.  [default: one a core]", metavar="N", parse=_workers
+    "--workers", "Number of training processes in virtual time.  [default: one per core]", metavar="N", parse=_workers
 )
 
 

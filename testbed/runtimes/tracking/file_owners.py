@@ -1,7 +1,9 @@
-"""Makes learners' files safe for other users, and gives them to the user of `sudo`, after all learners have ended.
+"""Owners of learners' processes and files in a run that root has started, and files that are safe for other users.
 
-Takes a run directory; touches modes and owners of its files. A learner may leave programs with set-id bits, links to
-anything, and very deeply nested folders.
+Takes a run directory; touches modes and owners of its files; reads accounts and processes. While learners run, they
+have an unused user id; their mounts map root, the owner of their files on disk, to it (`isolation/view`). After all
+have ended, their files are made safe and given to the user of `sudo`: a learner may leave programs with set-id bits,
+links to anything, and very deeply nested folders.
 """
 
 from __future__ import annotations
@@ -12,15 +14,34 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from testbed.errors import CouldNotStart
+from testbed.isolation.sandbox import LearnerUser
 from testbed.linux import open_flags
 from testbed.rundir import RunDirectory
 from testbed.runtimes.tracking.removal import clear_away
 
+LEARNERS = range(61184, 65520)
+"""User ids that systemd reserves for services while they run; they belong to no account."""
 _DEEPEST = 40
 """The depth of nested folders that is kept; no result lies deeper."""
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 _PRIVATE = 0o700
 _FLAGS = os.O_RDONLY | open_flags("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
+
+
+def unused_user() -> LearnerUser:
+    """A user id that neither an account nor a process has."""
+    import pwd  # not there on Windows
+
+    taken = {each.pw_uid for each in pwd.getpwall()}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with suppress(OSError):
+                taken.add(os.stat(f"/proc/{name}").st_uid)
+    uid = next((each for each in LEARNERS if each not in taken), None)
+    if uid is None:
+        raise CouldNotStart(f"no user id between {LEARNERS.start} and {LEARNERS.stop - 1} is free for learners")
+    return LearnerUser(uid, uid)
 
 
 def keep_private(run: RunDirectory) -> None:

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.rundir import RunDirectory
-from testbed.runtimes.tracking.file_owners import hand_over
-from testbed.runtimes.tracking.learner_user import LEARNERS
+from testbed.runtimes.tracking.file_owners import LEARNERS, hand_over
 from testbed.runtimes.tracking.ownership import end_marked, held, is_of_run, owner_of
 from testbed.runtimes.tracking.proc_stat import stat_of
 from testbed.runtimes.tracking.process_records import CONTENTS, PREFIX, ProcessRecord, RunRecord, read_record, record_of

@@ -1,4 +1,4 @@
-"""How much others leave of the cores: what the kernel counts between two looks."""
+"""Free cores, from two readings of the kernel's counters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from testbed import cores
-from testbed.runtimes import free_cores as module
-from testbed.runtimes import machine_speed
-from testbed.runtimes.free_cores import free_cores
+from testbed.runtimes import capacity, machine_speed
+from testbed.runtimes.capacity import free_cores
 from tests.runtimes.sim_runs import plan_of, star
 
 BEFORE = [100, 0, 100, 1000, 0, 0, 0, 0, 0, 0]
@@ -25,7 +24,7 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the kernel counts of three cores, of which this process may use two."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(cores, "_allowances", lambda: iter(()))
-    monkeypatch.setattr(module, "_COUNTED", tmp_path / "stat")
+    monkeypatch.setattr(capacity, "_KERNEL_COUNTERS", tmp_path / "stat")
     return tmp_path / "stat"
 
 
@@ -44,14 +43,14 @@ def write(path: Path, *times: list[int]) -> None:
         (later(user=20), later(user=20), 1.0),
         (later(), later(), 2.0),
     ],
-    ids=["nobody else", "one is busy", "disks are no work", "half of one", "never less than one", "nothing counted"],
+    ids=["no others", "one is busy", "disks are no work", "half of one", "never less than one", "nothing counted"],
 )
 def test_what_others_leave(
     first: list[int], second: list[int], free: float, counted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(counted, BEFORE, BEFORE, BEFORE)
     monkeypatch.setattr(
-        "testbed.runtimes.free_cores.time.sleep", lambda _: write(counted, first, second, later(user=1000))
+        "testbed.runtimes.capacity.time.sleep", lambda _: write(counted, first, second, later(user=1000))
     )
     assert free_cores() == free
 
