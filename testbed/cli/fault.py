@@ -92,8 +92,8 @@ def partition(run: str, groups: tuple[str, ...], results: Path, for_s: float | N
     Example:
       testbed fault partition my-run ireland,frankfurt / tokyo.0,seoul --for 10s
     """
-    door, plan = _reach(run, results)
-    _do(door, Divide(_ranks_of_groups(plan, groups), for_s))
+    endpoint, plan = _reach(run, results)
+    _do(endpoint, Divide(_ranks_of_groups(plan, groups), for_s))
 
 
 @command.command()
@@ -107,8 +107,8 @@ def heal(run: str, name: str | None, results: Path) -> None:
     Example:
       testbed fault heal my-run
     """
-    door, _ = _reach(run, results)
-    _do(door, Reunite(name))
+    endpoint, _ = _reach(run, results)
+    _do(endpoint, Reunite(name))
 
 
 @command.command()
@@ -155,9 +155,9 @@ def _restarts(live: LiveRun, ranks: Sequence[int]) -> dict[int, int]:
         return {}
 
 
-def _do(door: Endpoint, what: Command) -> None:
+def _do(endpoint: Endpoint, what: Command) -> None:
     """Requests the fault, prints the answer, and waits for the end of the fault if it has one."""
-    with conversation(door) as run:
+    with conversation(endpoint) as run:
         done = run.ask(what)
         assert isinstance(done, Done)  # noqa: S101 - the answer to these requests
         if done.until_t is None:

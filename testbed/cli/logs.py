@@ -46,7 +46,7 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
         _Log(f"{name}  " if several else "", directory.node(name).log, directory.path)
         for name in (plan.nodes[rank].name for rank in ranks)
     ]
-    life = _Life(directory)
+    life = _Liveness(directory)
     if follow and not owner_of(directory).is_seen(directory):  # asking a runtime may take time
         _print_new(logs, whole=False)
     while True:
@@ -60,7 +60,7 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
         click.echo(f"nothing was printed{why if owner_of(directory).facts.is_virtual else ''}", err=True)
 
 
-class _Life:
+class _Liveness:
     """Whether a run goes on, asked at most once per interval if the answer is slow."""
 
     def __init__(self, run: RunDirectory) -> None:
