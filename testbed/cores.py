@@ -15,8 +15,7 @@ _MINE = Path("/proc/self/cgroup")
 
 
 def usable_cores() -> int:
-    """The number of cores, at least one. A quota of 2.5 counts as two: with three busy, the kernel would halt all of
-    them now and then."""
+    """The number of cores, at least one. A quota of 2.5 counts as two: three busy ones would be halted now and then."""
     allowed = min(_quotas(), default=float("inf"))
     return max(1, int(min(len(allowed_cores()), allowed)))
 
@@ -41,8 +40,7 @@ def _quotas() -> Iterator[float]:
 
 
 def _groups() -> Iterator[Path]:
-    """The process's control groups, from the innermost to the root. In a container the root is often the container's
-    own group."""
+    """The process's control groups, from the innermost to the root, which in a container is often its own group."""
     try:
         lines = _MINE.read_text().splitlines()
     except OSError:

@@ -68,14 +68,14 @@ def _of_nodes(action: str, undone_by: str | None, words: str) -> click.Command:
 
 
 for _action, _undone_by, _words in (
-    ("crash", _COMES_BACK, "They are gone at once, and nothing of them leaves any more."),
-    ("kill", _COMES_BACK, "Their processes are gone; the kernel still says goodbye for them."),
-    ("leave", _COMES_BACK, "They finish what they send, say goodbye, and end."),
-    ("join", None, "They come back, or come for the first time."),
-    ("pause", "It goes on", "They are stopped where they are; their network is not."),
-    ("resume", None, "What was paused goes on."),
-    ("disconnect", "It is connected again", "All their packets are lost; they go on."),
-    ("reconnect", None, "Their packets are carried again."),
+    ("crash", _COMES_BACK, "Nodes end at once, and nothing of them leaves any more."),
+    ("kill", _COMES_BACK, "Processes of nodes are killed; the kernel still closes their connections."),
+    ("leave", _COMES_BACK, "Nodes finish sending, say goodbye, and end."),
+    ("join", None, "Nodes come back, or join for the first time."),
+    ("pause", "It goes on", "Processes of nodes are stopped; their network is not."),
+    ("resume", None, "Paused nodes go on."),
+    ("disconnect", "It is connected again", "All packets of the nodes are lost; the nodes go on."),
+    ("reconnect", None, "Packets of the nodes are carried again."),
 ):
     command.add_command(_of_nodes(_action, _undone_by, _words))
 

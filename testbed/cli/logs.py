@@ -70,8 +70,7 @@ class _Liveness:
         self._is_unknown = False
 
     def goes_on(self) -> bool:
-        """True unless the runtime says otherwise. If its Docker Engine does not answer, the run counts as live, with a
-        warning."""
+        """Whether the run goes on. If its Docker Engine does not answer, it counts as live, with a warning."""
         if time.monotonic() < self._ask_s:
             return True
         try:

@@ -121,8 +121,7 @@ def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
 
 
 def _for_scale(experiment: Experiment, time_scale: float) -> Experiment:
-    """Replaces cubic by reno under a time scale: cubic's window grows by the host's clock, reno's by acknowledgements,
-    which the time scale delays as everything else."""
+    """Replaces cubic by reno under a time scale: cubic grows by the host's clock, reno by acknowledgements."""
     network = experiment.network
     if time_scale == 1.0 or "congestion" in network.model_fields_set:
         return experiment
