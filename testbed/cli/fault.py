@@ -36,7 +36,7 @@ def _lasts(undone: str) -> Callable[[_Function], _Function]:
 
 @click.group(name="fault", cls=VerbGroup)
 def command() -> None:
-    """Let something happen to nodes of a run that goes on, to groups of them, or to links.
+    """Inject a fault into nodes, groups of nodes or links of a live run.
 
     NODE is a node, a service (all its nodes) or a pattern. Times are emulated seconds. With `--for` the command waits
     until the fault is undone; the run undoes it even if the command has ended. The run's `events.jsonl` has every fault

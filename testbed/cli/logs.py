@@ -29,7 +29,7 @@ _LONGEST_LINE = 1 << 20
 @click.option("--follow", "-f", is_flag=True, help="Follow new output until the run is over.")
 @results_option
 def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) -> None:
-    """Print what nodes have printed, and how their code failed; of several each line with its node's name.
+    """Print the output of nodes, with tracebacks; of several nodes each line begins with the node's name.
 
     NODE is a node, a service (all its nodes) or a pattern.
 
