@@ -86,7 +86,7 @@ def find_live(attached: runtime.LiveRun, pids: Mapping[int, int]) -> LiveNetwork
     try:
         is_there = endpoint.exists() if isinstance(endpoint, Path) else True
     except PermissionError:
-        raise UsageProblem("the run is another user's", "only who started it can look at its network") from None
+        raise UsageProblem("the run is another user's", "only the user who started it can reach its network") from None
     if not is_there:
         raise UsageProblem(f"the network of the run {run.path.name} is not there now", "does it only begin, or end?")
     config = read_config(record_of(run).parent / FABRIC)
