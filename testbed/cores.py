@@ -15,9 +15,8 @@ _MINE = Path("/proc/self/cgroup")
 
 
 def usable_cores() -> int:
-    """The number of cores, at least one. A quota of 2.5 counts as two: with three busy, the kernel would halt all of
-    them now and then."""
-    allowed = min(_allowances(), default=float("inf"))
+    """The number of cores, at least one. A quota of 2.5 counts as two: three busy ones would be halted now and then."""
+    allowed = min(_quotas(), default=float("inf"))
     return max(1, int(min(len(allowed_cores()), allowed)))
 
 
@@ -28,7 +27,7 @@ def allowed_cores() -> frozenset[int]:
     return frozenset(range(os.cpu_count() or 1))
 
 
-def _allowances() -> Iterator[float]:
+def _quotas() -> Iterator[float]:
     """Quotas in cores of the process's control groups that have one; none if they cannot be read."""
     for folder in _groups():
         with suppress(OSError, ValueError):  # this kind of group has no such file, or no limit
@@ -41,8 +40,7 @@ def _allowances() -> Iterator[float]:
 
 
 def _groups() -> Iterator[Path]:
-    """The process's control groups, from the innermost to the root. In a container the root is often the container's
-    own group."""
+    """The process's control groups, from the innermost to the root, which in a container is often its own group."""
     try:
         lines = _MINE.read_text().splitlines()
     except OSError:

@@ -2,7 +2,7 @@
 
 Takes nothing, gives types, touches nothing.
 
-TestbedError                1  a bug of ours
+    TestbedError                1  a bug of ours
     ├── UsageProblem            2  the command line asks for something that is not there
     ├── InvalidInput            3  a topology with errors; carries its findings
     ├── PreflightRefused        4  this machine, as it is now, cannot do what was asked

@@ -13,7 +13,7 @@ from testbed.cores import usable_cores
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Control groups of a machine of eight cores; nobody is in one yet."""
+    """Control groups of a machine of eight cores, without processes."""
     monkeypatch.setattr(cores, "_GROUPS", tmp_path)
     monkeypatch.setattr(cores, "_MINE", tmp_path / "mine")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
@@ -81,7 +81,7 @@ def test_a_system_without_a_choice_of_cores_has_all(monkeypatch: pytest.MonkeyPa
 
 
 def test_nothing_else_asks_how_many_there_are() -> None:
-    """Whoever counts the machine's would let more train at once than may run."""
+    """Counting the machine's cores would let more nodes train at once than can run."""
     package = Path(cores.__file__).parent
     asking = [path for path in package.rglob("*.py") if "cpu_count" in path.read_text()]
     assert asking == [Path(cores.__file__)], "for systems without a choice of cores only"

@@ -80,7 +80,7 @@ def test_a_group_of_few_is_found_by_what_stands_in_files_and_above_them(pytester
 def test_one_that_would_not_be_found_is_told_where_all_files_are_imported(pytester: pytest.Pytester) -> None:
     helper = "import pytest\nstarts = pytest.mark.containers"
     written(pytester, {"helper": helper, "test_it": MARKED, "test_too": BY_A_HELPER})
-    assert collected(pytester, "-m", "containers")[1] == {"test_it"}, "which nobody would notice"
+    assert collected(pytester, "-m", "containers")[1] == {"test_it"}, "which would stay unnoticed"
     assert collected(pytester, "-m", "not containers and not alone")[0] == pytest.ExitCode.USAGE_ERROR
     (pytester.path / "tests" / "test_too.py").write_text(f"{BY_A_HELPER}# starts is mark.containers\n")
     has_words.cache_clear()

@@ -1,4 +1,4 @@
-"""Whatever somebody has put into a run directory in place of its files: nobody waits, and nothing else is read."""
+"""Files of a run directory that were replaced by anything else: reading neither blocks nor reads another file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.run_files import open_plain, read_end, read_plain
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    (tmp_path / "secret").write_bytes(b"of whoever reads")
+    (tmp_path / "secret").write_bytes(b"of the reading user")
     (tmp_path / "run" / "engine").mkdir(parents=True)
     (tmp_path / "run" / "engine" / "health.json").write_bytes(b"0123456789")
     return tmp_path / "run"

@@ -1,7 +1,8 @@
 """Gossip that trusts news more than old news.
 
-Every node trains, sends its model to a few neighbours drawn at random, and mixes in whatever has arrived. It waits for
-nobody: with different speeds and distances, what arrives may be some rounds old. The older a model, the less it counts:
+Every node trains, sends its model to a few neighbours drawn at random, and mixes in whatever has arrived. It never
+waits: with different speeds and distances, received models may be some rounds old. The older a model, the less it
+counts:
 
     weight of a received model = 1 / (1 + number of received models) * fade ** age in rounds
 

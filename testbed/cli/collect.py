@@ -85,7 +85,7 @@ class _Collected:
 def command(
     given: Path, results: Path, form: OutputForm, output: str | None, by: By, target: float | None, group: bool
 ) -> None:
-    """What happened in the runs in RESULTS: a run's name or directory, or a folder of runs.
+    """Summarise the results of runs; RESULTS is a run's name or directory, or a folder of runs.
 
     Prints emulated time, bytes, accuracy and loss. Results of a crashed run are summarised as far as they can be read.
     Problems are printed to stderr, and the exit code is 8 if results are missing.

@@ -22,7 +22,7 @@ _NOTHING = "nothing is left of it but its results"
 @click.option("--force", is_flag=True, help="Also a run whose directory belongs to another user.")
 @results_option
 def command(run: str | None, results: Path, *, every: bool, force: bool) -> None:
-    """End a run, and remove all that it left behind but its results.
+    """End a run, and remove everything that it left behind except its results.
 
     \b
     Examples:

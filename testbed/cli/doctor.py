@@ -14,7 +14,7 @@ COLUMNS = ("check", "ok", "found", "what to do")
 @click.command("doctor")
 @format_option
 def command(*, output_format: Format) -> None:
-    """Look at this machine: what can run here, what cannot, why, and what to do about it.
+    """Check what can run on this machine, what cannot, why, and what to do about it.
 
     \b
     Example:

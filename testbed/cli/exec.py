@@ -17,7 +17,7 @@ from testbed.errors import UsageProblem
 @results_option
 @click.pass_context
 def command(context: click.Context, run: str, node: str, words: tuple[str, ...], results: Path) -> None:
-    """Run a command where a node is in the network: ping and iperf3 see what it sees.
+    """Run a command in the network of a node, such as ping or iperf3.
 
     \b
     Examples:

@@ -83,8 +83,7 @@ def _parameter(flag: str) -> str:
 
 
 def resolve(file: str | None, settings: Sequence[Setting], *, quiet: bool = False) -> Resolved:
-    """The experiment in a file, or the default one on a topology, with settings; raises InvalidInput or
-    UsageProblem."""
+    """The experiment of a file, or the default one on a topology. Raises InvalidInput or UsageProblem."""
     from testbed.experiment.attached import own_files
     from testbed.experiment.read import experiment_on, load_experiment
     from testbed.runtimes.planning import Resolved
@@ -114,7 +113,7 @@ def _is_experiment(file: str) -> bool:
 
 
 def _topology(name: str, read: LoadedExperiment, *, own: bool, quiet: bool) -> Loaded:
-    """The topology: beside the experiment, relative to the working directory, or bundled. Raises InvalidInput or
+    """The topology: beside the experiment, in the working directory, or bundled. Raises InvalidInput or
     UsageProblem."""
     from testbed.topologies.load import load
 

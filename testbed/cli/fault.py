@@ -36,7 +36,7 @@ def _lasts(undone: str) -> Callable[[_Function], _Function]:
 
 @click.group(name="fault", cls=VerbGroup)
 def command() -> None:
-    """Let something happen to nodes of a run that goes on, to groups of them, or to links.
+    """Inject a fault into nodes, groups of nodes or links of a live run.
 
     NODE is a node, a service (all its nodes) or a pattern. Times are emulated seconds. With `--for` the command waits
     until the fault is undone; the run undoes it even if the command has ended. The run's `events.jsonl` has every fault
@@ -68,14 +68,14 @@ def _of_nodes(action: str, undone_by: str | None, words: str) -> click.Command:
 
 
 for _action, _undone_by, _words in (
-    ("crash", _COMES_BACK, "They are gone at once, and nothing of them leaves any more."),
-    ("kill", _COMES_BACK, "Their processes are gone; the kernel still says goodbye for them."),
-    ("leave", _COMES_BACK, "They finish what they send, say goodbye, and end."),
-    ("join", None, "They come back, or come for the first time."),
-    ("pause", "It goes on", "They are stopped where they are; their network is not."),
-    ("resume", None, "What was paused goes on."),
-    ("disconnect", "It is connected again", "All their packets are lost; they go on."),
-    ("reconnect", None, "Their packets are carried again."),
+    ("crash", _COMES_BACK, "Nodes end at once, and nothing of them leaves any more."),
+    ("kill", _COMES_BACK, "Processes of nodes are killed; the kernel still closes their connections."),
+    ("leave", _COMES_BACK, "Nodes finish sending, say goodbye, and end."),
+    ("join", None, "Nodes come back, or join for the first time."),
+    ("pause", "It goes on", "Processes of nodes are stopped; their network is not."),
+    ("resume", None, "Paused nodes go on."),
+    ("disconnect", "It is connected again", "All packets of the nodes are lost; the nodes go on."),
+    ("reconnect", None, "Packets of the nodes are carried again."),
 ):
     command.add_command(_of_nodes(_action, _undone_by, _words))
 
@@ -92,8 +92,8 @@ def partition(run: str, groups: tuple[str, ...], results: Path, for_s: float | N
     Example:
       testbed fault partition my-run ireland,frankfurt / tokyo.0,seoul --for 10s
     """
-    door, plan = _reach(run, results)
-    _do(door, Divide(_ranks_of_groups(plan, groups), for_s))
+    endpoint, plan = _reach(run, results)
+    _do(endpoint, Divide(_ranks_of_groups(plan, groups), for_s))
 
 
 @command.command()
@@ -107,8 +107,8 @@ def heal(run: str, name: str | None, results: Path) -> None:
     Example:
       testbed fault heal my-run
     """
-    door, _ = _reach(run, results)
-    _do(door, Reunite(name))
+    endpoint, _ = _reach(run, results)
+    _do(endpoint, Reunite(name))
 
 
 @command.command()
@@ -155,9 +155,9 @@ def _restarts(live: LiveRun, ranks: Sequence[int]) -> dict[int, int]:
         return {}
 
 
-def _do(door: Endpoint, what: Command) -> None:
+def _do(endpoint: Endpoint, what: Command) -> None:
     """Requests the fault, prints the answer, and waits for the end of the fault if it has one."""
-    with conversation(door) as run:
+    with conversation(endpoint) as run:
         done = run.ask(what)
         assert isinstance(done, Done)  # noqa: S101 - the answer to these requests
         if done.until_t is None:

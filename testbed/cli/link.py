@@ -67,7 +67,7 @@ _one_way = click.option("--one-way", is_flag=True, help="Only from A to B.")
 
 @click.group(name="link", cls=VerbGroup)
 def command() -> None:
-    """Look at the links of a run that is going on, and change them.
+    """Show or change the links of a live run.
 
     A and B are bridges or nodes (a service or a pattern means all links of its nodes). A change holds until it is
     reset, whatever the topology's events do to the link meanwhile. Packets under way are not dropped.

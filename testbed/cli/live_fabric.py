@@ -22,14 +22,14 @@ def live_fabric(run: RunDirectory) -> Iterator[FabricConversation]:
     """A connection to the fabric of a run; raises UsageProblem if there is none, or if it ends meanwhile."""
     from testbed.engines.fabric.start import FabricConversation
 
-    door = live_run(run).fabric
+    endpoint = live_run(run).fabric
     try:
-        if isinstance(door, Path) and not door.exists():
+        if isinstance(endpoint, Path) and not endpoint.exists():
             raise PreflightRefused(f"the run {run.path.name} has no emulated network", "its engine is not the fabric")
     except PermissionError:
-        raise UsageProblem("the run is another user's", "only who started it can talk to it") from None
+        raise UsageProblem("the run is another user's", "only the user who started it can reach its fabric") from None
     try:
-        conversation = FabricConversation(door)
+        conversation = FabricConversation(endpoint)
     except FabricLost as problem:
         raise _over(run, problem) from None
     try:

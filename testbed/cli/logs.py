@@ -29,7 +29,7 @@ _LONGEST_LINE = 1 << 20
 @click.option("--follow", "-f", is_flag=True, help="Follow new output until the run is over.")
 @results_option
 def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) -> None:
-    """Print what nodes have printed, and how their code failed; of several each line with its node's name.
+    """Print the output of nodes, with tracebacks; of several nodes each line begins with the node's name.
 
     NODE is a node, a service (all its nodes) or a pattern.
 
@@ -46,7 +46,7 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
         _Log(f"{name}  " if several else "", directory.node(name).log, directory.path)
         for name in (plan.nodes[rank].name for rank in ranks)
     ]
-    life = _Life(directory)
+    life = _Liveness(directory)
     if follow and not owner_of(directory).is_seen(directory):  # asking a runtime may take time
         _print_new(logs, whole=False)
     while True:
@@ -60,7 +60,7 @@ def command(run: str, nodes: tuple[str, ...], results: Path, *, follow: bool) ->
         click.echo(f"nothing was printed{why if owner_of(directory).facts.is_virtual else ''}", err=True)
 
 
-class _Life:
+class _Liveness:
     """Whether a run goes on, asked at most once per interval if the answer is slow."""
 
     def __init__(self, run: RunDirectory) -> None:
@@ -70,8 +70,7 @@ class _Life:
         self._is_unknown = False
 
     def goes_on(self) -> bool:
-        """True unless the runtime says otherwise. If its Docker Engine does not answer, the run counts as live, with a
-        warning."""
+        """Whether the run goes on. If its Docker Engine does not answer, it counts as live, with a warning."""
         if time.monotonic() < self._ask_s:
             return True
         try:

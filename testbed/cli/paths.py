@@ -37,7 +37,7 @@ _SAMPLE = 16
 @moment_options
 @format_option
 def command(file: str, source: str | None, dest: str | None, moment: Moment, output_format: Format) -> None:
-    """End-to-end latency, jitter, loss and bandwidth of every ordered pair of nodes in FILE.
+    """Show end-to-end latency, jitter, loss and bandwidth of every ordered pair of nodes in FILE.
 
     Of more than 2000 pairs a table shows a sample; JSON and CSV always have all.
 

@@ -27,8 +27,7 @@ _OVERWRITE = "--overwrite"
 
 
 def run_again(words: Sequence[str], plan: RunPlan, summary: Mapping[str, object]) -> str | None:
-    """The command with a longer step if only computing was late, else with a larger time scale; None if neither
-    helps."""
+    """The command with a longer step if only computing was late, else a larger time scale; None if neither helps."""
     if "--plan" in (word.partition("=")[0] for word in words):
         return None  # a plan is complete and takes no settings
     if (step := _longer_step(plan, summary)) is not None:

@@ -50,10 +50,10 @@ class RunSignals:
         return progress_view(quiet=self.quiet)
 
     def end_with(self, end: Callable[[], None], *, is_bounded: bool = False) -> None:
-        """Sets the function that ends the run in good order. With `is_bounded`, one SIGTERM ends the process within two
-        seconds.
+        """Sets the function that ends the run in good order.
 
-        `is_bounded` is for a run within this process, whose code may never return.
+        With `is_bounded`, one SIGTERM ends the process within two seconds: for a run within this process, whose code
+        may never return.
         """
         self._end, self._is_bounded = end, is_bounded
 

@@ -46,8 +46,7 @@ def all_runs(results: Path) -> list[RunDirectory]:
 
 
 def live_run(run: RunDirectory) -> LiveRun:
-    """Attaches to a live run; raises UsageProblem if it is over, PreflightRefused if its runtime cannot be attached
-    to."""
+    """The live run; raises UsageProblem if it is over, PreflightRefused if its runtime has none to attach to."""
     return owner_of(run).attach(run)
 
 

@@ -30,7 +30,7 @@ _MOST_LINES = 40
 @moment_options
 @format_option
 def command(file: str, moment: Moment, output_format: Format) -> None:
-    """Services, nodes, bridges, links, events, ranges of path properties and warnings of FILE.
+    """Show services, nodes, bridges, links, events, ranges of path properties and warnings of FILE.
 
     \b
     Example:

@@ -76,7 +76,7 @@ _MOST_JOURNALS_BYTES = 8 << 20
 def command(
     run: str | None, results: Path, *, watch: bool, most_links: int, most_pairs: int, output_format: Format
 ) -> None:
-    """Show how far runs are; of one run also what its links carry, and its nodes send each other.
+    """Show the progress of runs; of one run also its busiest links and pairs of nodes.
 
     \b
     Examples:

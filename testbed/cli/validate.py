@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @format_option
 def command(file: str, target: Target | None, output_format: Format) -> None:
-    """Tell all problems of FILE at once; the exit status is 3 when there are errors.
+    """Report all problems of FILE at once; the exit status is 3 if there are errors.
 
     \b
     Example:

@@ -45,7 +45,7 @@ _DIGITS = 4
 def command(
     target: str, count: int, seed: int, congestion: str, results: Path, output_format: Format, *, thorough: bool
 ) -> None:
-    """Bring up the network of TOPOLOGY without learners and measure it, or look at a RUN that goes on.
+    """Measure the network of TOPOLOGY, brought up without learners, or that of a live RUN.
 
     The pairs cover the extremes: shortest, longest, slowest, most loss and jitter, a shared bottleneck. Ends with
     exit code 7 when something is out of its bounds, which docs/verify.md lists. A RUN is a folder, or a name under

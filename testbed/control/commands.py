@@ -160,7 +160,7 @@ class CommandDoor:
 
 
 class Conversation:
-    """One connection to a run's door."""
+    """One connection to a run's endpoint."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -198,21 +198,21 @@ class Conversation:
 
 
 @contextmanager
-def conversation(door: Endpoint) -> Iterator[Conversation]:
-    """With the run at this door; raises UsageProblem where there is none."""
+def conversation(endpoint: Endpoint) -> Iterator[Conversation]:
+    """With the run at this endpoint; raises UsageProblem where there is none."""
     try:
-        connection = connect_to(door, _PATIENCE_S)
+        connection = connect_to(endpoint, _PATIENCE_S)
     except PermissionError:
-        raise UsageProblem("the run is another user's", "only who started it can talk to it") from None
+        raise UsageProblem("the run is another user's", "only the user who started it can reach it") from None
     except OSError as problem:
         raise _silent(problem) from None
     with connection:
         yield Conversation(connection)
 
 
-def ask(door: Endpoint, command: Command) -> Done | Seen:
-    """The first answer of the run at this door."""
-    with conversation(door) as run:
+def ask(endpoint: Endpoint, command: Command) -> Done | Seen:
+    """The first answer of the run at this endpoint."""
+    with conversation(endpoint) as run:
         return run.ask(command)
 
 

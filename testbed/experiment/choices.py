@@ -25,8 +25,7 @@ from testbed.topologies.language import Entry, Problem
 
 
 class Section(Entry):
-    """A part of an experiment. Keys are named as the attributes, except that the unit in a value of the file is not in
-    its key."""
+    """A part of an experiment. Keys are the attributes' names, without units, which values in files have."""
 
     model_config = ConfigDict(alias_generator=None, populate_by_name=True)
 
@@ -127,8 +126,7 @@ class Choice(Section):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The schema of the section's own keys and of all built-in options. It does not say which options belong to
-        which choice."""
+        """The schema of the section's keys and all built-in options, without which options belong to which choice."""
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
         properties = schema["anyOf"][1]["properties"]
         for described in cls.built_in.values():

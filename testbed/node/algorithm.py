@@ -39,8 +39,7 @@ class Algorithm:
         raise NotImplementedError(f"{type(self).__name__} has no `async def serve(self, node)`")
 
     def state(self) -> State:
-        """What the algorithm remembers between rounds besides the model. With `rejoin: last` it is restored when the
-        node comes back."""
+        """What the algorithm remembers besides the model, to be restored after a crash with `rejoin: last`."""
         return NOTHING
 
     def restore(self, state: State) -> None:

@@ -38,8 +38,7 @@ def holders(folder: Path) -> set[int]:
 
 
 def _device(folder: Path) -> int:
-    """The device number in the kernel's list of locks; `stat` gives another one on volumes with parts, such as
-    btrfs."""
+    """The device number in the kernel's list of locks; `stat` gives another one on btrfs subvolumes and the like."""
     descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
         told = dict(line.split(":", 1) for line in (_DESCRIPTORS / str(descriptor)).read_text().splitlines())
@@ -110,8 +109,7 @@ class ComputeSlots:
                 fcntl.flock(slot, fcntl.LOCK_UN)
 
     def step_aside(self) -> None:
-        """Gives up the first place in a queue for a moment: this process is about to be stopped, and others would wait
-        for it.
+        """Gives up the first place in a queue: this process is about to be stopped, and others would wait for it.
 
         Called by the handler of the signal that continues the process after an attempt to stop it.
         """

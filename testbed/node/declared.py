@@ -38,8 +38,7 @@ def declared(experiment: Experiment, parameters: int) -> Declared | None:
 
 
 def waits(experiment: Experiment) -> bool | None:
-    """Whether all nodes wait for others in every round; None if own code does not declare it, or cannot be loaded
-    here."""
+    """Whether all nodes wait for others in every round; None if own code does not say, or cannot be loaded here."""
     chosen = experiment.algorithm
     exchange = exchange_of(chosen.name, chosen.options)
     if exchange is not None:

@@ -97,8 +97,7 @@ class Gathering:
             self.give_up()
 
     def by_rank(self) -> list[Received]:
-        """The collected messages. If there are more than enough, the first ones; of one instant those of the lowest
-        ranks."""
+        """The collected messages by rank. Of more than enough the first ones; of one instant those of lowest rank."""
         first = sorted(self.found.values(), key=arrival)[: self.enough]
         return sorted(first, key=lambda received: received.sender)
 

@@ -156,8 +156,7 @@ class Node:
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     async def rounds(self) -> AsyncIterator[int]:
-        """Round numbers until the experiment's end; each round is written to the journal when the next one is
-        requested."""
+        """Round numbers until the experiment's end; each round is journalled when the next one is requested."""
         stop = self.plan.experiment.stop.rounds
         number = self.first_round
         while stop is None or number < stop:
@@ -260,8 +259,7 @@ class Node:
             return await self._neighbourhood.of(self, round_)
 
     async def send(self, to: int | Iterable[int], message: Message) -> list[Ticket]:
-        """Puts a message into the outbox for each recipient; does not wait until it has left (`Ticket.settled`
-        does)."""
+        """Puts a message into the outbox for each recipient, without waiting until it leaves (`Ticket.settled`)."""
         check_kind(message.kind)
         recipients = [to] if isinstance(to, int) else list(to)
         if message.payload:
@@ -292,8 +290,7 @@ class Node:
             self._comeback.finished(self._finished)
 
     async def finish_sending(self) -> None:
-        """Waits until all messages have left. Those that do not leave within the timeout for silent peers are given
-        up."""
+        """Waits until all messages have left. Those that do not within the timeout for silent peers are given up."""
         if self._comeback is not None:
             self._comeback.is_over()
         patience_s = self.plan.experiment.missing.after_s
@@ -367,8 +364,7 @@ class Node:
             gathering.give_up()
 
     def _apart(self, senders: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Splits senders into those to wait for, and those given up before and silent since: a dead peer costs its
-        timeout once."""
+        """Senders to wait for, and those given up before and silent since: a dead peer costs its timeout once."""
         awaited: list[int] = []
         silent: list[int] = []
         for sender in senders:
@@ -442,7 +438,7 @@ class Node:
         return None if received is None else self._handed_over([received])[0]
 
     async def receive_all(self, *kinds: str, timeout_s: float | None = None) -> list[Received]:
-        """All messages of some kinds that are here, or else the next; those of one instant by rank. Empty after the
+        """All messages of some kinds that are here, or else the next; by arrival, then rank. Empty after the
         timeout."""
         return self._handed_over(await self._all(kinds or (MODEL,), timeout_s))
 

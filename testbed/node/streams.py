@@ -26,8 +26,7 @@ class Streams:
         self._restored: dict[str, Random] = {}
 
     def of(self, purpose: str) -> Random:
-        """A new generator, the same in every run with the seed; the first one after `restore` continues the saved
-        one."""
+        """A new generator, the same in every run with the seed; after `restore`, once, the saved one."""
         random = self._restored.pop(purpose, None) or self._new(purpose)
         self._given[purpose] = random
         return random

@@ -34,8 +34,7 @@ class Score:
 
 
 class ComputingLost(Exception):
-    """A worker that computes for the nodes has ended or failed unexpectedly: no node is at fault, and none can go
-    on."""
+    """A worker that computes for the nodes has failed unexpectedly: no node is at fault, and none can go on."""
 
     def __init__(self, message: str, told: str | None = None) -> None:
         super().__init__(told or message)

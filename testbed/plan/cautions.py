@@ -16,7 +16,7 @@ _SILENT = (NodeAction.CRASH, NodeAction.LEAVE)
 """Events after which a node sends nothing any more."""
 
 
-def with_patience(experiment: Experiment, topology: Topology) -> Experiment:
+def with_missing_default(experiment: Experiment, topology: Topology) -> Experiment:
     """The experiment with the default of `missing.then`: `skip` if events take nodes away, else `wait`."""
     if "then" in experiment.missing.model_fields_set or first_to_go(experiment, topology) is None:
         return experiment
@@ -25,7 +25,7 @@ def with_patience(experiment: Experiment, topology: Topology) -> Experiment:
 
 def cautions(experiment: Experiment, topology: Topology) -> Iterator[Finding]:
     """Warnings about the topology's file."""
-    chosen = with_patience(experiment, topology)
+    chosen = with_missing_default(experiment, topology)
     if chosen.missing.then == "wait" and (event := first_to_go(experiment, topology)):
         what = "crash" if event.action is NodeAction.CRASH else "leave"
         yield warning(

@@ -28,8 +28,7 @@ _Kind = TypeVar("_Kind", bound=Versioned)
 
 
 def write_plan(run: RunDirectory, plan: RunPlan) -> None:
-    """Writes the plan, its topology as YAML, and each node's share. The plan comes last: if it is there, all files
-    are."""
+    """Writes the plan, its topology as YAML, and each node's share. The plan comes last, when all others are there."""
     run.nodes.mkdir(parents=True, exist_ok=True)
     _write(run.topology, to_yaml(plan.load_topology()))
     for share in split(plan):

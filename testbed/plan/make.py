@@ -12,11 +12,11 @@ from testbed.catalogue.algorithms import WithPeers, exchange_of
 from testbed.experiment.language import Compute, Experiment
 from testbed.experiment.origin import Origin
 from testbed.plan.addresses import address
-from testbed.plan.cautions import with_patience
+from testbed.plan.cautions import with_missing_default
 from testbed.plan.model import Asked, PlannedNode, PlannedOverlay, RunPlan, RuntimeFacts, as_json
 from testbed.plan.overlay import plan_overlay
 from testbed.plan.pace import plan_pace
-from testbed.plan.roles import cast_roles
+from testbed.plan.roles import assign_roles
 from testbed.topologies.model import Topology
 
 NOMINAL_MS_PER_STEP = 5.0
@@ -48,13 +48,13 @@ def make_plan(
         report.complain(
             "no-evaluation", "nothing is evaluated, so no accuracy is ever reached", hint, "stop", "accuracy"
         )
-    cast = cast_roles(experiment, topology, report)
+    roles = assign_roles(experiment, topology, report)
     pace = plan_pace(experiment, topology, report)
     report.raise_if_wrong()
-    overlay = plan_overlay(experiment, topology, cast, origin, report)
+    overlay = plan_overlay(experiment, topology, roles, origin, report)
     report.raise_if_wrong()
     assert overlay is not None  # noqa: S101 - or there would have been findings
-    positions = {rank: at for at, rank in enumerate(cast.learners)}
+    positions = {rank: at for at, rank in enumerate(roles.learners)}
     nodes = tuple(
         PlannedNode(
             rank=node.rank,
@@ -62,7 +62,7 @@ def make_plan(
             service=node.service.name,
             address=address(node.rank),
             image=node.service.image,
-            roles=cast.roles(node.rank),
+            roles=roles.of(node.rank),
             learner=positions.get(node.rank),
             pace=pace[node.rank],
         )
@@ -80,11 +80,11 @@ def make_plan(
         topology=as_json(topology),
         nodes=nodes,
         overlay=overlay,
-        experiment=with_patience(_with_fanout(experiment, overlay), topology),
+        experiment=with_missing_default(_with_fanout(experiment, overlay), topology),
         parameters=parameters,
         samples=samples,
         ms_per_step=nominal_ms_per_step,
-        server=cast.server,
+        server=roles.server,
     ).with_parsed(topology)
     return paced(plan, nominal_ms_per_step, sustained_ms_per_step, time_scale)
 
@@ -121,8 +121,7 @@ def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
 
 
 def _for_scale(experiment: Experiment, time_scale: float) -> Experiment:
-    """Replaces cubic by reno under a time scale: cubic's window grows by the host's clock, reno's by acknowledgements,
-    which the time scale delays as everything else."""
+    """Replaces cubic by reno under a time scale: cubic grows by the host's clock, reno by acknowledgements."""
     network = experiment.network
     if time_scale == 1.0 or "congestion" in network.model_fields_set:
         return experiment

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_node_network(path: str | os.PathLike[str]) -> tuple[str, str, float]:
-    """The node's address, TCP's congestion control and time scale; raises InvalidInput if the file is not a node's
-    plan."""
+    """The node's address, TCP's congestion control and time scale; raises InvalidInput for a malformed plan."""
     try:
         with open(path, "rb") as file:
             plan = json.loads(file.read())

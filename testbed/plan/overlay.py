@@ -25,7 +25,7 @@ from testbed.plan.overlay_graph import (
     graph_of,
     static_graph,
 )
-from testbed.plan.roles import Cast
+from testbed.plan.roles import NodeRoles
 from testbed.seeds import stream
 from testbed.topologies.model import Topology
 
@@ -34,11 +34,11 @@ _DRAWN = ("regular", "full")
 
 
 def plan_overlay(
-    experiment: Experiment, topology: Topology, cast: Cast, origin: Origin, report: OriginReport
+    experiment: Experiment, topology: Topology, roles: NodeRoles, origin: Origin, report: OriginReport
 ) -> PlannedOverlay | None:
     """The planned overlay; None, and findings, if there is none."""
     try:
-        planned = _planned_for(experiment, topology, cast, origin, report)
+        planned = _planned_for(experiment, topology, roles, origin, report)
         _check_sharing(experiment, planned)
         return planned
     except NoGraph as problem:
@@ -49,15 +49,15 @@ def plan_overlay(
 
 
 def _planned_for(
-    experiment: Experiment, topology: Topology, cast: Cast, origin: Origin, report: OriginReport
+    experiment: Experiment, topology: Topology, roles: NodeRoles, origin: Origin, report: OriginReport
 ) -> PlannedOverlay:
     """The overlay that the algorithm needs: around a server, drawn by the algorithm itself, or the experiment's own."""
     exchange = exchange_of(experiment.algorithm.name, experiment.algorithm.options)
-    if isinstance(exchange, WithServer) and cast.server is not None:
-        return _around(cast.server, experiment, len(cast.learners), report)
+    if isinstance(exchange, WithServer) and roles.server is not None:
+        return _around(roles.server, experiment, len(roles.learners), report)
     if isinstance(exchange, WithPeers) and exchange.draws:
-        return _drawn(experiment, cast, exchange)
-    return _graph(experiment, topology, cast, origin)
+        return _drawn(experiment, roles, exchange)
+    return _graph(experiment, topology, roles, origin)
 
 
 def _check_sharing(experiment: Experiment, planned: PlannedOverlay) -> None:
@@ -69,7 +69,7 @@ def _check_sharing(experiment: Experiment, planned: PlannedOverlay) -> None:
 
 def _planned(
     experiment: Experiment,
-    cast: Cast,
+    roles: NodeRoles,
     kind: str,
     degree: int | None,
     neighbours: Graph | None,
@@ -83,10 +83,10 @@ def _planned(
         degree=degree,
         dynamic=dynamic,
         peers=overlay.peers,
-        sampler=cast.sampler,
+        sampler=roles.sampler,
         neighbours=None
         if neighbours is None
-        else tuple(tuple(cast.learners[at] for at in each) for each in neighbours),
+        else tuple(tuple(roles.learners[at] for at in each) for each in neighbours),
         rewire=overlay.rewire,
         code=code,
     )
@@ -112,9 +112,9 @@ def _around(server: int, experiment: Experiment, learners: int, report: OriginRe
     )
 
 
-def _drawn(experiment: Experiment, cast: Cast, exchange: WithPeers) -> PlannedOverlay:
+def _drawn(experiment: Experiment, roles: NodeRoles, exchange: WithPeers) -> PlannedOverlay:
     """A dynamic regular overlay, or one in which every node may be sent to."""
-    overlay, name, count = experiment.overlay, experiment.algorithm.name, len(cast.learners)
+    overlay, name, count = experiment.overlay, experiment.algorithm.name, len(roles.learners)
     if overlay.kind not in _DRAWN:
         raise NoGraph(f"{name} draws its peers anew each round, not from {overlay.kind}", "remove `overlay`")
     fanout = exchange.fanout
@@ -127,11 +127,11 @@ def _drawn(experiment: Experiment, cast: Cast, exchange: WithPeers) -> PlannedOv
     degree = default_fanout(count, regular=regular) if chosen is None else chosen
     kind = "regular" if regular else "full"
     check_degree(kind, count, degree, dynamic=True)
-    return _planned(experiment, cast, kind, degree, None, dynamic=True)
+    return _planned(experiment, roles, kind, degree, None, dynamic=True)
 
 
-def _graph(experiment: Experiment, topology: Topology, cast: Cast, origin: Origin) -> PlannedOverlay:
-    overlay, count = experiment.overlay, len(cast.learners)
+def _graph(experiment: Experiment, topology: Topology, roles: NodeRoles, origin: Origin) -> PlannedOverlay:
+    overlay, count = experiment.overlay, len(roles.learners)
     code = overlay.kind if is_code(overlay.kind) else None
     degree = overlay.degree
     if overlay.kind in WITH_DEGREE:
@@ -148,25 +148,25 @@ def _graph(experiment: Experiment, topology: Topology, cast: Cast, origin: Origi
             raise NoGraph(
                 f"`{overlay.kind}` is the same in every round", f"dynamic are: {', '.join(DYNAMIC)}", "dynamic"
             )
-        planned = _planned(experiment, cast, "code" if code else overlay.kind, degree, None, dynamic=True, code=code)
+        planned = _planned(experiment, roles, "code" if code else overlay.kind, degree, None, dynamic=True, code=code)
         dynamic_graph(planned, count, experiment.seed, 0)  # errors of own code show before the run starts
         return planned
-    graph = _static(experiment, topology, cast, origin, degree or 0, code)
+    graph = _static(experiment, topology, roles, origin, degree or 0, code)
     parts = components(graph)
     if parts > 1:
         raise NoGraph(f"this overlay falls into {parts} parts that never meet", "add edges, or choose another kind")
-    return _planned(experiment, cast, "code" if code else overlay.kind, degree, graph, dynamic=False, code=code)
+    return _planned(experiment, roles, "code" if code else overlay.kind, degree, graph, dynamic=False, code=code)
 
 
 def _static(
-    experiment: Experiment, topology: Topology, cast: Cast, origin: Origin, degree: int, code: str | None
+    experiment: Experiment, topology: Topology, roles: NodeRoles, origin: Origin, degree: int, code: str | None
 ) -> Graph:
-    overlay, count, seed = experiment.overlay, len(cast.learners), experiment.seed
+    overlay, count, seed = experiment.overlay, len(roles.learners), experiment.seed
     if code is not None:
         return code_graph(code, count, degree, 0, stream(seed, "topology", "static"))
     if overlay.kind not in ("file", "network"):
         return static_graph(overlay.kind, count, degree, seed, overlay.rewire, shuffled=overlay.order == "random")
-    position = {rank: at for at, rank in enumerate(cast.learners)}
+    position = {rank: at for at, rank in enumerate(roles.learners)}
     if overlay.kind == "network":
         pairs = [pair for pair in network_edges(topology) if pair[0] in position and pair[1] in position]
     else:

@@ -250,8 +250,7 @@ def _regular(count: int, degree: int, random: Random) -> Graph:
 
 
 def _pairing(count: int, degree: int, random: Random) -> list[set[int]]:
-    """The pairing model: every position has `degree` stubs; random pairs are joined, unsuitable ones are drawn
-    again."""
+    """The pairing model: every position has `degree` stubs; random pairs are joined, unsuitable ones redrawn."""
     while True:
         neighbours: list[set[int]] = [set() for _ in range(count)]
         ends = [position for position in range(count) for _ in range(degree)]

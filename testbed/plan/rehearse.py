@@ -92,7 +92,7 @@ class Busiest:
         return 0.0
 
 
-class Stage:
+class RehearsedNetwork:
     """The virtual clock and the network of a rehearsal."""
 
     def __init__(self, plan: RunPlan, window_s: float) -> None:
@@ -116,7 +116,7 @@ class Stage:
             return
         self._under_way[self.flows.send(origin, dest, size)] = then, self.now_s if measured else math.nan
 
-    def play(self, is_over: Callable[[], bool]) -> bool:
+    def run(self, is_over: Callable[[], bool]) -> bool:
         """Runs until `over` is true; False if no event is left before that."""
         while not is_over():
             at_s = min(self.flows.next_s(), self._alarms[0][0] if self._alarms else math.inf)
@@ -157,11 +157,11 @@ class Peers:
     control_size: int = 0
 
 
-class PeersPlay:
+class PeerRounds:
     """Rounds of peers."""
 
-    def __init__(self, stage: Stage, parts: Peers, compute_s: Mapping[int, float], rounds: int) -> None:
-        self._stage = stage
+    def __init__(self, network: RehearsedNetwork, parts: Peers, compute_s: Mapping[int, float], rounds: int) -> None:
+        self._network = network
         self._parts = parts
         self._compute_s = compute_s
         self._rounds = rounds
@@ -172,10 +172,10 @@ class PeersPlay:
         self._expected = [self._inverse(round_) for round_ in range(rounds)]
         self.ends_s = [0.0] * rounds
 
-    def play(self) -> bool:
+    def run(self) -> bool:
         for rank in self._compute_s:
             self._train(rank)
-        return self._stage.play(lambda: min(self._done.values()) >= self._rounds)
+        return self._network.run(lambda: min(self._done.values()) >= self._rounds)
 
     def _inverse(self, round_: int) -> dict[int, int]:
         """The number of messages that each node gets."""
@@ -190,10 +190,10 @@ class PeersPlay:
         then = partial(self._exchange, rank)
         sampler, size = self._parts.sampler, self._parts.control_size
         if sampler is None:
-            self._stage.after(self._compute_s[rank], then)
+            self._network.after(self._compute_s[rank], then)
             return
-        answer = partial(self._stage.send, sampler, rank, size, then)
-        self._stage.after(self._compute_s[rank], partial(self._stage.send, rank, sampler, size, answer))
+        answer = partial(self._network.send, sampler, rank, size, then)
+        self._network.after(self._compute_s[rank], partial(self._network.send, rank, sampler, size, answer))
 
     def _exchange(self, rank: int) -> None:
         parts, round_ = self._parts, self._done[rank]
@@ -208,11 +208,11 @@ class PeersPlay:
         if parts.wait_s is None:
             self._look(place)
         else:
-            self._stage.after(parts.wait_s, partial(self._look, place))
+            self._network.after(parts.wait_s, partial(self._look, place))
 
     def _send(self, rank: int, other: int, round_: int, size: int) -> None:
         measured = size == self._parts.size and 2 * round_ >= self._rounds - 1
-        self._stage.send(rank, other, size, partial(self._arrive, (other, round_)), measured=measured)
+        self._network.send(rank, other, size, partial(self._arrive, (other, round_)), measured=measured)
 
     def _arrive(self, place: tuple[int, int]) -> None:
         if self._parts.wait_s is not None:
@@ -229,7 +229,7 @@ class PeersPlay:
             return
         del self._missing[place]
         rank, round_ = place
-        self.ends_s[round_] = max(self.ends_s[round_], self._stage.now_s)
+        self.ends_s[round_] = max(self.ends_s[round_], self._network.now_s)
         self._done[rank] = round_ + 1
         if round_ + 1 < self._rounds:
             self._train(rank)
@@ -250,11 +250,11 @@ class Served:
     """Every client is answered as soon as its message arrives; a round has as many answers as there are clients."""
 
 
-class ServedPlay:
+class ServerRounds:
     """Rounds of a server."""
 
-    def __init__(self, stage: Stage, parts: Served, compute_s: Mapping[int, float], rounds: int) -> None:
-        self._stage = stage
+    def __init__(self, network: RehearsedNetwork, parts: Served, compute_s: Mapping[int, float], rounds: int) -> None:
+        self._network = network
         self._parts = parts
         self._compute_s = compute_s
         self._rounds = rounds
@@ -262,23 +262,23 @@ class ServedPlay:
         self._answers = 0
         self.ends_s: list[float] = []
 
-    def play(self) -> bool:
+    def run(self) -> bool:
         self._ask_all()
-        return self._stage.play(lambda: len(self.ends_s) >= self._rounds)
+        return self._network.run(lambda: len(self.ends_s) >= self._rounds)
 
     def _ask_all(self) -> None:
         for rank in self._parts.asked(self._round):
             self._ask(rank)
         if self._parts.deadline_s is not None:
-            self._stage.after(self._parts.deadline_s, partial(self._end, self._round))
+            self._network.after(self._parts.deadline_s, partial(self._end, self._round))
 
     def _ask(self, rank: int) -> None:
-        parts, stage = self._parts, self._stage
+        parts, network = self._parts, self._network
         measured = 2 * self._round >= self._rounds - 1
         arrive = partial(self._arrive, rank, self._round)
-        answer = partial(stage.send, rank, parts.server, parts.size, arrive, measured=measured)
-        compute = partial(stage.after, self._compute_s[rank], answer)
-        stage.send(parts.server, rank, parts.size, compute, measured=measured)
+        answer = partial(network.send, rank, parts.server, parts.size, arrive, measured=measured)
+        compute = partial(network.after, self._compute_s[rank], answer)
+        network.send(parts.server, rank, parts.size, compute, measured=measured)
 
     def _arrive(self, rank: int, round_: int) -> None:
         if round_ != self._round and not self._parts.at_once:
@@ -293,7 +293,7 @@ class ServedPlay:
     def _end(self, round_: int) -> None:
         if round_ != self._round:
             return
-        self.ends_s.append(self._stage.now_s)
+        self.ends_s.append(self._network.now_s)
         self._round += 1
         self._answers = 0
         if not self._parts.at_once and self._round < self._rounds:
@@ -309,12 +309,12 @@ def rehearse(
     plan: RunPlan, parts: Peers | Served, compute_s: Mapping[int, float], rounds: int, window_s: float
 ) -> Rehearsal | None:
     """Rehearses that many rounds, at least one; None if a node would wait for ever."""
-    stage = Stage(plan, window_s)
-    play: PeersPlay | ServedPlay
+    network = RehearsedNetwork(plan, window_s)
+    rehearsed: PeerRounds | ServerRounds
     if isinstance(parts, Peers):
-        play = PeersPlay(stage, parts, compute_s, rounds)
+        rehearsed = PeerRounds(network, parts, compute_s, rounds)
     else:
-        play = ServedPlay(stage, parts, compute_s, rounds)
-    if not play.play():
+        rehearsed = ServerRounds(network, parts, compute_s, rounds)
+    if not rehearsed.run():
         return None
-    return Rehearsal(tuple(play.ends_s), tuple(stage.transfers_s), stage.busiest.bytes_s())
+    return Rehearsal(tuple(rehearsed.ends_s), tuple(network.transfers_s), network.busiest.bytes_s())

@@ -1,6 +1,6 @@
 """The roles of nodes: which ones learn, which one serves, which one draws the peers.
 
-Takes an experiment and a topology, gives a `Cast`, or findings at places in the experiment.
+Takes an experiment and a topology, gives `NodeRoles`, or findings at places in the experiment.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from testbed.units import shown
 
 
 @dataclass(frozen=True)
-class Cast:
-    """Ranks."""
+class NodeRoles:
+    """Ranks by role."""
 
     learners: tuple[int, ...]
     server: int | None
     sampler: int | None
 
-    def roles(self, rank: int) -> tuple[Role, ...]:
+    def of(self, rank: int) -> tuple[Role, ...]:
         roles: list[Role] = []
         if rank == self.server:
             roles.append("server")
@@ -36,8 +36,8 @@ class Cast:
         return tuple(roles)
 
 
-def cast_roles(experiment: Experiment, topology: Topology, report: OriginReport) -> Cast:
-    """The roles of all nodes; findings for names of nodes that are not there."""
+def assign_roles(experiment: Experiment, topology: Topology, report: OriginReport) -> NodeRoles:
+    """Assigns the roles; reports names of nodes that do not exist."""
     algorithm, overlay = experiment.algorithm, experiment.overlay
     facts = ALGORITHMS.get(algorithm.name)
     served = facts is not None and facts.needs_server
@@ -59,7 +59,7 @@ def cast_roles(experiment: Experiment, topology: Topology, report: OriginReport)
     if not learners:
         message = "the server is the only node" if topology.nodes else "the topology has no nodes"
         report.complain("no-learners", message, "give a service more replicas", "topology")
-    return Cast(learners, server, sampler)
+    return NodeRoles(learners, server, sampler)
 
 
 def _node(name: str, topology: Topology, report: OriginReport, *place: str) -> int | None:

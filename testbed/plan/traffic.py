@@ -46,8 +46,7 @@ def message_bytes(plan: RunPlan) -> int | None:
 
 
 def assumed_message_bytes(plan: RunPlan) -> int | None:
-    """`message_bytes`, or a whole model if the sharing does not declare it; None only if the model's size is
-    unknown."""
+    """`message_bytes`, or a whole model if the sharing declares none; None only if the model's size is unknown."""
     known = message_bytes(plan)
     if known is not None or plan.parameters is None:
         return known

@@ -64,7 +64,7 @@ class LiveNetwork:
     """The network of a running experiment, and how to reach its fabric."""
 
     config: FabricConfig
-    door: Endpoint
+    endpoint: Endpoint
     """Where the fabric is reached."""
     topology: Topology
     engine: Path
@@ -82,22 +82,22 @@ class CountedSecond:
 
 def find_live(attached: runtime.LiveRun, pids: Mapping[int, int]) -> LiveNetwork:
     """Raises UsageProblem when the run has no network that can be measured now."""
-    run, door = attached.run, attached.fabric
+    run, endpoint = attached.run, attached.fabric
     try:
-        is_there = door.exists() if isinstance(door, Path) else True
+        is_there = endpoint.exists() if isinstance(endpoint, Path) else True
     except PermissionError:
-        raise UsageProblem("the run is another user's", "only who started it can look at its network") from None
+        raise UsageProblem("the run is another user's", "only the user who started it can reach its network") from None
     if not is_there:
         raise UsageProblem(f"the network of the run {run.path.name} is not there now", "does it only begin, or end?")
     config = read_config(record_of(run).parent / FABRIC)
-    return LiveNetwork(config, door, config.load_topology(), run.path / ENGINE, pids)
+    return LiveNetwork(config, endpoint, config.load_topology(), run.path / ENGINE, pids)
 
 
 def measure_live(
     live: LiveNetwork, count: int, seed: int, tell: Tell, probes: int = PROBES
 ) -> tuple[list[Pair], Measured]:
     """The measured pairs and the result."""
-    with _conversation(live.door) as conversation:
+    with _conversation(live.endpoint) as conversation:
         status = _status(conversation)
         if status.t is None:
             raise UsageProblem("the run has not begun yet", "try again in a moment")
@@ -163,9 +163,9 @@ def _unseen(uncrossed: int, *, is_idle: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _conversation(door: Endpoint) -> Iterator[FabricConversation]:
+def _conversation(endpoint: Endpoint) -> Iterator[FabricConversation]:
     try:
-        conversation = FabricConversation(door)
+        conversation = FabricConversation(endpoint)
         try:
             yield conversation
         finally:

@@ -52,7 +52,7 @@ def live_run(folder: Path, fabric_of: str | None = None) -> Iterator[tuple[RunDi
 
 
 class _Connected(NoEngine):
-    """An engine that somebody else has started."""
+    """A fabric that another user has started."""
 
     def __init__(self, path: Path) -> None:
         self.link = FabricLink(path, lambda _: None, lambda _: None)

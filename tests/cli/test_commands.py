@@ -208,7 +208,7 @@ def test_a_reader_that_stops_reading_is_no_error_of_ours() -> None:
 
 @pytest.mark.processes
 def test_interrupted_means_130_and_no_traceback() -> None:
-    # Whoever runs the tests may ignore SIGINT (nohup, a background job), and children would inherit that.
+    # The tests' parent may ignore SIGINT (nohup, a background job), and children would inherit that.
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from testbed.cli.main import main; main(['paths', 'topologies/wan1024.xml', '--format', 'csv'])"

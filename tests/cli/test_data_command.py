@@ -89,7 +89,7 @@ def test_fetching_what_needs_no_download_is_no_error(cache: Path) -> None:
 
 def test_no_source_ends_with_4_and_names_what_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no server listens there
     result = run("fetch", "fashion-mnist")
     assert result.exit_code == 4
     assert "apt-get is not installed here" in result.stderr

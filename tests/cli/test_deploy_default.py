@@ -1,4 +1,4 @@
-"""Which runtime `deploy` takes when nobody says which, what it prints at its end for programs, and exit code 5."""
+"""The runtime that `deploy` takes by default, what it prints at its end for programs, and exit code 5."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MOST_ATTEMPTS = 3
 IN_TIME_S, LATE_S = 0.1, 1.0
 """On a machine with nothing else to do all begin within some milliseconds (docs/performance.md)."""
 A_USER = 54321
-"""That nobody is."""
+"""A user id without a process."""
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_of_two_runs_with_one_name_one_goes_on(corner: Corner) -> None:
 def reachable() -> list[str]:
     """Words of a shell script that makes this interpreter and this package reachable for everybody.
 
-    They may lie in somebody's private folder. Such a folder is covered, in this mount namespace only, by an empty one
+    They may be in a private folder of a user. Such a folder is covered, in this mount namespace only, by an empty one
     in which just what is needed can be found.
     """
     needed = {Path(sys.base_prefix), Path(sys.prefix), Path(testbed.__file__).parent.parent}

@@ -165,7 +165,7 @@ def test_one_sigterm_ends_a_run_within_seconds_whatever_its_code_does(source: st
         begun = time.monotonic()
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE_S)
-        assert time.monotonic() - begun < 10.0, "two seconds where nobody else wants this machine"
+        assert time.monotonic() - begun < 10.0, "two seconds on an idle machine"
     assert process.returncode == 130
     if source == STEP_WITHOUT_END:
         over = json.loads(Path("results/run/events.jsonl").read_text().splitlines()[-1])
@@ -217,7 +217,7 @@ def on_a_terminal(arguments: list[str], columns: int) -> tuple[int, str]:
             if select.select([ours], [], [], 0.1)[0]:
                 try:
                     shown += os.read(ours, 65536)
-                except OSError:  # nobody has it open any more
+                except OSError:  # no process has it open any more
                     break
         os.close(ours)
     return process.returncode, shown.decode()

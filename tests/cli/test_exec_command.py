@@ -36,7 +36,7 @@ def status_of(pid: int) -> int:
 @pytest.mark.parametrize("user", [None, pytest.param(User(NOBODY, NOBODY), id="nobody")])
 def test_ping_works_there(user: User | None, tmp_path: Path) -> None:
     if user is not None and os.getuid() != 0:
-        pytest.skip("only root can be somebody else")
+        pytest.skip("only root can become another user")
     if user is not None:
         need_tun_for_all()
     with world(pair("5ms"), tmp_path) as net:

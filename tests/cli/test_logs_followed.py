@@ -1,4 +1,5 @@
-"""`logs -f` of a run that only its Engine knows of: whoever is away ends nothing, and is not asked all the time."""
+"""`logs -f` of a run that only its Docker Engine knows of: an Engine that does not answer ends nothing, and is asked
+now and then."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ PLAN = plan_of(topology_of("lan4"), "data.name=digits")
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    """On volumes, and nobody here sees its processes."""
+    """On volumes, with processes that are not visible here."""
     made = create_run(tmp_path, "r")
     write_plan(made, PLAN)
     record = made.path / "runtime" / "processes.json"

@@ -100,7 +100,7 @@ def test_all_that_a_terminal_shows_is_few_lines(tmp_path: Path) -> None:
     ) as process:
         os.close(slave)
         shown = b""
-        with suppress(OSError):  # what is read from a terminal that nobody has any more
+        with suppress(OSError):  # reading from a terminal that no process has open any more
             while part := os.read(master, 1 << 16):
                 shown += part
     os.close(master)

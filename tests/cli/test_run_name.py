@@ -1,4 +1,4 @@
-"""What runs are called: the same rule for whoever starts one and whoever renders one."""
+"""Names of runs: the same rule for runs that are started and that are rendered."""
 
 from __future__ import annotations
 

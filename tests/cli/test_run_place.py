@@ -168,7 +168,7 @@ def test_one_that_was_killed_before_it_began_is_cleaned_up_after(run: RunDirecto
             assert sockets.exists(), "to ask changes nothing"
             take(run.path.parent)
             assert not sockets.exists()
-        assert orphan.wait(10) == -signal.SIGKILL, "it has nobody who leads it any more"
+        assert orphan.wait(10) == -signal.SIGKILL, "no process leads it any more"
     assert (run.path / "failed-1" / "plan.json").exists()
     assert not (run.path / "runtime").exists()
 

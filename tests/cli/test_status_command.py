@@ -249,7 +249,7 @@ def test_logs_name_their_node_where_there_are_several(run: RunDirectory) -> None
 @pytest.mark.parametrize("name", ["runtime/processes.json", "events.jsonl", "summary.json", "engine/health.json"])
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
 def test_no_planted_file_holds_up_a_command(run: RunDirectory, name: str, kind: str) -> None:
-    """Whoever may write into a run directory: a learner, another user."""
+    """Writers of a run directory: a learner, another user."""
     planted = run.path / name
     planted.parent.mkdir(exist_ok=True)
     if kind == "pipe":

@@ -107,7 +107,7 @@ def test_where_nobody_has_judged_nothing_is_complete(tmp_path: Path, left: str |
 
 @pytest.mark.parametrize("runtime", ["sim", "local"])
 def test_a_run_without_controls_last_word_is_not_complete(tmp_path: Path, runtime: str) -> None:
-    """Its nodes have ended well, and then control was killed: nobody knows whether all was well."""
+    """Its nodes have ended well, and then control was killed: whether all was well is unknown."""
     run = two_nodes(tmp_path, runtime=runtime)
     assert summarise(collect_run(run)).complete
     for log in (text([Event(0.0, "joined", node="n.0")]), b""):

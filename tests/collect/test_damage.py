@@ -222,7 +222,7 @@ def test_a_journal_that_is_no_file(run: RunDirectory) -> None:
     result = collect_run(run)
     assert result.problems[0].text == "nodes/n.0/journal.jsonl is not a file"
     run.node("n.0").journal.unlink()
-    run.node("n.0").journal.symlink_to(run.plan.absolute())  # or any file of whoever collects
+    run.node("n.0").journal.symlink_to(run.plan.absolute())  # or any file of the collecting user
     assert collect_run(run).problems[0].text == "nodes/n.0/journal.jsonl is a link, which is not followed"
 
 

@@ -213,7 +213,7 @@ class RuntimeContract:
             sent += last.sent.payload
             received += last.received.payload
             rounds = [each.round for each in between if isinstance(each, Round)]
-            # Where nobody waits for anybody, who gets the processor less often does less of what is to be done in all.
+            # If no node waits for others, a node that gets the processor less often does a smaller share of all steps.
             least = 3 if name in LOCKSTEP else 1
             assert first.learner is None or (len(rounds) >= least and rounds == list(range(len(rounds))))
         assert 0 < received <= sent

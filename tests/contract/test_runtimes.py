@@ -82,7 +82,7 @@ class TestThisMachine(RuntimeContract):
     runtime = OnThisMachine()
 
     def try_what_only_it_has(self, long: RunDirectory) -> None:
-        """Somebody looks on until it is enough."""
+        """Watches the run until a condition holds."""
         with going_on("status", str(long.path), "--watch", "--format", "csv") as process:
             assert process.stdout is not None
             head, first, again, later = (next(csv.reader([process.stdout.readline()])) for _ in range(4))
@@ -100,7 +100,7 @@ class TestThisMachine(RuntimeContract):
 
 @pytest.mark.processes
 def test_without_an_engine_what_needs_a_network_is_refused(tmp_path: Path) -> None:
-    """And the rest is done: plain loopback is a network that nobody can do anything to."""
+    """Without a network to change: plain loopback has no links."""
     plan = plan_of(star(4), stop={"rounds": 10**6}, evaluation={"every": 1000, "samples": 20}, missing=PATIENT)
     with OnThisMachine("none").going_on(plan, tmp_path) as long:
         for words, why in UNSHAPED.items():

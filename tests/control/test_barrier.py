@@ -1,4 +1,4 @@
-"""The start barrier: nobody begins before all are ready, and all begin at one moment."""
+"""The start barrier: no node begins before all are ready, and all begin at one moment."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def outcome_after_leaving(
 
 
 def test_a_node_that_cannot_write_its_results_breaks_the_run(tmp_path: Path) -> None:
-    """A disk that fills is no node's failure: nobody can judge what was not written."""
+    """A full disk is no node's failure: what was not written cannot be judged."""
 
     async def body() -> Outcome:
         with controlled(tmp_path, 2) as (control, (mine, _)):

@@ -1,4 +1,4 @@
-"""Processes that connect to control before anybody has told of them, or though nobody ever does."""
+"""Processes that connect to control before they are announced, or without ever being announced."""
 
 from __future__ import annotations
 

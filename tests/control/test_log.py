@@ -1,4 +1,4 @@
-"""Control's log: in real time for whoever looks on, in virtual time the same whoever was told first."""
+"""Control's log: written at once in real time; in virtual time independent of the order of reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_in_real_time_each_record_is_there_at_once(tmp_path: Path) -> None:
     log = ControlLog(path)
     for number, what in enumerate(("b", "a"), 1):
         log.write(Event(1.0, what, ""))
-        assert len(written(path)) == number, "nobody need close it"
+        assert len(written(path)) == number, "it need not be closed"
     assert written(path) == ["b", "a"]
 
 

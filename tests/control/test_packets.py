@@ -33,7 +33,7 @@ def test_last_words_are_heard_though_the_other_side_is_gone() -> None:
         theirs.send(encode(Ready()))
         theirs.send(encode(Idle()))
         theirs.close()
-        link.send(Halt("stopped"))  # and this one finds nobody
+        link.send(Halt("stopped"))  # and this one has no recipient
         assert not over
         link.drain()
         link.drain()
@@ -110,7 +110,7 @@ def test_whoever_there_is_no_descriptor_for_waits_and_costs_nothing(
             caller.connect(str(tmp_path / "e.sock"))
             with monkeypatch.context() as there_are_none:
                 there_are_none.setattr(socket.socket, "accept", denied)
-                for _ in range(100):  # turns of the loop: somebody who spins tries in each of them
+                for _ in range(100):  # turns of the loop: a busy sender tries in each of them
                     await asyncio.sleep(0.001)
                 entrance.let_in()
                 assert not here

@@ -67,7 +67,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def deploying(folder: Path, image: str, *more: str, **how: Any) -> Iterator[subprocess.Popen[str]]:
-    """A run that goes on; whatever happens within, nobody leads it afterwards."""
+    """A live run; afterwards no process leads it, whatever happens within."""
     with subprocess.Popen(
         deploy_words(folder, image, *more, rounds=5000, **how),
         cwd=folder,

@@ -121,7 +121,7 @@ def test_an_image_is_built_where_all_packages_for_it_are_there(tmp_path: Path, m
     monkeypatch.setattr(DockerRuntime, "run", lambda _, plan, *__: begun.append(plan))
     try:
         mistyped = deploy_here(tmp_path, monkeypatch, "--image", tag)
-        assert mistyped.exit_code == 4, "one that somebody names is built by whoever names it"
+        assert mistyped.exit_code == 4, "an image that is named explicitly is not built by deploy"
         assert f"there is no image {tag}" in mistyped.output
         monkeypatch.setattr(docker_runtime, "DEFAULT_TAG", tag)
         dry = deploy_here(tmp_path, monkeypatch, "--dry-run")
@@ -194,11 +194,11 @@ def test_a_name_that_is_in_use(tmp_path: Path, image: str) -> None:
             engine.api.remove_container(other, force=True)
 
 
-# -- sockets that reach nobody -----------------------------------------------------------------------------------------
+# -- sockets that reach no process -------------------------------------------------------------------------------------
 
 
 def test_sockets_that_lead_nowhere(tmp_path: Path, image: str) -> None:
-    """The folder is there, and nobody listens: what files shared with a virtual machine are like."""
+    """The folder is there, but no process listens, as with files shared with a virtual machine."""
     for folder in ("sockets", "run"):
         (tmp_path / folder).mkdir()
     (tmp_path / "sockets" / PROBE_SOCKET).touch()
@@ -521,7 +521,7 @@ def test_an_engine_that_does_not_come_back(tmp_path: Path, image: str, way: WayT
         assert f"`testbed destroy {tmp_path / 'results' / 'r'}` removes them once it answers" in said
         assert "Traceback" not in said
     assert len(containers(tmp_path)) == 4
-    assert summary(tmp_path)["reason"] == "finished", "the run needs nobody who watches"
+    assert summary(tmp_path)["reason"] == "finished", "the run needs no watcher"
     gone = command(tmp_path, "destroy", "r")
     assert gone.returncode == 0, gone.stderr
     assert containers(tmp_path) == []
@@ -538,7 +538,7 @@ def test_an_engine_that_was_restarted_and_took_the_containers_along(
         with connected() as engine:
             engine.api.kill(control, "SIGTERM")
             engine.api.wait(control, timeout=60)
-        time.sleep(2.0)  # until whoever looks now and then has found it away
+        time.sleep(2.0)  # until the periodic check has found it away
         way.open()
         _, said = running.communicate(timeout=120)
     assert running.returncode == 5, said

@@ -33,7 +33,7 @@ LEFT = ("sockets", "processes.json", "outcome.json", "probe.sock")
 
 
 class Terminal:
-    """A run that somebody looks at."""
+    """A run on a terminal."""
 
     def __init__(self, process: subprocess.Popen[bytes], ours: int) -> None:
         self.process = process
@@ -43,7 +43,7 @@ class Terminal:
     def read(self) -> None:
         """What has come, for a moment."""
         if select.select([self._ours], [], [], 0.05)[0]:
-            with suppress(OSError):  # nobody has it open any more
+            with suppress(OSError):  # no process has it open any more
                 text = os.read(self._ours, 65536).decode(errors="replace")
                 self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
@@ -142,7 +142,7 @@ def test_twice_while_nodes_train(tmp_path: Path, image: str) -> None:
 
 @pytest.mark.soaked
 def test_when_all_is_over(tmp_path: Path, image: str) -> None:
-    """The results are there, whole: whether it was in time to be an interruption, nobody can say."""
+    """The results are complete; whether it came in time for an interruption is chance."""
     with on_a_terminal(tmp_path, image, nodes=2, rounds=3) as terminal:
         terminal.wait_for((tmp_path / "results" / "r" / "summary.json").exists)
         terminal.press()

@@ -26,7 +26,7 @@ from tests.docker.runs import command, containers, deploy_words, environment, un
 FIRST, COUNT = (int(each) for each in os.environ.get("TESTBED_TEST_DOCKER_CHAOS", "1,1").split(","))
 LONGEST_S = 200.0
 CODES = {0, 5, 6, 7, 130, -signal.SIGKILL, -signal.SIGINT, -signal.SIGTERM}
-"""The last two where the signal comes when all is said and done, and nobody waits for it any more."""
+"""The last two if the signal comes after the end of the run."""
 NODES = ("a.0", "a.1", "a.2")
 Injury = Callable[[Path, Random, "subprocess.Popen[str]"], None]
 
@@ -122,7 +122,7 @@ def test_whatever_happens_the_run_ends_and_nothing_of_it_stays(seed: int, tmp_pa
             for line in journal.read_bytes().split(b"\n")[:-1] if journal.is_file() else ():
                 json.loads(line)
     elif process.returncode == -signal.SIGKILL:
-        _remove_by_label(tmp_path)  # nobody is left who could: the directory, by which `destroy` goes, is gone, too
+        _remove_by_label(tmp_path)  # `destroy` cannot: the directory, by which it finds containers, is gone, too
     until(lambda: not containers(tmp_path))
 
 

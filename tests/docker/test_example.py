@@ -69,7 +69,7 @@ def test_its_readme_from_beginning_to_end(tmp_path: Path, tag: str) -> None:
     records = [json.loads(line) for path in journals for line in path.read_text().splitlines()]
     rounds = [each for each in records if each["type"] == "round"]
     assert sorted(each["round"] for each in rounds) == sorted([*range(ROUNDS)] * 4)
-    assert sum(each["aggregated"] for each in rounds) > 0, "somebody has mixed in what had arrived"
+    assert sum(each["aggregated"] for each in rounds) > 0, "some nodes have mixed in received models"
     assert [each["reason"] for each in records if each["type"] == "end"] == ["finished"] * 4
 
     told = run([*collect[:-1], str(tmp_path / "mine")])

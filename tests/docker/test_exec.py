@@ -1,4 +1,4 @@
-"""`testbed exec` in a run of containers by somebody who is not root: the Engine runs it, as nobody special."""
+"""`testbed exec` in a run of containers by an ordinary user: the Docker Engine runs it, without privileges."""
 
 from __future__ import annotations
 

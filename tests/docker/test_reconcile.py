@@ -1,4 +1,4 @@
-"""A `deploy` that was killed, at whatever moment, and a run whose directory somebody removed: nothing stays for ever.
+"""A `deploy` killed at any moment, and a run whose directory was removed: nothing stays for ever.
 
 The command that leads the run is killed for certain where a test says: a small program does the same as `testbed`, and
 kills itself there.
@@ -108,7 +108,7 @@ def test_killed_when_all_is_over_its_results_are_there(tmp_path: Path, image: st
 
 
 def test_destroyed_from_elsewhere_the_command_says_how_it_ended(tmp_path: Path, image: str) -> None:
-    """And removes the containers itself, whoever else does."""
+    """And removes the containers itself, even if another process does, too."""
     with deploying(tmp_path, image, nodes=2) as running:
         until(lambda: (tmp_path / "results" / "r" / "events.jsonl").exists())
         until(lambda: state(tmp_path) == "training")
@@ -207,15 +207,15 @@ def test_the_command_is_told_from_whoever_has_its_number_now(
     (run / "runtime").mkdir(parents=True)
     (run / "plan.json").write_text('{"runtime": "docker"}')
     words, marked = [sys.executable, "-c", "import time; time.sleep(300)"], os.environ | ({MARK: OURS} if is_it else {})
-    with subprocess.Popen(words, env=marked) as somebody:
-        until(Path(f"/proc/{somebody.pid}/environ").read_bytes)  # the kernel has it a moment after the program began
-        found = process_record("deploy", somebody.pid)
+    with subprocess.Popen(words, env=marked) as program:
+        until(Path(f"/proc/{program.pid}/environ").read_bytes)  # the kernel has it a moment after the program began
+        found = process_record("deploy", program.pid)
         recorded = {"name": found.name, "pid": found.pid, "start_ticks": found.start_ticks - (not is_it)}
         (run / "runtime" / "processes.json").write_text(
             json.dumps({"sockets": "", "processes": [recorded], "mark": OURS})
         )
         try:
             destroyed(tmp_path)
-            assert somebody.poll() == (-signal.SIGTERM if is_it else None)
+            assert program.poll() == (-signal.SIGTERM if is_it else None)
         finally:
-            somebody.kill()
+            program.kill()

@@ -1,4 +1,4 @@
-"""Somebody wants a node back by hand: what an Engine is asked then. The contract shows that a real one does it."""
+"""A user wants a node back: what a Docker Engine is asked then. The contract shows that a real one does it."""
 
 from __future__ import annotations
 

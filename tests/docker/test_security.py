@@ -87,7 +87,7 @@ class Listeners:
 
     def __enter__(self) -> Listeners:
         tcp, udp, abstract = socket.socket(), socket.socket(type=socket.SOCK_DGRAM), socket.socket(socket.AF_UNIX)
-        tcp.bind(("0.0.0.0", 0))  # noqa: S104 - everywhere, so that nobody can miss it
+        tcp.bind(("0.0.0.0", 0))  # noqa: S104 - everywhere, so that all can reach it
         self.port = int(tcp.getsockname()[1])
         udp.bind(("0.0.0.0", self.port))  # noqa: S104
         abstract.bind("\0" + self.name)

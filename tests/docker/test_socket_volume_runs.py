@@ -186,7 +186,7 @@ def test_ctrl_c_and_destroy_end_it_in_good_order(tmp_path: Path, image: str) -> 
 
 @pytest.mark.soaked
 def test_what_comes_late_is_removed_too(tmp_path: Path, image: str) -> None:
-    """An Engine may still make a container that somebody has asked for who is dead by now."""
+    """A Docker Engine may still make a container for a process that has ended."""
     ended = deploy(tmp_path, image, *ON_VOLUMES, nodes=2, rounds=2)
     assert ended.returncode in DONE, ended.stderr
     run = RunDirectory((tmp_path / "results" / "r").resolve())

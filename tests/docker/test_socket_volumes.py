@@ -1,4 +1,4 @@
-"""A run whose sockets lie on volumes, and that nobody leads: all that commands do goes through the Engine."""
+"""A run whose sockets are on volumes, and that no process leads: all commands go through the Docker Engine."""
 
 from __future__ import annotations
 

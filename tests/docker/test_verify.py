@@ -72,7 +72,7 @@ def test_what_is_asked_for_is_found(run: RunDirectory) -> None:
     changed = command(folder_of(run), "link", "set", "r", "a.0", "r", "--latency", "25ms")
     assert changed.returncode == 0, changed.stderr
     pids = pids_of_nodes(run)
-    assert len(pids) == 5, "the container of whoever has left is still there"
+    assert len(pids) == 5, "the container of the node that left is still there"
     before = {rank: in_network_of(pid) for rank, pid in pids.items()}
     pairs, found = measure_live(find_live(live_run(run), pids), 6, 1, lambda _: None, probes=_PROBES)
     assert {rank: in_network_of(pid) for rank, pid in pids.items()} == before, "probes are gone"

@@ -23,7 +23,7 @@ def wait_for_quiet() -> None:
 
 
 def skip_where_nobody_keeps_time(overloaded: Sequence[str]) -> None:
-    """Skips where the fabric says that it was late *and* somebody who only sleeps is woken up late, too."""
+    """Skips if the fabric says that it was late *and* a process that only sleeps is woken up late, too."""
     if overloaded and (late := _share_of_late_naps()) > _MOST_LATE:
         pytest.skip(f"this machine wakes {late:.0%} of all sleepers too late: {overloaded[0]}")
 

@@ -47,7 +47,7 @@ def right_device() -> int:
 
 
 def several_queues() -> int:
-    """Whoever has the other queues would get part of the packets."""
+    """A process with the other queues would get part of the packets."""
     descriptor = open_device()
     flags = _TUN | _NO_PI | _VNET_HDR | _MULTI_QUEUE
     fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", b"eth0", flags))

@@ -1,4 +1,4 @@
-"""A real Engine and one image for all tests that need them, whoever comes first."""
+"""A real Docker Engine and one image for all tests that need them; the first test makes it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def need_image() -> str:
     need_engine()
     lock = Path(tempfile.gettempdir()) / f"testbed-test-image-{os.getuid()}.lock"
     with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # whoever comes second finds all layers there
+        fcntl.flock(file, fcntl.LOCK_EX)  # the second process finds all layers there
         try:
             build_image(Request(tag=TAG, algorithms=(EXAMPLE / "fresh_gossip.py",)), lambda _: None, lambda _: None)
         except TestbedError as problem:

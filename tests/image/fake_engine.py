@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote
 Answer = tuple[int, object]
 """A status and a JSON value, what makes one of the query, or bytes as they are; status 0 hangs up.
 
-Of a list of bytes each is sent by itself, in a stream that goes on until whoever asked hangs up.
+Of a list of bytes each is sent by itself, in a stream that goes on until the client disconnects.
 """
 
 
@@ -37,7 +37,7 @@ class FakeEngine(socketserver.ThreadingUnixStreamServer):
         self.sent: dict[str, bytes] = {}
         """What came last with a question, by its path."""
         self.hung_up = threading.Event()
-        """Whoever heard a stream does so no more."""
+        """Ends all streams."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -129,7 +129,7 @@ class WayToEngine:
         self._begin(self._accept, listener)
 
     def close(self) -> None:
-        """Nobody gets through, not even who was in the middle of something."""
+        """Refuses and ends all connections, even those of requests under way."""
         with self._lock:
             if self._listener is not None:
                 self._listener.shutdown(socket.SHUT_RDWR)

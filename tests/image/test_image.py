@@ -37,7 +37,7 @@ LOADS = (
 
 
 def python(engine: DockerClient, image: str, script: str) -> str:
-    """What a script says in a container as closed as a learner's: read-only, no network, nobody in particular."""
+    """The output of a script in a container as closed as a learner's: read-only, no network, an unprivileged user."""
     said: bytes = engine.containers.run(
         image,
         ["-c", script],
@@ -189,7 +189,7 @@ def test_an_image_whose_name_another_has_goes_when_nothing_needs_it(
         with connected() as engine:
             engine.api.remove_container(container)
         assert build(Request(tag=tag, algorithms=(mine,))).id == second
-        assert is_there(first), "it might be one that somebody is building"
+        assert is_there(first), "it might be one that another process is building"
         monkeypatch.setattr(image_leftovers, "_OLD_S", 0.0)
         assert build(Request(tag=tag, algorithms=(mine,))).id == second
         assert [is_there(each) for each in (first, second, image)] == [False, True, True]
@@ -265,7 +265,7 @@ def test_code_that_a_line_of_the_dockerfile_brings_is_listed_and_looked_at(
 
 
 def test_what_pip_says_offline(image: str, tmp_path: Path) -> None:  # noqa: ARG001 - an Engine is needed
-    """A folder with one wheel that nobody needs: the rest is not fetched from anywhere."""
+    """A folder with one wheel that is not needed: the rest is not fetched from anywhere."""
     with zipfile.ZipFile(tmp_path / "nobody-1-py3-none-any.whl", "w") as wheel:
         wheel.writestr("nobody-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: nobody\nVersion: 1\n")
     with pytest.raises(CouldNotStart) as caught:
@@ -304,4 +304,6 @@ def test_the_health_check_tells_a_learner_that_is_gone(image: str) -> None:
     with connected() as engine:
         assert healthy(engine, image, "sleep 60 & wait") == 0
         assert healthy(engine, image, "exec tail -f /dev/null learner 2>&-") != 0
-        assert healthy(engine, image, "exec tail -f /dev/null 2>&-") == 0, "control and the fabric have nobody below"
+        assert healthy(engine, image, "exec tail -f /dev/null 2>&-") == 0, (
+            "control and the fabric have no child processes"
+        )

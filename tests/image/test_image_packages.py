@@ -30,7 +30,7 @@ def test_a_base_without_python_leaves_no_container(tmp_path: Path, monkeypatch: 
 
 
 def test_nobody_listens_any_more_to_a_build_that_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even while somebody has the exception, and with it all that the SDK had in its hands."""
+    """Even while the exception is held, and with it all objects of the SDK."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'e'}")
     with fake_engine(tmp_path / "e") as server:
         server.answers["/build"] = (200, [b'{"stream": "Step 1/2 : FROM x"}\n', b'{"error": "no such thing"}\n'])

@@ -1,4 +1,4 @@
-"""What a node that came back asks for, and what its peers answer: every model once, and nobody waited for in vain."""
+"""What a node that came back asks for, and what its peers answer: every model once, and no wait in vain."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def test_a_node_that_says_goodbye_is_not_waited_for() -> None:
     outcome = World(3, graph=full(3), rounds=6, experiment=experiment, early=[(0.0552, 1, Reason.LEFT)]).run()
     assert outcome.end(0).rounds == 6
     assert outcome.end(0).t < 1
-    assert not outcome.events(0), "nobody was missed"
+    assert not outcome.events(0), "no peer was missed"
     assert [each.aggregated for each in outcome.rounds(0)] == [2, 2, 2, 1, 1, 1]
 
 

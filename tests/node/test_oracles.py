@@ -170,8 +170,8 @@ def test_sharing_a_part_still_brings_the_nodes_together(sharing: str) -> None:
         outcome = World(6, graph=graph, rounds=60, dimension=40, experiment={"sharing": kind}).run()
         return float(np.array(outcome.models).std(axis=0).mean())
 
-    nobody, all_of_it = spread("full", [[]] * 6), spread("full", IRREGULAR)
-    assert all_of_it < spread({"name": sharing, "fraction": 0.2}, IRREGULAR) < 0.85 * nobody
+    alone, all_of_it = spread("full", [[]] * 6), spread("full", IRREGULAR)
+    assert all_of_it < spread({"name": sharing, "fraction": 0.2}, IRREGULAR) < 0.85 * alone
 
 
 # 7. Bytes

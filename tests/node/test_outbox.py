@@ -92,7 +92,7 @@ def test_latest_keeps_the_newest_for_each_peer() -> None:
 
 @pytest.mark.parametrize("policy", ["flush", "latest"])
 def test_messages_without_a_payload_are_never_dropped_for_newer_ones(policy: str) -> None:
-    """An answer of a peer sampler is small, and somebody waits for it."""
+    """An answer of a peer sampler is small, and a node waits for it."""
     box, transport = outbox(policy)
     for message in (model(0), Message("peers", 0), model(0), model(1), Message("peers", 1)):
         box.post(7, message)

@@ -383,7 +383,7 @@ def holder(folder: Path, count: int, favourite: int, children: list[int]) -> Non
 
 
 def taken(folder: Path, count: int) -> int:
-    """How many slots somebody has."""
+    """The number of slots that are held."""
     number = 0
     for place in range(count):
         with (folder / f"slot-{place}").open("r+") as file:
@@ -434,7 +434,7 @@ def test_slots_are_taken_wherever_they_are_free_first_and_lost_by_nobodys_death(
 
 
 def test_who_only_asks_for_one_of_the_slots_takes_nobodys_turn(tmp_path: Path) -> None:
-    """Even in the moment before whoever waits sees that one has become free."""
+    """Even in the moment before the waiting process sees that one has become free."""
     slots = ComputeSlots(tmp_path, 2, 0)
     with (tmp_path / "queue-1").open("r+") as queue:
         fcntl.flock(queue, fcntl.LOCK_EX)

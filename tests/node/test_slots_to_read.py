@@ -1,4 +1,4 @@
-"""Slots in a folder that nobody can write to: they are taken all the same."""
+"""Slots in a read-only folder can be taken."""
 
 from __future__ import annotations
 

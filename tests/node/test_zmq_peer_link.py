@@ -124,7 +124,7 @@ def test_what_had_not_arrived_goes_again_in_its_order(left: float, acknowledged:
             await looks()
             assert second.numbers == again
         assert peer.link.is_idle
-        assert gone == [1, 2, 3, 4, 5]  # nobody is told twice
+        assert gone == [1, 2, 3, 4, 5]  # each is told once
         peer.link.close(forget=True)
 
     asyncio.run(asyncio.wait_for(body(), 20))

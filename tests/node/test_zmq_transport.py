@@ -184,7 +184,7 @@ GREETING = greeting(b"PULL")
 def after_opening(connection: socket.socket) -> bytes:
     """Wait until the other end has said all that it has to before its first message; what came after that.
 
-    Before that nobody may send a message: ZeroMQ takes whoever does, while it has not answered yet, for a foreigner.
+    Before that no message may be sent: ZeroMQ takes a sender that has not finished the handshake for a foreign program.
     """
     data, opening = b"", 64 + 2
     while len(data) < opening or len(data) < opening + data[opening - 1]:

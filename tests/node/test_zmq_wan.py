@@ -251,7 +251,7 @@ async def one_life_after_another(arrived: socket.socket) -> None:
 
 
 def live_at(address: str) -> None:
-    """The namespace's only address from now on; nobody answers at any other."""
+    """The namespace's only address from now on; there is no answer at any other."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for request, value in ((SIOCSIFADDR, address), (SIOCSIFNETMASK, "255.254.0.0")):
             fcntl.ioctl(control, request, struct.pack("16sHH4s8x", DEVICE, socket.AF_INET, 0, socket.inet_aton(value)))

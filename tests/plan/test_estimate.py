@@ -98,7 +98,7 @@ def test_what_own_code_says_is_taken() -> None:
     cost = estimate(plan)
     assert cost.assumed == ()
     assert (cost.message_bytes, cost.round_bytes) == (1000 + HEADER_BYTES, 6 * (1000 + HEADER_BYTES))
-    assert cost.round_s == pytest.approx(cost.compute_s), "nobody waits"
+    assert cost.round_s == pytest.approx(cost.compute_s), "no node waits"
     assert RunPlan.model_validate(plan.document()) == plan
     all_of_them = said.model_copy(update={"sends_to": "neighbours", "waits": True})
     cost = estimate(own_plan(all_of_them, algorithm=OWN, sharing=OWN))

@@ -23,7 +23,7 @@ def later(user: int = 0, idle: int = 0, waiting: int = 0) -> list[int]:
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the kernel counts of three cores, of which this process may use two."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(cores, "_allowances", lambda: iter(()))
+    monkeypatch.setattr(cores, "_quotas", lambda: iter(()))
     monkeypatch.setattr(capacity, "_KERNEL_COUNTERS", tmp_path / "stat")
     return tmp_path / "stat"
 

@@ -76,7 +76,7 @@ def test_what_is_done_for_a_while_is_undone(tmp_path: Path) -> None:
 
 
 def test_the_last_word_counts(tmp_path: Path) -> None:
-    """Whoever is paused for a moment, and then for a minute, is paused for that minute."""
+    """A node that is paused for a moment, and then for a minute, is paused for that minute."""
     found = done(tmp_path, Inject("pause", (0, 1), 0.05), Inject("pause", (0,), 60.0), until=3)
     assert found == [("pause", (0, 1)), ("pause", (0,)), ("resume", (1,))]
 
@@ -87,7 +87,7 @@ def test_another_kind_of_word_does_not(tmp_path: Path) -> None:
 
 
 def test_the_last_word_may_be_the_topologys(tmp_path: Path) -> None:
-    """Whoever its events disconnect meanwhile is reconnected when they say so."""
+    """A node that events disconnect meanwhile is reconnected when the events say so."""
     events = "  - {at: 100ms, node: node.1, do: disconnect, for: 400ms}\n"
     plan = locally(plan_of(star(2, events), stop={"rounds": 1}))
 

@@ -79,7 +79,7 @@ def test_a_killed_process_ends_the_run_with_a_clear_word(victim: str, phase: str
 
 
 def test_a_killed_command_takes_with_it_what_hears_nobody(corner: Corner) -> None:
-    """What all nodes come from stands still, and one of them: they cannot see that nobody is there any more."""
+    """The zygote and one node are stopped: they cannot see that the command has ended."""
     corner.write_plan(stop=dict(ENDLESS))
     with corner.start() as process:
         corner.reach("training", process)

@@ -267,7 +267,7 @@ def test_started_by_root_it_is_an_unused_user_whose_results_are_roots(looked: Lo
 
 @pytest.mark.skipif(not sandbox_support().is_another, reason=f"not root, or {sandbox_support().still_root}")
 def test_code_that_is_somebody_elses_and_closed_to_others_can_be_learned_with(tmp_path: Path) -> None:
-    """As with `sudo testbed deploy`, in a folder of whoever calls it."""
+    """As with `sudo testbed deploy`, in a folder of the calling user."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     source = folder / "mine.py"

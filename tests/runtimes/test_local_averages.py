@@ -31,7 +31,7 @@ def averages(directory: RunDirectory) -> list[Average]:
 
 @local_runs.needs_network
 def test_they_are_those_of_virtual_time(tmp_path: Path) -> None:
-    """To the bit: the models are the same, and sums are in the order of ranks, whoever was first."""
+    """To the bit: the models are the same, and sums are in the order of ranks, not of arrival."""
     (tmp_path / "sim").mkdir()
     (tmp_path / "local").mkdir()
     virtual, _ = sim_runs.run(plan_of(star(4), **RING), tmp_path / "sim")
@@ -247,7 +247,7 @@ def test_a_new_life_has_nothing_on_the_shelf(told: Told) -> None:
 
 
 class Runners:
-    """Nodes of different speed that wait for nobody, leave their models on a real shelf, and are judged at once."""
+    """Nodes of different speed that never wait leave their models in real slots, and are evaluated at once."""
 
     def __init__(self, told: Told, rounds: int, step_s: list[float]) -> None:
         self._shelf = SharedModels(len(step_s), 1)
@@ -277,7 +277,7 @@ class Runners:
 
 @pytest.mark.parametrize("step_s", [[1.0, 1.3], [1.3, 1.0], [1.0, 1.01, 2.0, 0.99]])
 def test_nodes_that_run_freely_are_averaged_until_the_end(step_s: list[float], told: Told) -> None:
-    """Nobody's slots are taken for ever by rounds that another one had no room for."""
+    """No slot stays taken for ever by rounds for which another node had no slot."""
     asyncio.run(Runners(told, 307, step_s).run(list(range(len(step_s)))))
     written = told.records()
     found = [each for each in written if isinstance(each, Average)]

@@ -35,7 +35,7 @@ def places(tmp_path: Path) -> Iterator[Places]:
 
 
 def ended(places: Places, before: Callable[[FabricEngine], None]) -> list[str]:
-    """What is told when something happens to a fabric, and nobody has looked at it before its end."""
+    """What is reported if something happens to a fabric that was not checked before its end."""
 
     async def body() -> list[str]:
         told: list[str] = []

@@ -1,4 +1,4 @@
-"""Nobody waits for a peer that has done its work and is gone."""
+"""No node waits for a peer that has finished and is gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.records import Count, End, Event, line
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
-NOBODY = Count()
+NOTHING = Count()
 EARLY = """
 from testbed.node.algorithm import Algorithm
 
@@ -73,7 +73,7 @@ def test_control_tells_of_those_that_are_done_and_dead_until_they_are_back(tmp_p
             control.connections.connect(rank, theirs)
             if rank < 3:
                 reason = ("finished", "left", "finished")[rank]
-                mine.send(encode(Recorded(line(End(1.0, reason, 1, 1, NOBODY, NOBODY)))))
+                mine.send(encode(Recorded(line(End(1.0, reason, 1, 1, NOTHING, NOTHING)))))
         await asyncio.sleep(0.05)
         assert heard() == []  # their processes live: what is sent to them arrives
         for rank in (0, 1, 2):
@@ -83,7 +83,7 @@ def test_control_tells_of_those_that_are_done_and_dead_until_they_are_back(tmp_p
         control.started(2, os.getpid())
         assert heard() == [Finished((0,))]
         control.begin()
-        pairs[3][1].send(encode(Ready()))  # it was made after that: nobody had told it
+        pairs[3][1].send(encode(Ready()))  # it was made after that and has not been told
         await asyncio.sleep(0.05)
         assert heard() == [Finished((0,))]
         control.close()

@@ -1,4 +1,4 @@
-"""What a learner of `local` may use: whoever wants more ends with a sentence, and the machine is none the worse."""
+"""Limits of a learner of `local`: one that exceeds them ends with a message, and the machine is not affected."""
 
 from __future__ import annotations
 

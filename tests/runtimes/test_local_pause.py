@@ -1,4 +1,4 @@
-"""Whoever is paused while it computes keeps no slot: on a machine of two cores two would be enough to starve all."""
+"""A node that is paused while it computes keeps no slot: on a machine of two cores two would starve all others."""
 
 from __future__ import annotations
 

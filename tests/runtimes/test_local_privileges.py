@@ -1,4 +1,4 @@
-"""Researchers' code runs without any privilege, whoever has started it, with an engine and without."""
+"""Researchers' code runs without any privilege, whether root or a user started it, with a fabric and without."""
 
 from __future__ import annotations
 

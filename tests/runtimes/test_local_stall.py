@@ -15,11 +15,11 @@ from testbed.runtimes.processes import stall_watch
 from tests.runtimes.local_runs import needs_network, run
 from tests.runtimes.sim_runs import plan_of, records, star
 
-NOBODY = Count()
+NOTHING = Count()
 
 
 def round_(t: float) -> Round:
-    return Round(t, 0, None, Phases(), NOBODY, NOBODY)
+    return Round(t, 0, None, Phases(), NOTHING, NOTHING)
 
 
 def missing(t: float, whom: str) -> Event:
@@ -44,7 +44,7 @@ def test_the_limit_is_the_longest_of_what_may_be_waited_for() -> None:
         quiet.recorded(0, round_(t), t)
     quiet.recorded(1, round_(500.0), 500.0)  # the first of that node: how long it took is not known
     assert quiet.limit_s(0.0, 0.0) == 100.0
-    quiet.recorded(1, End(501.0, "finished", 1, 1, NOBODY, NOBODY), 501.0)
+    quiet.recorded(1, End(501.0, "finished", 1, 1, NOTHING, NOTHING), 501.0)
     quiet.recorded(1, round_(900.0), 900.0)
     assert quiet.limit_s(0.0, 0.0) == 100.0
 
@@ -58,7 +58,7 @@ def test_who_waits_for_whom_until_it_has_said_something_else() -> None:
     assert quiet.awaited.get(1) == "a.1, a.2, a.3 and 2 more in round 3"
     quiet.recorded(0, round_(2.0), 2.0)
     assert quiet.awaited.get(0) is None
-    quiet.recorded(0, missing(50.0, "a.1"), 50.0)  # to miss somebody is no end of the silence
+    quiet.recorded(0, missing(50.0, "a.1"), 50.0)  # to miss a peer is no end of the silence
     assert (quiet.lasts_s(60.0), quiet.recorded_at) == (58.0, 2.0)
     quiet.recorded(0, Event(55.0, "peer-missing", "round 3: a.1: skip"), 55.0)  # unless the node goes on without
     assert (quiet.lasts_s(60.0), quiet.recorded_at) == (5.0, 2.0)
@@ -81,7 +81,7 @@ def test_what_comes_for_ever_does_not_help_for_ever() -> None:
     coming = EventsToCome(changes(*range(1, 1000)))
     assert coming.may_help(9.5, 0.0)
     assert not coming.may_help(10.5, 0.0)
-    assert coming.may_help(11.5, 11.2)  # somebody has said something meanwhile
+    assert coming.may_help(11.5, 11.2)  # a node has reported meanwhile
 
 
 KEEPALIVE = (2, 104)

@@ -41,7 +41,7 @@ _RTM_DELLINK, _NLM_F_REQUEST = 17, 1
 
 
 def watched(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_lost: bool, over: bool, for_s: float) -> list[str]:
-    """Of a node that lives, whose device is lost, and whose process is over though nobody has told; what breaks."""
+    """Of a node that lives, whose device is lost, and whose process has ended unnoticed; what breaks."""
     monkeypatch.setattr(watches, "_DEVICES_EVERY_S", 0.005)
     monkeypatch.setattr(watches, "_WITHOUT_DEVICE_S", 0.2)
 

@@ -110,7 +110,7 @@ def play(folder: Path, body: Callable[[Stage], Awaitable[None]]) -> list[object]
 
 
 def test_a_burial_that_comes_late_leaves_the_next_life_its_device(tmp_path: Path) -> None:
-    """Somebody wants the node back before its death is dealt with."""
+    """A user wants the node back before its death is handled."""
 
     async def body(stage: Stage) -> None:
         await stage.lives(10)

@@ -275,7 +275,7 @@ def is_running(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return False
-    return state not in "ZX"  # whoever inherited it may take its time to say goodbye
+    return state not in "ZX"  # the process that inherited it may reap it later
 
 
 # -- records and their order -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Neighbours that crash and come back one after the other: nobody waits for what a former life was sent."""
+"""Neighbours that crash and come back one after the other: no node waits for models sent before a crash."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def test_it_takes_hardly_longer_than_one_crash(name: str, tmp_path: Path) -> Non
         assert [lives(directory, each) for each in NODES] == [
             1 + sum(each.rank == rank for each in crashes) for rank in range(4)
         ]
-        assert not any(of_type(records(directory, each), Event) for each in NODES), "nobody was missed"
+        assert not any(of_type(records(directory, each), Event) for each in NODES), "no peer was missed"
         took_s[case] = outcome.t
-    assert took_s["none"] > BOTH[-1].at_s, "else nobody crashed"
+    assert took_s["none"] > BOTH[-1].at_s, "else no node crashed"
     assert took_s["one"] < took_s["none"] + 2 * BACK_S
     assert took_s["none"] < took_s["both"] < took_s["one"] + 2 * BACK_S
 
@@ -94,7 +94,7 @@ def test_who_came_back_has_all_its_neighbours_again(name: str, tmp_path: Path) -
         assert last.keys() == usual.keys()
         few = [round_ for round_ in usual if last[round_] != usual[round_]]
         assert len(few) <= 4
-        assert all(last[round_] < usual[round_] for round_ in few), "nobody is counted twice"
+        assert all(last[round_] < usual[round_] for round_ in few), "no model is counted twice"
 
 
 @pytest.mark.parametrize("name", ["fedavg", "parameter-server"])
@@ -182,7 +182,7 @@ CRASHES = st.lists(
 @settings(max_examples=examples(20), deadline=None, derandomize=True)
 @given(st.sampled_from(WITHOUT_SAMPLER), CRASHES)
 def test_nothing_stalls_when_all_are_back(name: str, crashes: list[Crash]) -> None:
-    """Whoever is told to crash while it is away does not."""
+    """A node that is told to crash while it is away does not."""
     with tempfile.TemporaryDirectory() as folder:
         _, outcome = run(plan(name, *crashes, rounds=20), Path(folder))
     assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 4, ())

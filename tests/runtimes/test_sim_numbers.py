@@ -222,7 +222,7 @@ COUNTED: dict[str, tuple[dict[str, Any], int, int]] = {
         NODES * 2 * ROUNDS * MODEL,
         NODES * 2 * ROUNDS,
     ),
-    "notify": (  # whoever gets no model gets a note
+    "notify": (  # a node that gets no model gets a note
         {"algorithm": {"name": "epidemic", "mode": "local", "fanout": 2, "round_end": "notify"}},
         NODES * 2 * ROUNDS * MODEL,
         NODES * 5 * ROUNDS,
@@ -239,7 +239,7 @@ COUNTED: dict[str, tuple[dict[str, Any], int, int]] = {
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_bytes_and_messages_are_those_of_the_formula(name: str, tmp_path: Path) -> None:
-    """And all that was sent is received, kind by kind, because nobody stops early."""
+    """And all that was sent is received, kind by kind, because no node stops early."""
     settings, payload, messages = COUNTED[name]
     directory, _ = run(plan_of(star(NODES), **{"evaluation": {"mode": "none"}, **settings}), tmp_path)
     sent, received = totals(directory)

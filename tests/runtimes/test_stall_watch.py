@@ -42,7 +42,7 @@ def test_nothing_is_under_way() -> None:
         {"ended": True},
         {"events": f"  - {{at: {LONG_S + 1:g}s, node: node.1, do: crash}}\n"},
     ],
-    ids=["somebody is paused", "something is to be undone", "all have ended", "an event is to come"],
+    ids=["a node is paused", "something is to be undone", "all have ended", "an event is to come"],
 )
 def test_something_is(comes: dict[str, Any]) -> None:
     assert not is_stalled(**comes)

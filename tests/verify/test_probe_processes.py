@@ -61,7 +61,7 @@ def test_whoever_looks_on_beside_a_node_has_its_network_and_nothing_else(tmp_pat
         child = made.node(0)
         node = node_beside(0, child.pid)
         try:
-            if os.getuid() == 0:  # others may not look into whoever has given up privileges
+            if os.getuid() == 0:  # others may not look into a process that has given up privileges
                 assert network_of(node.pid) == network_of(child.pid) != network_of(os.getpid())
             assert_has_no_privileges(node.pid)
         finally:

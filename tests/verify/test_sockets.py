@@ -1,4 +1,4 @@
-"""When a datagram came is what the kernel says, not when somebody looked."""
+"""The time of a datagram is that of the kernel, not of the reading process."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-NOBODY = ProcessRecord("verify", os.getpid(), 1)
+DEAD = ProcessRecord("verify", os.getpid(), 1)
 """The id of a process that lives, of another time."""
 
 
@@ -55,7 +55,7 @@ def test_nothing_is_left_in_good_order(temp: Path) -> None:
 
 @pytest.mark.processes
 def test_what_a_dead_one_started_is_ended(temp: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    folder = left(temp, "dead", Owned(NOBODY, (process_record("fabric", sleeper.pid),)))
+    folder = left(temp, "dead", Owned(DEAD, (process_record("fabric", sleeper.pid),)))
     assert remove_leftovers() == [folder.name]
     assert sleeper.wait(5) == -signal.SIGKILL
     assert not folder.exists()
@@ -64,7 +64,7 @@ def test_what_a_dead_one_started_is_ended(temp: Path, sleeper: subprocess.Popen[
 
 @pytest.mark.processes
 def test_a_later_process_with_the_same_id_is_not_ours(temp: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    folder = left(temp, "dead", Owned(NOBODY, (ProcessRecord("fabric", sleeper.pid, 1),)))
+    folder = left(temp, "dead", Owned(DEAD, (ProcessRecord("fabric", sleeper.pid, 1),)))
     remove_leftovers()
     assert sleeper.poll() is None
     assert not folder.exists()
@@ -79,7 +79,7 @@ def test_who_goes_on_is_left_alone(temp: Path, sleeper: subprocess.Popen[bytes])
 
 @pytest.mark.processes
 def test_what_others_could_have_written_is_not_believed(temp: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    owned = Owned(NOBODY, (process_record("fabric", sleeper.pid),))
+    owned = Owned(DEAD, (process_record("fabric", sleeper.pid),))
     left(temp, "open", owned).chmod(0o777)
     target = left(temp, "x", owned).rename(temp / "elsewhere")
     (temp / (PREFIX + "link")).symlink_to(target)

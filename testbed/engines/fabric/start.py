@@ -35,9 +35,9 @@ END_PATIENCE_S = 10.0
 class FabricConversation:
     """One connection to a fabric; requests are answered one after the other."""
 
-    def __init__(self, door: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         try:
-            self._socket = connect_to(door, ANSWER_PATIENCE_S)
+            self._socket = connect_to(endpoint, ANSWER_PATIENCE_S)
         except OSError as problem:
             raise FabricLost(f"cannot reach the fabric: {problem.strerror or problem}") from None
         self._notes: list[Note] = []

@@ -5,10 +5,10 @@ EL-Oracle draws a random regular graph every round: every node sends to s others
 EL-Local every node draws its own s recipients, so that it receives s models on average only. Both take the plain mean
 of the models that are there.
 
-In EL-Local, `round_end` says how a node knows that it has all models of a round: `notify`: nodes that are sent no model
-are told so; every node waits for all others. `timeout`: a node takes what has arrived some time after it sent, whatever
-the round. `expected`: every node can draw all nodes' recipients from the shared seed, and so knows which nodes to wait
-for.
+In EL-Local, `round_end` says how a node knows that it has all models of a round:
+`notify`: nodes that get no model get a note instead; every node waits for all others.
+`timeout`: a node takes the models that have arrived some time after it sent, of any round.
+`expected`: every node draws all nodes' recipients from the shared seed, and so knows which nodes to wait for.
 """
 
 from __future__ import annotations

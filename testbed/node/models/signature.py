@@ -20,8 +20,7 @@ _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def check_call(spec: str, make: Callable[..., object], options: Mapping[str, object]) -> None:
-    """Checks that the model takes every option, that none is missing, and that the first parameter is for the data
-    set."""
+    """Checks that the model takes every option, none is missing, and the first parameter is for the data set."""
     parameters = _parameters(make)
     if parameters is None:
         return

@@ -46,8 +46,7 @@ class Sharing:
         """Called after the node has trained, with the change of its model."""
 
     def state(self) -> State:
-        """What the sharing remembers between rounds besides the model. With `rejoin: last` it is restored when the node
-        comes back.
+        """What the sharing remembers besides the model, to be restored after a crash with `rejoin: last`.
 
         The position of `random` is saved without it.
         """

@@ -21,7 +21,7 @@ _CONNECTIONS = 40
 
 
 class Pickled:
-    """What would be run by whoever unpickles it."""
+    """Code that would run in a process that unpickles it."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return os.system, ("touch /testbed/node/unpickled",)
@@ -38,7 +38,7 @@ async def act(node: Node, round_: int, told: Mapping[str, object]) -> None:  # n
 
 
 def messages(address: str, own: int, other: int) -> None:
-    """Of the right protocol, and of nobody."""
+    """Of the right protocol, but of no node."""
     context = zmq.Context()
     made = context.socket(zmq.PUSH)
     made.setsockopt(zmq.LINGER, 2000)
@@ -51,7 +51,7 @@ def messages(address: str, own: int, other: int) -> None:
         (b"", b""),
         (envelope,),
         (envelope, b"\xc1nonsense"),
-        (envelope, GOOD, b"a buffer that nobody has told of"),
+        (envelope, GOOD, b"a buffer that was not announced"),
         (envelope, *[GOOD] * 40),
         (envelope, pickle.dumps(Pickled())),
         (pickle.dumps(Pickled()), GOOD),

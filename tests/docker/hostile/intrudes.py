@@ -1,4 +1,4 @@
-"""Calls again where its node has called already, as somebody else, and hands over what is no device."""
+"""Connects again where its node has connected, as another node, and hands over a descriptor that is no device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaves in its folder what nobody should read as what it seems to be."""
+"""Leaves misleading files in its folder, which must not be trusted."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_any_names(services: list[str], replicas: int) -> None:
     every = [mount for service in learners.values() for mount in mounts(service)]
     assert all(len(mount) == 2 + (mount[1] in READ_ONLY) for mount in every)
     own = [source for source, target, *_ in every if target in ("/testbed/sockets", "/testbed/node")]
-    assert len(set(own)) == len(own), "nobody shares a folder"
+    assert len(set(own)) == len(own), "no nodes share a folder"
     assert_names_are_kept(learners)
 
 

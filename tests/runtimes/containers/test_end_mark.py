@@ -1,4 +1,4 @@
-"""A container that has ended for good, and that somebody starts once more, ends again as it did."""
+"""A container that has ended for good, and is started once more, ends again as it did."""
 
 from __future__ import annotations
 

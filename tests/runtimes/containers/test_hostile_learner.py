@@ -26,7 +26,7 @@ def test_all_that_a_dead_learner_has_printed_is_in_its_log(tmp_path: Path) -> No
     os.set_blocking(said, False)
     os.write(saying, b"last words\n")
     file = open_log(tmp_path / "log.txt")
-    assert Supervisor._pass_on(said, file), "somebody may say more"
+    assert Supervisor._pass_on(said, file), "the learner may say more"
     os.close(saying)
     assert not Supervisor._pass_on(said, file)
     os.close(said)

@@ -1,4 +1,4 @@
-"""Files where nodes leave models: nobody can make control read anything else."""
+"""Files where nodes leave models: no learner can make control read another file."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def test_a_socket_that_a_killed_control_has_left_is_not_asked_for_ever(tmp_path:
     container = Container(tmp_path)
     path = container.own / SUPERVISOR_SOCKET
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control, short_enough(path) as name:
-        control.bind(name)  # and nobody listens
+        control.bind(name)  # and no process listens
 
     async def whole() -> None:
         process = await container.start(NEVER, "0.5")

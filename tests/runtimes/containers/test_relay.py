@@ -66,7 +66,7 @@ def test_packets_stay_apart_both_ways(tmp_path: Path, listener: socket.socket) -
         guest, _ = listener.accept()
         with guest:
             packets = PacketReader()
-            assert hear(process, packets) == [b""], "somebody listens"
+            assert hear(process, packets) == [b""], "a process listens"
             say(process, framed(b"one") + framed(b"two") + framed(longest)[:100])
             say(process, framed(longest)[100:])
             assert [guest.recv(1 << 20) for _ in range(3)] == [b"one", b"two", longest]

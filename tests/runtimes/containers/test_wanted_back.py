@@ -1,4 +1,4 @@
-"""Who is wanted back by hand comes back as often as whoever starts the containers allows, and is refused beyond."""
+"""A node that a user wants back comes back as often as the restart limit allows, and is refused beyond."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ByHand:
     async def let(self, action: str, for_s: float | None = None, **restarts: int) -> None:
         allowed = {int(name.removeprefix("rank")): times for name, times in restarts.items()}
         assert isinstance(await anext(aiter(self._made.obey(Inject(action, (0,), for_s, allowed)))), Done)
-        # It is asked for; whoever comes is none of control's here.
+        # It is requested; control here has no new process to expect.
         self._control.expect_no_more()
 
     def close(self) -> None:

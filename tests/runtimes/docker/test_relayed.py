@@ -75,7 +75,7 @@ def test_packets_pass_both_ways_however_they_are_cut(engine: Engine) -> None:
             heard += packets.of(engine.theirs.recv(1 << 16))
         many.join()
         assert set(heard) == {longest}
-    assert engine.theirs.recv(1) == b"", "the relay is told that nobody is there any more"
+    assert engine.theirs.recv(1) == b"", "the relay is told that the client is gone"
 
 
 def test_who_hears_nothing_more_is_told(engine: Engine) -> None:

@@ -48,7 +48,7 @@ def test_a_learner_sees_its_own_and_no_other() -> None:
             assert sorted(seen) == ["/testbed/slots", "/testbed/sockets"]
             name, read_only = seen["/testbed/sockets"]
             assert (name.rpartition("-")[2], read_only) == (f"r{each.labels[RANK_LABEL]}", False)
-            assert seen["/testbed/slots"][1], "nobody writes where all read"
+            assert seen["/testbed/slots"][1], "no process writes where all read"
             own.append(name)
     assert len(set(own)) == 4
 
@@ -123,6 +123,6 @@ def test_destroy_removes_those_of_a_run_that_has_nothing_else(engine: FakeEngine
 def test_no_other_run_may_have_that_folder_meanwhile(engine: FakeEngine, tmp_path: Path) -> None:
     Left(engine, tmp_path / "r")
     with connected() as client:
-        refuse_if_there(client, tmp_path / "another" / "r")  # of the same name, and somebody else's
+        refuse_if_there(client, tmp_path / "another" / "r")  # of the same name, of another folder
         with pytest.raises(CouldNotStart, match=r"there are volumes of a run in .*/r already"):
             refuse_if_there(client, tmp_path / "r")

@@ -1,4 +1,4 @@
-"""What learners leave acts for nobody: set-id bits, folders without end, closed ones, links."""
+"""Files that learners leave are harmless: set-id bits, very deep folders, closed ones, links."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_all_that_a_run_s_programs_have_started_is_ended() -> None:
         while carrying(mark) < 16:
             assert time.monotonic() < deadline_s
             time.sleep(0.02)
-        assert end_marked(mark, ()) == 0, "of nobody's processes"
+        assert end_marked(mark, ()) == 0, "of no processes"
         assert end_marked(mark, ME) == 16
         process.wait()
         assert carrying(mark) == 0
