@@ -72,6 +72,7 @@ def command(
     from testbed.runtimes.runtime import TIME_SCALE, Checking
 
     say = _keep_quiet if quiet else _say
+    began_s = monotonic()
     if overwrite and run_id is None:
         raise UsageProblem("--overwrite needs to know which run", "give its name with --run-id")
     if not dry_run:
@@ -99,7 +100,8 @@ def command(
         plan = chosen.check(plan, checking)
         with run_place(results, plan, overwrite=overwrite, say=say) as directory:
             say(f"run {plan.run_id} in {directory.path}")
-            began_s = monotonic()
+            if chosen.facts.is_virtual:
+                began_s = monotonic()
             outcome = chosen.run(plan, directory, given, console)
     if outcome is None:
         say(f"next: testbed status {directory.path}; testbed destroy {directory.path} ends it")

@@ -7,7 +7,7 @@ real time when nothing has happened for long enough; the words are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from testbed.network.timeline import Change
 from testbed.plan.model import RunPlan
@@ -111,10 +111,9 @@ class CarriedContent:
 
 
 def failures_in_vain(
-    plan: RunPlan, working: Sequence[int], awaited: Mapping[int, str], since: str
+    plan: RunPlan, waiting: Iterable[int], awaited: Mapping[int, str], since: str
 ) -> dict[int, Failure]:
-    """The failures of a stalled run's nodes, by rank: of those that say what they wait for, or else of all at work."""
-    waiting = [rank for rank in working if rank in awaited] or working
+    """The failures, by rank, of the nodes of a stalled run that wait; some of them say for what."""
     return {rank: Failure(_in_vain(plan, awaited.get(rank), since)) for rank in waiting}
 
 

@@ -21,6 +21,7 @@ from testbed.plan.estimate import Estimate, estimate
 from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import SCALES, smallest_scale
 from testbed.runtimes.capacity import carried_bytes_s, in_mb_s
+from testbed.runtimes.runtime import UNSHAPED
 
 if TYPE_CHECKING:
     from testbed.runtimes.machine_speed import StepTimes
@@ -113,7 +114,7 @@ def traffic_need(plan: RunPlan, cost: Estimate) -> Need | None:
 def processor_needs(plan: RunPlan, *, is_fitted: bool) -> Iterator[Need]:
     """Needs of chosen steps and time scales; `auto` always fits the machine. `is_fitted`: the time scale was `auto`."""
     yield from _step(plan)
-    if plan.engine != "none" and not is_fitted:
+    if plan.engine != UNSHAPED and not is_fitted:
         need = traffic_need(plan, estimate(plan))
         if need is not None:
             yield need

@@ -17,7 +17,7 @@ from testbed.code import OnlyHere, is_code
 from testbed.errors import Finding, InvalidInput, Severity, UsageProblem
 from testbed.experiment.origin import Origin
 from testbed.runtimes.fitting import fitted
-from testbed.runtimes.registry import Chosen, asked_for, check_options, named
+from testbed.runtimes.registry import Chosen, check_options, named, options
 from testbed.runtimes.run_place import checked_run_name, made_run_name, way_to
 from testbed.runtimes.runtime import TIME_SCALE, Given, Runtime
 from testbed.topologies.source import Source
@@ -95,7 +95,7 @@ def plan_again(file: Path, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan
     """The plan in a file for another run, and its runtime: the plan's own, or one in virtual time."""
     from testbed.plan.files import changed_inputs, read_plan
 
-    if any(option.is_planned for option in asked_for(wanted.given)):
+    if any(option.is_planned and wanted.given.get(option.name) is not None for option in options()):
         raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
     plan = read_plan(file)
     runtime = named(wanted.runtime or plan.runtime)

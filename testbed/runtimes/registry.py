@@ -6,16 +6,17 @@ Takes names and options, gives runtimes and the reason of a choice. A new runtim
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from testbed.collect.plan_head import read_plan_head
 from testbed.errors import PreflightRefused, UsageProblem, did_you_mean
 from testbed.runtimes.docker.runtime import DockerRuntime
 from testbed.runtimes.processes.runtime import LocalRuntime
-from testbed.runtimes.runtime import Given, RunOption, Runtime
+from testbed.runtimes.runtime import Denial, Given, RunOption, Runtime
 from testbed.runtimes.sim.runtime import SimRuntime
+from testbed.runtimes.tracking.process_records import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,10 +58,13 @@ def runtime_of(run: RunDirectory) -> Runtime | None:
 
 
 def owner_of(run: RunDirectory) -> Runtime:
-    """The runtime that manages a run's directory. Without a readable plan, the one of real processes."""
-    return runtime_of(run) or next(
-        each for each in RUNTIMES if not each.facts.is_virtual and not each.facts.has_own_files
-    )
+    """The runtime that manages a run's directory: by its plan, else by its record, else the one of real processes."""
+    found = runtime_of(run)
+    if found is None and (record := read_record(run)) is not None:
+        found = next((each for each in RUNTIMES if each.name == record.runtime), None)
+    if found is not None:
+        return found
+    return next(each for each in RUNTIMES if not each.facts.is_virtual and not each.facts.has_own_files)
 
 
 def destroy(run: RunDirectory) -> Removed:
@@ -98,7 +102,7 @@ def check_options(runtime: Runtime, given: Given) -> None:
 
 def asked_for(given: Given) -> list[RunOption]:
     """The given options with a value that asks for something."""
-    return [option for option in options() if given.get(option.name) not in option.neutral]
+    return [option for option in options() if option.asks(given.get(option.name))]
 
 
 def _words(option: RunOption, given: Given) -> str:
@@ -128,45 +132,50 @@ class Chosen:
         return self.runtime.name
 
     def after(self, why: str) -> Chosen:
-        """The next possible runtime, because this one does not fit."""
+        """The next possible runtime that takes all options, because this one does not fit; raises UsageProblem."""
         assert self.given is not None  # noqa: S101 - only defaults are reconsidered
-        rest = RUNTIMES[RUNTIMES.index(self.runtime) + 1 :]
-        return next(_defaults(rest, self.given, why))
+        return _first_default(self._rest, self.given, why)
 
     def settled(self, say: Callable[[str], None], warn: Callable[[str], None], also: Sequence[str] = ()) -> Chosen:
-        """Announces the choice, after all other checks; the next runtime if this machine denies this one.
+        """Announces the choice, after all other checks; if this machine denies it, the next runtime that it allows.
 
         `also` lists further requests that virtual time cannot fulfil. Raises PreflightRefused if the next runtime
         would ignore a request: the user must not mistake the run for the requested one.
         """
-        denial = None
-        if self.how == "default" and self.given is not None:
-            denial = self.runtime.denial(self.given)
+        chosen, denial = self, self._denial()
         if denial is None:
             if self.why:
-                other = self._other()
+                other = next(iter(self._rest), None) if self.how == "default" else None
                 remark = "" if other is None else f"; --runtime {other.name} is {other.facts.what}"
                 say(f"runtime: {self.name} ({self.why}{remark})")
             return self
-        next_one = self._other()
-        assert next_one is not None  # noqa: S101 - virtual time is denied nowhere
-        asked = [_words(each, self.given or {}) for each in asked_for(self.given or {}) if each not in next_one.options]
-        if asked := [*asked, *also]:
-            raise PreflightRefused(
-                f"real learners cannot have networks of their own on this machine: {denial.message}",
-                f"{denial.hint}; without {', '.join(asked)} the run is in {next_one.facts.what} "
-                f"(--runtime {next_one.name})",
-            )
+        first = denial
+        while denial is not None:
+            given = chosen.given or {}
+            # Which runtime there would be is known without the options; it must not ignore any of them.
+            following = replace(_first_default(chosen._rest, {}, denial.message), how="fallback", given=given)
+            asked = [_words(each, given) for each in asked_for(given) if each not in following.runtime.options]
+            asked += also if following.runtime.facts.is_virtual else ()
+            if asked:
+                raise PreflightRefused(
+                    f"real learners cannot have networks of their own on this machine: {denial.message}",
+                    f"{denial.hint}; without {', '.join(asked)} the run is in {following.runtime.facts.what} "
+                    f"(--runtime {following.name})",
+                )
+            chosen, denial = following, following._denial()
         warn(
-            f"runtime: {next_one.name}, {next_one.facts.what}, since real learners cannot run here: "
-            f"{denial.message}; {denial.hint}"
+            f"runtime: {chosen.name}, {chosen.runtime.facts.what}, since real learners cannot run here: "
+            f"{first.message}; {first.hint}"
         )
-        return Chosen(next_one, "fallback", denial.message)
+        return chosen
 
-    def _other(self) -> Runtime | None:
-        """The next runtime of the list, if this choice is a default."""
-        rest = RUNTIMES[RUNTIMES.index(self.runtime) + 1 :] if self.how == "default" else ()
-        return next(iter(rest), None)
+    @property
+    def _rest(self) -> Sequence[Runtime]:
+        return RUNTIMES[RUNTIMES.index(self.runtime) + 1 :]
+
+    def _denial(self) -> Denial | None:
+        """What this machine denies of a runtime that was not asked for."""
+        return None if self.given is None else self.runtime.denial(self.given)
 
     def for_plan(self) -> RuntimeChoice:
         from testbed.plan.model import RuntimeChoice
@@ -188,19 +197,25 @@ def choose(asked: str | None, given: Given) -> Chosen:
     elif pinned := os.environ.get(PIN):
         chosen = Chosen(named(pinned, f"{PIN}: "), why=f"{PIN} says so")
     else:
-        chosen = next(_defaults(RUNTIMES, given, ""))
+        chosen = _first_default(RUNTIMES, given, "")
     check_options(chosen.runtime, given)
     return chosen
 
 
-def _defaults(among: Sequence[Runtime], given: Given, why: str) -> Iterator[Chosen]:
-    """The possible defaults, each with the reason why the one before it was skipped."""
+def _first_default(among: Sequence[Runtime], given: Given, why: str) -> Chosen:
+    """The first possible default that takes all options, with the reason why the one before it was skipped.
+
+    Raises UsageProblem if there is none.
+    """
+    asked, missed = asked_for(given), ""
     for runtime in among:
-        if untaken := [_words(each, given) for each in asked_for(given) if each not in runtime.options]:
+        if untaken := [_words(each, given) for each in asked if each not in runtime.options]:
             why = why or ", ".join(untaken)
-            if runtime is not among[-1]:
-                continue
-        elif (reason := runtime.why_not_default()) is not None:
-            why = reason
             continue
-        yield Chosen(runtime, "default", why or runtime.facts.by_default, given)
+        reason = runtime.why_not_default()
+        if reason is None:
+            return Chosen(runtime, "default", why or runtime.facts.by_default, given)
+        missed = missed or f"; `{runtime.name}` does, but {reason}"
+        why = reason
+    words = ", ".join(_words(each, given) for each in asked)
+    raise UsageProblem(f"no runtime that this machine has by default takes {words}{missed}", "name one with --runtime")

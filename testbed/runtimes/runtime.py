@@ -64,8 +64,8 @@ class RunOption:
     """Parses the text; raises ValueError with a message."""
     is_switch: bool = False
     short: str = ""
-    neutral: tuple[object, ...] = (None, False)
-    """Values that ask for nothing; with them, no runtime refuses the option."""
+    neutral: tuple[object, ...] = ()
+    """Values that ask for nothing, besides none at all; with them, no runtime refuses the option."""
     is_planned: bool = False
     """The plan contains the value: the option is refused for an existing plan."""
     decides: bool = False
@@ -74,6 +74,10 @@ class RunOption:
     @property
     def name(self) -> str:
         return self.flag.removeprefix("--").replace("-", "_")
+
+    def asks(self, value: object) -> bool:
+        """Whether a runtime that does not take the option would ignore something with this value."""
+        return value is not None and value is not False and value not in self.neutral
 
 
 def _time_scale(text: str) -> float | None:
@@ -99,7 +103,7 @@ TIME_SCALE = RunOption(
     f"{AUTO}: the smallest k with which this machine carries the traffic.  [default: {AUTO} with fabric, else 1]",
     metavar="auto|k",
     parse=_time_scale,
-    neutral=(None, 1.0),
+    neutral=(1.0,),
     is_planned=True,
 )
 DETACH = RunOption(

@@ -107,7 +107,7 @@ def test_where_the_machine_denies_real_processes_virtual_time_is_taken_and_says_
         "file or directory; load the kernel's module: sudo modprobe tun; --engine none is plain loopback, unshaped"
     )
     assert settled(None, None) == ("sim", [words])
-    result = deploy("--run-id", "one", "--workers", "0", "--format", "json")
+    result = deploy("--run-id", "one", "--format", "json")
     assert result.exit_code == 0, result.stderr
     assert result.stderr.count("runtime: sim, virtual time, since") == 1
     choice = {"how": "fallback", "why": "opening /dev/net/tun was denied: No such file or directory"}
@@ -131,7 +131,7 @@ def test_another_runtime_is_told_even_to_who_wants_to_hear_nothing(
 ) -> None:
     """And a time scale of 1 is what virtual time has."""
     allowed(monkeypatch, no_device(tmp_path))
-    result = deploy("--quiet", "--time-scale", "1", "--workers", "0")
+    result = deploy("--quiet", "--time-scale", "1")
     assert result.exit_code == 0, result.stderr
     (words,) = result.stderr.splitlines()
     assert words.startswith("runtime: sim, virtual time, since ")
@@ -215,7 +215,7 @@ def test_a_machine_that_denies_networks_is_told_of_before_anything_is_made(what:
 
 @pytest.mark.processes
 def test_a_machine_that_denies_networks_runs_in_virtual_time() -> None:
-    result = command_where("no TUN device", "deploy", *QUICK, "--workers", "0", TESTBED_RUNTIME="")
+    result = command_where("no TUN device", "deploy", *QUICK, TESTBED_RUNTIME="")
     assert result.returncode == 0, result.stderr
     assert "runtime: sim, virtual time, since real learners cannot run here: opening /dev/net/tun" in result.stderr
 
@@ -278,3 +278,28 @@ def test_what_can_be_no_images_name_is_a_mistake_of_the_command(name: str) -> No
 def test_images_are_meant_by_names_digests_and_ids(name: str) -> None:
     assert IMAGE.parse is not None
     assert IMAGE.parse(name) == name
+
+
+def test_a_default_that_gives_way_keeps_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked for is never replaced: neither by the next default, nor by virtual time."""
+    allowed(monkeypatch, None)
+    Path("small.yaml").write_text(SMALL.replace("{replicas: 4}", "{replicas: 4, image: mine}"))
+    monkeypatch.setattr(DockerRuntime, "why_not_default", lambda _: None)
+    refused = deploy("--sockets", "volume", "--dry-run")
+    assert (refused.exit_code, "--sockets volume" in refused.stderr) == (2, True), refused.stderr
+    assert "runtime: sim" not in refused.stderr
+
+
+def test_why_no_runtime_takes_an_option_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed(monkeypatch, None)
+    monkeypatch.setattr(DockerRuntime, "why_not_default", lambda _: "no Docker Engine answers")
+    refused = deploy("--sockets", "volume")
+    assert refused.exit_code == 2
+    assert "takes --sockets volume; `docker` does, but no Docker Engine answers" in refused.stderr
+
+
+def test_no_worker_is_asked_for_of_virtual_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed(monkeypatch, None)
+    assert settled("sim", None)[0] == "sim"
+    refused = deploy("--runtime", "local", "--workers", "0")
+    assert (refused.exit_code, "takes no --workers" in refused.stderr) == (2, True)

@@ -88,6 +88,7 @@ class ContainerNodes:
         self._supervisors = supervisors
         self._start_evaluator = start_evaluator
         self._evaluator: ForkServerClient | None = None
+        self._is_given_up = False
         self.start = supervisors.fork
         self.why_not_again = supervisors.why_not_again
         self.may_come_back = supervisors.may_come_back
@@ -101,6 +102,8 @@ class ContainerNodes:
     async def is_warm(self) -> Failure | None:
         """Starts the evaluator after the containers have connected: its import of torch would slow them down."""
         await self._supervisors.wait_until_connected()
+        if self._is_given_up:
+            return None
         self._evaluator = self._start_evaluator()
         return await self._evaluator.is_warm()
 
@@ -110,6 +113,7 @@ class ContainerNodes:
 
     def give_up(self) -> None:
         """Stops waiting for containers and the evaluator."""
+        self._is_given_up = True
         self._supervisors.give_up()
         if self._evaluator is not None:
             self._evaluator.give_up()

@@ -164,7 +164,9 @@ class DockerRun:
         """Records this process, and control's if it is visible, so that other commands find the run."""
         led = [] if leader is None else [process_record("control", leader)]
         processes = [process_record(DEPLOY, os.getpid()), *led]
-        self._places.write_record(processes, on_volumes=self._start.on_volumes, unseen=self._start.unseen)
+        self._places.write_record(
+            processes, on_volumes=self._start.on_volumes, unseen=self._start.unseen, runtime=self._plan.runtime
+        )
 
     def _remove_all(self, engine: DockerClient) -> None:
         """Removes all containers, even after a second Ctrl-C: they would go on."""

@@ -28,7 +28,7 @@ from testbed.runtimes.processes.shared_models import ModelSlots
 
 _PAUSE_S = 0.005
 _PATIENCE_S = 0.2
-"""Where training always wants all slots, a evaluate_average takes its turn so often, for a few milliseconds."""
+"""Where training always wants all slots, an evaluation takes its turn so often, for a few milliseconds."""
 
 
 class Evaluate(Protocol):

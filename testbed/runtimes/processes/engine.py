@@ -38,11 +38,12 @@ from testbed.protocol.fabric import (
 from testbed.records import Event
 from testbed.run_files import Malformed, read_document
 from testbed.runtimes.processes.fabric_link import FabricLink, Granted
+from testbed.runtimes.runtime import UNSHAPED
 from testbed.runtimes.tracking.ownership import MARK
 from testbed.runtimes.tracking.process_records import Places
 
-FABRIC, NONE = "fabric", "none"
-UNSHAPED = "the network was not shaped: plain loopback, engine `none`"
+FABRIC = "fabric"
+NOT_SHAPED = f"the network was not shaped: plain loopback, engine `{UNSHAPED}`"
 _NOTHING_TO_CHANGE = "this run's network is plain loopback (engine `none`): nothing in it can be changed or cut"
 
 
@@ -250,6 +251,6 @@ def _ended(status: int | None) -> str:
 
 def start_engine(plan: RunPlan, places: Places, log: Callable[[Event], None], lost: Callable[[str], None]) -> Engine:
     """The one that the plan names."""
-    if plan.engine == NONE:
+    if plan.engine == UNSHAPED:
         return NoEngine()
     return FabricEngine(plan, places, log, lost, partial(start_fabric, more_environment={MARK: places.mark}))

@@ -18,8 +18,8 @@ from testbed.network.change_words import properties
 from testbed.protocol.fabric import Heal, HoldDown, LetGo, Partition, ResetLink, SetLink
 from testbed.records import Event
 from testbed.runtimes.processes.context import RunContext
-from testbed.runtimes.processes.engine import NONE
 from testbed.runtimes.processes.node_actions import KILL, NodeActions, checked_action, not_done
+from testbed.runtimes.runtime import UNSHAPED
 from testbed.topologies.model import UNDONE_BY, NodeAction
 from testbed.units import UNLIMITED, format_latency, format_rate, format_size
 
@@ -134,7 +134,7 @@ class Injections:
         for rank in ranks:
             if not 0 <= rank < len(self._plan.nodes):
                 raise UsageProblem(f"there is no rank {rank}")
-        if self._plan.engine == NONE and (hint := _NEED_ENGINE.get(action)):
+        if self._plan.engine == UNSHAPED and (hint := _NEED_ENGINE.get(action)):
             raise PreflightRefused("this run's network is plain loopback: no node can be cut off in it", hint)
 
     def _check_they_can_come_back(self, ranks: tuple[int, ...]) -> None:
@@ -174,7 +174,7 @@ class Injections:
     async def _reunite(self, command: Reunite) -> AsyncIterator[Reply]:
         """Partitions end."""
         if not self._partitions:
-            if self._plan.engine == NONE:
+            if self._plan.engine == UNSHAPED:
                 raise PreflightRefused("this run's network is plain loopback: it cannot be divided")
             raise UsageProblem(
                 "there is no partition that was made by hand", "those of the topology heal by its events"

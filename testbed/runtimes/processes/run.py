@@ -58,7 +58,7 @@ from testbed.rundir import RunDirectory
 from testbed.runtimes.failed_start import failed_start
 from testbed.runtimes.processes.backend import AllNodes, Backend, News
 from testbed.runtimes.processes.context import RunContext
-from testbed.runtimes.processes.engine import NONE, UNSHAPED, Engine
+from testbed.runtimes.processes.engine import NOT_SHAPED, Engine
 from testbed.runtimes.processes.injections import Injections
 from testbed.runtimes.processes.loopback import LoopbackBlock
 from testbed.runtimes.processes.node_actions import NodeActions, not_done
@@ -71,6 +71,7 @@ from testbed.runtimes.processes.watches import (
     StragglerWatch,
     UnheardWatch,
 )
+from testbed.runtimes.runtime import UNSHAPED
 from testbed.runtimes.tracking.process_records import Places
 from testbed.topologies.event_checks import starting_absent
 
@@ -173,7 +174,7 @@ class RealRun:
 
     async def _between_start_and_end(self, directory: DirectoryWatch) -> Outcome:
         self._door = CommandDoor(self._places.commands_socket, self._obey)
-        with LoopbackBlock(wanted=self._plan.engine == NONE) as block:
+        with LoopbackBlock(wanted=self._plan.engine == UNSHAPED) as block:
             news = News(self._began, self._died, self._control.averages.evaluated, self._are_gone)
             self._nodes = self._backend.nodes(self._plan, self._control, block.number, news)
             # While that gets warm, which takes longer.
@@ -340,7 +341,7 @@ class RealRun:
         engine, scale = self._engine.health(), self._plan.time_scale
         overruns = self._control.overruns
         why = () if outcome.broken else self._why_overloaded(engine.overloaded, outcome.t)
-        remarks = (UNSHAPED,) if self._plan.engine == NONE else ()
+        remarks = (NOT_SHAPED,) if self._plan.engine == UNSHAPED else ()
         outcome = replace(outcome, overloaded=why, remarks=(*remarks, *outcome.remarks))
         real_s = time.monotonic() - self._began_s
         summary = summary_of(

@@ -240,7 +240,8 @@ class _NeverBegan(CouldNotStart):
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
-        self.exit_code = ExitCode(exit_code)
+        known = exit_code in list(ExitCode)
+        self.exit_code = ExitCode(exit_code) if known else ExitCode.NOT_STARTED
 
 
 def _start_daemon(directory: TakenRun, console: Console) -> None:

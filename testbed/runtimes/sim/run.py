@@ -318,9 +318,10 @@ class SimRun:
         self._log.close()
 
     def _stalled(self) -> None:
-        working = self._living()
-        awaited = {rank: words for rank in working if (words := self._awaited(rank)) is not None}
-        failures = failures_in_vain(self._plan, working, awaited, "nothing else can happen any more")
+        """Nothing can happen any more: every node waits that has not done its work, whether it says for what or not."""
+        waiting = [rank for rank in self._living() if rank not in self._idle]
+        awaited = {rank: words for rank in waiting if (words := self._awaited(rank)) is not None}
+        failures = failures_in_vain(self._plan, waiting, awaited, "nothing else can happen any more")
         for rank, failure in failures.items():
             self._nodes[rank].life.fail(failure)
 

@@ -54,6 +54,8 @@ class RunRecord(msgspec.Struct, frozen=True):
     """The mark in the environment of the run's programs; empty in records of earlier versions."""
     unseen: bool = False
     """This machine does not see the run's processes; the Docker Engine knows whether the run goes on."""
+    runtime: str = ""
+    """Its name; empty for real processes, and in records of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Places:
         return record_of(self.run)
 
     def write_record(
-        self, processes: Iterable[ProcessRecord], *, on_volumes: bool = False, unseen: bool = False
+        self, processes: Iterable[ProcessRecord], *, on_volumes: bool = False, unseen: bool = False, runtime: str = ""
     ) -> None:
         """Replaces the record atomically."""
         part = self.record.with_suffix(".part")
@@ -109,6 +111,7 @@ class Places:
                 folder=_identity(self.run),
                 on_volumes=on_volumes,
                 unseen=unseen,
+                runtime=runtime,
                 mark=self.mark,
             )
             new = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | open_flags("O_CLOEXEC", "O_NOFOLLOW"), 0o600)

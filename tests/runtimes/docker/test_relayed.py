@@ -123,10 +123,10 @@ def test_an_engine_that_starts_nothing_is_not_waited_for(engine: Engine) -> None
     assert engine.theirs.recv(1) == b""
 
 
-def recorded(run: RunDirectory, **where: bool) -> None:
+def recorded(run: RunDirectory, *, on_volumes: bool = False, unseen: bool = False) -> None:
     places = Places(run, run.path)
     places.runtime.mkdir(exist_ok=True)
-    places.write_record([], **where)
+    places.write_record([], on_volumes=on_volumes, unseen=unseen)
 
 
 @pytest.mark.parametrize("on_volumes", [True, False])
