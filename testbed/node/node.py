@@ -61,6 +61,15 @@ class _Tab:
         self.staleness: list[int] = []
 
 
+def _both(one: Count, other: Count) -> Count:
+    return Count(
+        one.payload + other.payload,
+        one.metadata + other.metadata,
+        one.control + other.control,
+        one.messages + other.messages,
+    )
+
+
 class Node:
     """One learner (or server), its model, its peers and its journal."""
 
@@ -199,7 +208,7 @@ class Node:
                 staleness_max=max(tab.staleness, default=0),
             )
         )
-        self._tab = _Tab(self.now(), self.outbox.sent.count(), self.mailbox.received.count(), self.outbox.dropped)
+        self._tab = _Tab(self.now(), _both(tab.sent, sent), self.mailbox.received.count(), self.outbox.dropped)
         if inline is not None:
             self._evaluated_round = number
             self.record(

@@ -250,10 +250,11 @@ class Tally:
     def count(self) -> Count:
         return Count(self.payload, self.metadata, self.control, self.messages)
 
-    def since(self, before: Count) -> Count:
+    def since(self, told: Count) -> Count:
+        """What has been added to what was told of; nothing as long as less has left, since messages were taken back."""
         return Count(
-            self.payload - before.payload,
-            self.metadata - before.metadata,
-            self.control - before.control,
-            self.messages - before.messages,
+            max(0, self.payload - told.payload),
+            max(0, self.metadata - told.metadata),
+            max(0, self.control - told.control),
+            max(0, self.messages - told.messages),
         )

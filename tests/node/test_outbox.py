@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from testbed.node.messages import Message
-from testbed.node.outbox import Outbox, Policy
+from testbed.node.outbox import Outbox, Policy, Tally
 from testbed.records import Count
 
 
@@ -220,3 +220,15 @@ def test_a_question_about_the_next_round_drops_no_model_of_this_one() -> None:
         assert box.dropped == 0
         transport.leave(7)
         assert transport.shipped == [(7, 0), (8, 1), (7, 0)]
+
+
+def test_a_message_that_is_taken_back_later_makes_no_round_negative() -> None:
+    """A crash of its recipient takes back what an earlier round has told of; the rounds after it make up for that."""
+    tally, message = Tally(), Message("model", 0, payload=(np.zeros(10, np.float32),))
+    tally.add(message.size)
+    told = tally.count()
+    tally.take_back(message, message.size.payload)
+    assert tally.since(told).payload == 0
+    tally.add(message.size)
+    tally.add(message.size)
+    assert tally.since(told).payload == message.size.payload == tally.count().payload - told.payload
