@@ -64,6 +64,7 @@ def tell_ending(
         click.secho(_OVERLOADED, fg="red", bold=True, err=True, color=colour())
         for why in outcome.overloaded:
             click.echo(f"  {why}", err=True)
+    if outcome.overloaded and not outcome.failures:  # nodes that failed would fail again
         words = click.get_current_context().meta.get(WORDS, ())
         again = run_again(words, plan, _summary(outcome, plan, path, real_s))
         click.echo(f"  {_REMEDY if again is None else f'likely to be valid: {again}'}", err=True)
