@@ -421,7 +421,7 @@ class Packets:
                 # More of them have come into sight.
                 self._expect(train)
                 continue
-            self._hand_over(train, due_s, end)
+            self._hand_over(train, times[end - 1], end)
             if end < len(times):
                 train.pos = end
                 self._expect(train)
