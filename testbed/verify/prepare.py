@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from testbed.engines.fabric.config import SCHEMA, FabricConfig, FabricNode
+from testbed.engines.fabric.planes import default
 from testbed.errors import UsageProblem
 from testbed.network.graph import Network, expand
 from testbed.network.moment import network_before
@@ -64,4 +65,5 @@ def config_for(topology: Topology, seed: int, folder: Path) -> FabricConfig:
         nodes=tuple(FabricNode(node.name, address(node.rank)) for node in topology.nodes),
         sockets=str(folder),
         engine=str(folder / "engine"),
+        data_plane=default(),
     )

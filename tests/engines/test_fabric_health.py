@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,16 +12,12 @@ from pathlib import Path
 import pytest
 
 from testbed.engines.fabric.data_plane import BACKLOG
-from testbed.engines.fabric.python_plane import forwarder as forwarder_module
-from testbed.engines.fabric.python_plane.forwarder import Forwarder
 from testbed.engines.fabric.python_plane.plane import PythonPlane
 from testbed.engines.fabric.reports import Reports
 from testbed.engines.fabric.start import FabricHandle, start_fabric
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
 from testbed.protocol.fabric import FabricStatus, GetStatus
-from testbed.topologies.load import load_bytes
-from testbed.topologies.source import Form
 from tests.engines.planes import setup
 from tests.engines.quiet import skip_where_nobody_keeps_time
 from tests.engines.slow_reader import make_slow
@@ -34,10 +29,9 @@ STOPPED_S = 0.7
 """Longer than a fabric may stand still at once."""
 
 
-def test_a_node_that_floods_leaves_room_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarder_module, "MOST_HELD_OF_ONE_BYTES", 50_000)
-    network = expand(load_bytes(pair("1s").encode(), Form.YAML, "test").require())
-    made = Forwarder(network, [socket.inet_aton(address(rank)) for rank in range(2)], seed=1, mtu=1500)
+def test_a_node_that_floods_leaves_room_for_the_others() -> None:
+    plane = PythonPlane(setup(pair("1s"), most_held_of_one_bytes=50_000))
+    made = plane._forwarder
     frame = super_segment(10_000)
     for _ in range(8):
         made.offer(0.0, 0, frame)
@@ -51,6 +45,16 @@ def test_a_node_that_floods_leaves_room_for_the_others(monkeypatch: pytest.Monke
     assert len(list(made.advance(2.0))) == 6
     made.offer(2.0, 0, frame)
     assert made.held == 1
+    plane.close()
+
+
+def test_so_many_bytes_are_on_their_way_and_no_more() -> None:
+    plane = PythonPlane(setup(pair("1s"), most_held_bytes=50_000))
+    for _ in range(8):
+        plane._forwarder.offer(0.0, 0, super_segment(10_000))
+    assert plane.figures().held_frames == 5, "one more than fits, and then no more"
+    assert plane._forwarder.unfit[0] == {BACKLOG: 3 * 7}
+    plane.close()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import pytest
 import testbed.engines.fabric
 from testbed.engines.device import hand_over
 from testbed.engines.fabric import planes
+from testbed.engines.fabric.config import config_of
 from testbed.engines.fabric.data_plane import DataPlane, Figures, LostDevice, PortFigures, Setup, UnderWay
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.python_plane.delay_counts import DelayCounts
@@ -48,6 +49,7 @@ from testbed.protocol.fabric import (
 from tests.engines.planes import setup
 from tests.engines.test_frames import super_segment
 from tests.engines.world import configuration, links, pair
+from tests.plan.test_files import plan_of
 
 
 class Toy:
@@ -207,6 +209,12 @@ def _device(sockets: Path, rank: int) -> socket.socket:
     with theirs:
         hand_over(theirs.fileno(), node_socket(sockets, rank))
     return mine
+
+
+def test_new_runs_have_the_default_data_plane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planes, "default", lambda: "toy")
+    plan = plan_of()
+    assert config_of(plan, sockets=Path("s"), engine=Path("e")).data_plane == "toy"
 
 
 def test_a_data_plane_that_does_not_exist_is_refused(tmp_path: Path) -> None:

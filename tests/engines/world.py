@@ -24,6 +24,7 @@ import yaml
 from testbed.engines.attach import NodeNetwork, join_network
 from testbed.engines.fabric.config import SCHEMA, FabricConfig, FabricNode
 from testbed.engines.fabric.health import Health
+from testbed.engines.fabric.planes import default
 from testbed.engines.fabric.sockets import node_socket
 from testbed.engines.fabric.start import FabricConversation, FabricHandle, start_fabric
 from testbed.engines.namespace import TcpSettings
@@ -159,7 +160,9 @@ class World:
 def configuration(topology: str, folder: Path, sockets: Path, **more: Any) -> FabricConfig:
     loaded = load_bytes(topology.encode(), Form.YAML, "test").require()
     nodes = tuple(FabricNode(node.name, address(node.rank)) for node in loaded.nodes)
-    return FabricConfig(SCHEMA, "test", dict(as_json(loaded)), 1, nodes, str(sockets), str(folder / "engine"), **more)
+    engine = str(folder / "engine")
+    more = {"data_plane": default(), **more}
+    return FabricConfig(SCHEMA, "test", dict(as_json(loaded)), 1, nodes, str(sockets), engine, **more)
 
 
 @contextmanager

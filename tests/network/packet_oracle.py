@@ -10,10 +10,13 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from statistics import NormalDist
+
+import numpy as np
 
 from testbed.network.graph import Network
 from testbed.network.paths import compute_paths
@@ -80,6 +83,10 @@ class Oracle:
         """Reaching a link (False) or leaving its queue."""
         self.latest: dict[tuple[int, int, int], float] = {}
         self.arrived: dict[tuple[int, int], float] = {}
+        self.reached: dict[tuple[int, int], float] = {}
+        """When the pieces reached their last link."""
+        self.cut: Collection[int] = ()
+        self.parted = network.partitions
         self.dropped: Counter[tuple[str, int]] = Counter()
         self.waited: defaultdict[int, float] = defaultdict(float)
         self.segments = 0
@@ -96,7 +103,8 @@ class Oracle:
 
     def offer(self, now_s: float, origin: int, dest: int, sizes: list[int]) -> int | None:
         links = self.paths.links(origin, dest) if origin != dest else []
-        if not links:
+        apart = any(-1 != group[origin] != group[dest] != -1 for group in self.parted)
+        if not links or apart:
             return None
         for place, size in enumerate(sizes):
             self.plan(now_s, False, Piece(origin, dest, self.segments, place, size, links))
@@ -112,7 +120,10 @@ class Oracle:
             if leaves:
                 self.leave(time_s, piece)
             elif piece.hop == len(piece.links):
-                self.arrived[piece.segment, piece.place] = time_s
+                if piece.dest in self.cut:
+                    self.dropped["down", piece.links[-1]] += 1
+                else:
+                    self.arrived[piece.segment, piece.place] = time_s
             else:
                 self.enter(time_s, piece)
 
@@ -125,6 +136,8 @@ class Oracle:
 
     def enter(self, now_s: float, piece: Piece) -> None:
         net, link = self.network, piece.links[piece.hop]
+        if piece.hop == len(piece.links) - 1:
+            self.reached[piece.segment, piece.place] = now_s
         queue, rate = self.queues[link], float(net.rate_bps[link]) / 8
         if not net.up[link]:
             self.dropped["down", link] += 1
@@ -155,9 +168,27 @@ class Oracle:
         piece.hop += 1
         self.plan(there_s, False, piece)
 
-    def change(self, now_s: float, network: Network) -> None:
+    def handed_over(self, window_s: float) -> dict[tuple[int, int], float]:
+        """When each piece that has arrived was handed over."""
+        handed: dict[tuple[int, int], float] = {}
+        for piece, first_s in sorted(self.arrived.items(), key=lambda item: item[1]):
+            if piece in handed:
+                continue
+            rest = [each for each in self.arrived if each[0] == piece[0] and each not in handed]
+            near = [each for each in rest if self.arrived[each] <= first_s + window_s]
+            at_s, before_s = first_s, -1.0
+            while at_s > before_s:
+                known = [each for each in near if self.reached[each] <= at_s]
+                at_s, before_s = max(self.arrived[each] for each in known), at_s
+            handed.update(dict.fromkeys(known, at_s))
+        return handed
+
+    def change(self, now_s: float, network: Network, cut: Collection[int] = ()) -> None:
         """Without jitter: the order of what is on its way would be another story."""
         self.run(now_s)
+        self.cut, self.parted = cut, network.partitions
+        closed = np.isin(network.origin, [*cut]) | np.isin(network.dest, [*cut])
+        network = replace(network, up=network.up & ~closed)
         gone: set[Piece] = set()
         for link, queue in enumerate(self.queues):
             queue.bytes, queue.at_s = self.drained(link, now_s), now_s

@@ -1,6 +1,7 @@
 """A whole schedule of the packet model, bit by bit. Another data plane has to give the same.
 
-`schedule.json` has a network with its changes, what is offered, and when each piece arrives.
+`schedule.json` has a network with its changes, nodes that are cut off for a while, what is offered, and when each piece
+is handed over.
 `TESTBED_WRITE_GOLDEN=1 pytest tests/network/test_packets_schedule.py` writes it anew.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,9 @@ from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 
+WINDOW_S = 0.0007
+CUTS = ((0.0307, 2, True), (0.0419, 2, False), (0.1717, 1, True), (0.1831, 1, False))
+"""When, which rank, and whether it is cut off then or comes back."""
 GOLDEN = Path(__file__).parent / "schedule.json"
 SEED = 7
 TOPOLOGY = """
@@ -31,6 +37,7 @@ events:
   - {at: 50ms, link: [a, x], rate: 4.7Mbps}
   - {at: 80ms, link: [x, b], latency: 3.1ms, loss: 20%}
   - {at: 110ms, link: [x, b], state: down, for: 15ms}
+  - {at: 130ms, partition: [[a.0, b.0], [a.1, b.1]], for: 12ms}
   - {at: 150ms, link: [a, x], rate: 17Mbps, jitter: 0ms}
 """
 
@@ -42,13 +49,16 @@ def offers() -> list[tuple[float, int, int, list[int]]]:
 
 def scheduled(topology: Topology, network: Network, *, patient: bool) -> dict[str, Any]:
     """What arrives and what is dropped; asked all the time, or only when something happens."""
-    packets = Packets(network, seed=SEED, window_s=0.0)
-    changes = list(moments(topology, network, SEED))
+    packets = Packets(network, seed=SEED, window_s=WINDOW_S)
+    changes: list[tuple[float, Callable[[], None]]] = [
+        (at_s, partial(packets.change, at_s, changed)) for at_s, _, changed in moments(topology, network, SEED)
+    ]
+    changes += [(at_s, partial(packets.cut if is_cut else packets.uncut, at_s, rank)) for at_s, rank, is_cut in CUTS]
+    changes.sort(key=lambda change: change[0])
     found = []
     for at_s, origin, dest, sizes in offers():
         while changes and changes[0][0] <= at_s:
-            change_s, _, changed = changes.pop(0)
-            packets.change(change_s, changed)
+            changes.pop(0)[1]()
         if not patient:
             found += packets.advance(at_s)
         packets.offer(at_s, origin, dest, sizes)
@@ -75,7 +85,14 @@ def test_the_schedule_is_the_golden_one() -> None:
     network = expand(topology)
     found = scheduled(topology, network, patient=False)
     assert scheduled(topology, network, patient=True) == found
-    whole = {"topology": TOPOLOGY, "seed": SEED, "offers": [list(each) for each in offers()], **found}
+    whole = {
+        "topology": TOPOLOGY,
+        "seed": SEED,
+        "window_s": WINDOW_S,
+        "cuts": [list(each) for each in CUTS],
+        "offers": [list(each) for each in offers()],
+        **found,
+    }
     if os.environ.get("TESTBED_WRITE_GOLDEN"):
         rows = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in whole.items())
         GOLDEN.write_text(f"{{\n{rows}\n}}\n")

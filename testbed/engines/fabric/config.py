@@ -50,12 +50,12 @@ class FabricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Folder: `nodes/<rank>/fabric.sock` for every node, `fabric.sock` for control."""
     engine: str
     """Folder of what the fabric writes."""
+    data_plane: str
+    """Which of `planes.PLANES` carries the packets."""
     time_scale: float = 1.0
     mtu: int = 1500
     in_order: bool = True
     """Jitter keeps a flow in order."""
-    data_plane: str = "python"
-    """Which of `planes.PLANES` carries the packets."""
 
     def load_topology(self) -> Topology:
         text = json.dumps(self.topology, ensure_ascii=False)  # JSON is YAML too
@@ -74,6 +74,9 @@ class FabricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def config_of(plan: RunPlan, *, sockets: Path, engine: Path) -> FabricConfig:
+    # Brings numpy: only what makes a configuration should have to load it.
+    from testbed.engines.fabric.planes import default
+
     return FabricConfig(
         schema=SCHEMA,
         topology_name=plan.topology_name,
@@ -82,6 +85,7 @@ def config_of(plan: RunPlan, *, sockets: Path, engine: Path) -> FabricConfig:
         nodes=tuple(FabricNode(node.name, node.address) for node in plan.nodes),
         sockets=str(sockets),
         engine=str(engine),
+        data_plane=default(),
         time_scale=plan.time_scale,
     )
 

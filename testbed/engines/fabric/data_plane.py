@@ -23,6 +23,8 @@ BACKLOG = "backlog"
 """Why frames are not carried while too many are on their way."""
 _WRITE = "write "
 """How causes begin for which a device refused a packet."""
+MOST_HELD_BYTES = 1 << 30
+"""Of frames on their way; a network that would hold more is not carried faithfully, and the run is overloaded."""
 
 
 class Setup(NamedTuple):
@@ -41,6 +43,10 @@ class Setup(NamedTuple):
     limits: DelayLimits
     wakeup: int
     """A descriptor that is readable when the control plane has something to do."""
+    most_held_bytes: int = MOST_HELD_BYTES
+    """A frame that comes while more bytes of frames than that are on their way is dropped, for BACKLOG."""
+    most_held_of_one_bytes: int = MOST_HELD_BYTES // 4
+    """The same for frames of its origin, so that one node that floods the network leaves room for the others."""
 
 
 class LostDevice(NamedTuple):
@@ -110,7 +116,7 @@ class DataPlane(Protocol):
         """The links have other properties from then on; packets in their queues, too. Gives since when.
 
         Later than asked for only where packets have been carried past that time. `routes` of the new network may have
-        been prepared.
+        been prepared. They are an object of Python's: a compiled data plane will need them as arrays.
         """
         ...
 

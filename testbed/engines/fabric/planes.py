@@ -1,4 +1,6 @@
-"""The data planes that a fabric can have, by name. A further one is a folder beside `python_plane`, and a line here.
+"""The data planes that a fabric can have, by name, and which one it has unless told otherwise.
+
+A further one is a folder beside `python_plane`, and a line here.
 
 Takes nothing, gives constants; touches nothing.
 """
@@ -14,6 +16,11 @@ from testbed.errors import UsageProblem
 PLANES: dict[str, Callable[[Setup], DataPlane]] = {
     "python": PythonPlane,
 }
+
+
+def default() -> str:
+    """The name of the data plane that new runs have."""
+    return "python"
 
 
 def make_plane(name: str, setup: Setup) -> DataPlane:

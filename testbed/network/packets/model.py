@@ -88,7 +88,11 @@ class Packets:
         self._agenda: list[tuple[float, int, int, int, Link]] = []
         """When some train reaches which link: time, key, piece, link. Entries that are no longer true are skipped."""
         self._due: list[tuple[float, int, int, Train]] = []
-        """What has passed its last link: when it is due, key, piece."""
+        """When the next pieces at the end of their last link are due, key, piece. An entry may be too early."""
+        self._ended: dict[int, Train] = {}
+        """By key, those pieces of a segment; one train for all of them, however they came."""
+        self._handed: list[Arrival] = []
+        """What was due before a change, and is to be given with the next advance."""
 
     # -- packets ---------------------------------------------------------------------------------------------------
 
@@ -110,7 +114,7 @@ class Packets:
         segment = self._segments
         self._segments += 1
         times = [now_s] * count
-        train = Train(route, key_of(origin, segment), tuple(sizes), 0, times, times, list(range(count)))
+        train = Train(route, key_of(origin, segment), tuple(sizes), route.window_s, 0, times, times, list(range(count)))
         self._wait(train, route.links[0])
         return segment
 
@@ -136,12 +140,13 @@ class Packets:
         times, order = (list(each) for each in zip(*sorted(zip(times_s, pieces, strict=True)), strict=True))
         if times[0] < self._now_s:
             raise ValueError(f"time went backwards, from {self._now_s} s to {times[0]} s")
-        self._wait(Train(route, key_of(origin, segment), tuple(sizes), hop, times, times, order), route.links[hop])
+        train = Train(route, key_of(origin, segment), tuple(sizes), route.window_s, hop, times, times, order)
+        self._wait(train, route.links[hop])
         return segment
 
     def under_way(self) -> set[int]:
         """The numbers of all segments of which some piece has neither arrived nor been dropped."""
-        return {segment_of(train.key) for train in self._trains()}
+        return {segment_of(train.key) for train in self._trains()} | {each.segment for each in self._handed}
 
     def route_of(self, origin: int, dest: int) -> Route | None:
         """The path that the pair's latest packets took; None where there were none, or no path for them."""
@@ -150,16 +155,13 @@ class Packets:
 
     def next_s(self) -> float:
         """Nothing arrives before, but for what is overdue; infinite when nothing is under way. It may be too early."""
-        next_s = self._due[0][0] if self._due else math.inf
-        if self._agenda:
-            next_s = min(next_s, self._agenda[0][0] + self._last_hop_s)
-        return max(next_s, self._now_s)
+        return self._now_s if self._handed else max(self._next_s(), self._now_s)
 
     def advance(self, to_s: float) -> list[Arrival]:
         """What has arrived up to and including a time, in order of due time."""
-        self._forward(to_s)
-        self._run(to_s)
-        return self._deliver(to_s)
+        self._hand_over_until(to_s)
+        found, self._handed = self._handed, []
+        return found
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
@@ -170,6 +172,7 @@ class Packets:
         """
         if network.link_count != self._network.link_count or network.names != self._network.names:
             raise ValueError("another network, not a change of this one")
+        self._hand_over_until(now_s)
         before = self._network.partitions
         self._network = network
         if len(before) != len(network.partitions) or not all(map(np.array_equal, before, network.partitions)):
@@ -178,10 +181,12 @@ class Packets:
 
     def cut(self, now_s: float, *ranks: int) -> None:
         """Nothing leaves or reaches these nodes any more; what has left them travels on."""
+        self._hand_over_until(now_s)
         self._cut.update(ranks)
         self._rewire(now_s, None)
 
     def uncut(self, now_s: float, *ranks: int) -> None:
+        self._hand_over_until(now_s)
         self._cut.difference_update(ranks)
         self._rewire(now_s, None)
 
@@ -261,8 +266,6 @@ class Packets:
         self._last_hop_s = min(self._lookahead_s[: self._network.node_count], default=0.0)
 
     def _rewire(self, now_s: float, routes: Routes | None) -> None:
-        self._forward(now_s)
-        self._run(now_s)
         before, self._wires = self._wires, Wires(self._network, self._cut, self._scale)
         now = self._wires.network
         self._look_ahead()
@@ -288,12 +291,13 @@ class Packets:
 
     def _trains(self) -> list[Train]:
         waiting = [entry[3] for link in self._links.values() for entry in link.pending]
-        return waiting + [entry[3] for entry in self._due]
+        return waiting + list(self._ended.values())
 
     def _start_again(self, trains: list[Train]) -> None:
         """These trains and no others are under way."""
         self._agenda.clear()
         self._due.clear()
+        self._ended.clear()
         for link in self._links.values():
             link.pending.clear()
         for train in trains:
@@ -301,7 +305,8 @@ class Packets:
             if train.hop < len(links):
                 self._wait(train, links[train.hop])
             else:
-                self._expect(train)
+                at = train.pos
+                self._end(train, train.times[at:], train.departs[at:], train.pieces[at:])
 
     def _wait(self, train: Train, link: Link) -> None:
         """The train's next piece is to reach the link."""
@@ -311,10 +316,24 @@ class Packets:
         if pending[0] is entry:
             heappush(self._agenda, (entry[0], entry[1], entry[2], link.index, link))
 
+    def _end(self, train: Train, times: list[float], departs: list[float], pieces: list[int]) -> None:
+        """These pieces of a train have been carried by their last link."""
+        there = self._ended.get(train.key)
+        if there is not None and (times[0], pieces[0]) > (there.times[-1], there.pieces[-1]):
+            there.extend(times, departs, pieces)  # what is announced is early enough
+            return
+        if there is None:
+            hop = len(train.route.links)
+            there = Train(train.route, train.key, train.sizes, train.window_s, hop, times, departs, pieces)
+            self._ended[train.key] = there
+        else:
+            there.merge(times, departs, pieces)
+        self._expect(there)
+
     def _expect(self, train: Train) -> None:
         """The train's next pieces are to reach their destination."""
         times, at = train.times, train.pos
-        end = bisect_right(times, times[at] + train.route.window_s, at)
+        end = bisect_right(times, times[at] + train.window_s, at)
         heappush(self._due, (times[end - 1], train.key, train.pieces[at], train))
 
     def _run(self, to_s: float) -> None:
@@ -357,7 +376,11 @@ class Packets:
         """These pieces of a train are through the link that the train has reached up to a place."""
         hop, further = train.hop + 1, train.next
         is_all = end == len(train.times)
-        if pieces and further is not None and further.hop == hop and self._in_order:
+        links = train.route.links
+        if pieces and hop == len(links):
+            self._end(train, times, departs, pieces)
+            pieces = []
+        elif pieces and further is not None and further.hop == hop and self._in_order:
             further.extend(times, departs, pieces)
             pieces = []
         if not pieces:
@@ -368,34 +391,45 @@ class Packets:
             train.hop, train.times, train.departs, train.pieces = hop, times, departs, pieces
             train.pos, train.next = 0, None
         else:
-            part = Train(train.route, train.key, train.sizes, hop, times, departs, pieces)
+            part = Train(train.route, train.key, train.sizes, train.window_s, hop, times, departs, pieces)
             train.next, train = part, part
-        links = train.route.links
-        if hop < len(links):
-            self._wait(train, links[hop])
-        else:
-            self._expect(train)
+        self._wait(train, links[hop])
 
-    def _deliver(self, to_s: float) -> list[Arrival]:
+    def _next_s(self) -> float:
+        """Nothing is handed over before; infinite when nothing is under way."""
+        next_s = self._due[0][0] if self._due else math.inf
+        return min(next_s, self._agenda[0][0] + self._last_hop_s) if self._agenda else next_s
+
+    def _hand_over_until(self, to_s: float) -> None:
+        """Everything that is due up to and including a time, as if it had been asked for at every time before."""
+        self._forward(to_s)
+        while (next_s := self._next_s()) < to_s:
+            self._run(next_s)
+            self._deliver(next_s)
+        self._run(to_s)
+        self._deliver(to_s)
+
+    def _deliver(self, to_s: float) -> None:
         due = self._due
-        found: list[Arrival] = []
         while due and due[0][0] <= to_s:
             due_s, _, _, train = heappop(due)
+            if train.hop == GONE:
+                continue
             times, start = train.times, train.pos
-            end = bisect_right(times, times[start] + train.route.window_s, start)
+            end = bisect_right(times, times[start] + train.window_s, start)
             if times[end - 1] > due_s:
                 # More of them have come into sight.
                 self._expect(train)
                 continue
-            self._hand_over(found, train, due_s, end)
+            self._hand_over(train, times[end - 1], end)
             if end < len(times):
                 train.pos = end
                 self._expect(train)
             else:
                 train.hop = GONE
-        return found
+                del self._ended[train.key]
 
-    def _hand_over(self, found: list[Arrival], train: Train, due_s: float, end: int) -> None:
+    def _hand_over(self, train: Train, due_s: float, end: int) -> None:
         """The train's next pieces, up to a place, are at their destination, or before its closed door."""
         flow, pieces = train.route.flow, train.pieces[train.pos : end]
         if flow.dest in self._cut:
@@ -406,4 +440,4 @@ class Packets:
         sizes = train.sizes
         flow.arrived_bytes += sum([sizes[piece] for piece in pieces])
         segment, latency_s = segment_of(train.key), train.route.latency_s
-        found.append(Arrival(segment, flow.origin, flow.dest, due_s, tuple(pieces), latency_s))
+        self._handed.append(Arrival(segment, flow.origin, flow.dest, due_s, tuple(pieces), latency_s))

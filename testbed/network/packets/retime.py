@@ -106,4 +106,4 @@ def _leave_later(
 def _part(train: Train, moved: list[tuple[float, float, int]]) -> Train:
     """Some pieces of a train as a train of their own."""
     times, departs, pieces = (list(column) for column in zip(*moved, strict=True))
-    return Train(train.route, train.key, train.sizes, train.hop, times, departs, pieces)
+    return Train(train.route, train.key, train.sizes, train.window_s, train.hop, times, departs, pieces)

@@ -57,13 +57,14 @@ class Route:
 class Train:
     """Pieces of one segment that reach the same link, or the destination, one after the other."""
 
-    __slots__ = ("departs", "hop", "key", "next", "pieces", "pos", "route", "sizes", "times")
+    __slots__ = ("departs", "hop", "key", "next", "pieces", "pos", "route", "sizes", "times", "window_s")
 
     def __init__(
         self,
         route: Route,
         key: int,
         sizes: tuple[int, ...],
+        window_s: float,
         hop: int,
         times: list[float],
         departs: list[float],
@@ -74,6 +75,8 @@ class Train:
         """Orders what happens at the same time."""
         self.sizes = sizes
         """Of every piece of the segment."""
+        self.window_s = window_s
+        """Of its route when it was offered."""
         self.hop = hop
         """Which link of the route they reach; the number of links when it is the destination, GONE when none."""
         self.times = times
@@ -90,6 +93,14 @@ class Train:
         self.times += times
         self.departs += departs
         self.pieces += pieces
+
+    def merge(self, times: list[float], departs: list[float], pieces: list[int]) -> None:
+        """Those that have not been carried further, and these, in the order in which they get there."""
+        at = self.pos
+        here = zip(self.times[at:], self.pieces[at:], self.departs[at:], strict=True)
+        ordered = sorted([*here, *zip(times, pieces, departs, strict=True)])
+        self.times, self.pieces, self.departs = (list(each) for each in zip(*ordered, strict=True))
+        self.pos = 0
 
 
 GONE = -1

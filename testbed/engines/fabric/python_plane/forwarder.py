@@ -9,15 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from testbed.engines.fabric.data_plane import BACKLOG
+from testbed.engines.fabric.data_plane import BACKLOG, MOST_HELD_BYTES
 from testbed.engines.fabric.python_plane.frames import Frame, Unfit, is_group, part, read_frame, whole
 from testbed.network.graph import Network
 from testbed.network.packets import Packets
 
-MOST_HELD_BYTES = 1 << 30
-"""Of frames on their way; a network that would hold more is not carried faithfully, and the run is overloaded."""
-MOST_HELD_OF_ONE_BYTES = MOST_HELD_BYTES // 4
-"""So that one node that floods the network leaves room for the others."""
 _TOGETHER = 0.01
 """Of a path's latency: packets of one segment that arrive within that are written to the node at once."""
 Wait = tuple[float, float, float]
@@ -60,12 +56,16 @@ class Forwarder:
         mtu: int,
         in_order: bool = True,
         time_scale: float = 1.0,
+        most_held_bytes: int = MOST_HELD_BYTES,
+        most_held_of_one_bytes: int = MOST_HELD_BYTES // 4,
     ) -> None:
         self.packets = Packets(network, seed=seed, in_order=in_order, time_scale=time_scale, window_share=_TOGETHER)
         self.unfit: list[Counter[str]] = [Counter() for _ in addresses]
         """By rank of the sender, why frames of its were not carried."""
         self.held_bytes = 0
         self._held_of = [0] * len(addresses)
+        self._most_held_bytes = most_held_bytes
+        self._most_held_of_one_bytes = most_held_of_one_bytes
         self._addresses = list(addresses)
         self._ranks = {address: rank for rank, address in enumerate(addresses)}
         self._mtu = mtu
@@ -94,7 +94,7 @@ class Forwarder:
         if dest is None or dest == origin:
             self.unfit[origin][Unfit.MULTICAST if is_group(frame.dest) else Unfit.UNKNOWN_DESTINATION] += 1
             return None
-        if self.held_bytes > MOST_HELD_BYTES or self._held_of[origin] > MOST_HELD_OF_ONE_BYTES:
+        if self.held_bytes > self._most_held_bytes or self._held_of[origin] > self._most_held_of_one_bytes:
             self.unfit[origin][BACKLOG] += len(frame.sizes)
             return None
         route = self.packets.route_of(origin, dest)

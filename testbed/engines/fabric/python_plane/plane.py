@@ -39,6 +39,8 @@ class PythonPlane:
             mtu=setup.mtu,
             in_order=setup.in_order,
             time_scale=setup.time_scale,
+            most_held_bytes=setup.most_held_bytes,
+            most_held_of_one_bytes=setup.most_held_of_one_bytes,
         )
         self._packets = self._forwarder.packets
         self._packets.cut(0.0, *setup.cut)
