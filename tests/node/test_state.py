@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,13 +24,31 @@ from testbed.node.choose import choose_algorithm, choose_sharing
 from testbed.node.messages import Message
 from testbed.node.sharing.topk import TopK
 from testbed.node.snapshots import newest_snapshot, save_snapshot
-from testbed.node.state import MOST_BYTES, State, UnusableState, from_bytes, to_bytes, vector_in, whole_numbers_in
+from testbed.node.state import (
+    MOST_BYTES,
+    State,
+    UnusableState,
+    checked,
+    from_bytes,
+    to_bytes,
+    vector_in,
+    whole_numbers_in,
+)
 from testbed.node.streams import Streams
 from tests.node.small_world import Outcome, World, ring
 from tests.node.test_sharing import vector
 
 MODEL = b"model"
 ROUNDS, SAVED = 7, 3
+
+
+@dataclass
+class _Age:
+    rounds: int
+
+
+def _nested(depth: int) -> list[object]:
+    return [_nested(depth - 1)] if depth else []
 
 
 def kept(parts: Mapping[str, State]) -> dict[str, dict[str, object]]:
@@ -42,6 +63,7 @@ def kept(parts: Mapping[str, State]) -> dict[str, dict[str, object]]:
         | st.integers(-(2**63), 2**64 - 1)
         | st.floats(allow_nan=False)
         | st.text(max_size=9)
+        | st.binary(max_size=9)
         | st.lists(st.integers(0, 9))
         | st.dictionaries(st.text(max_size=3), st.integers(0, 9)),
         max_size=5,
@@ -69,11 +91,44 @@ def test_a_state_is_the_same_again(values: dict[str, Any], dtype: str, shape: li
         (np.array([object()]), "an array of object, which cannot be kept"),
         (np.array(["text"]), "which cannot be kept"),
         (2**70, "neither an array nor a plain value"),
+        ({1, 2}, r"`value` is set, neither an array nor a plain value: save numbers, texts"),
+        ((1, 2), "`value` is tuple"),
+        (datetime(2026, 1, 1), "`value` is datetime"),
+        (_Age(3), "`value` is _Age"),
+        (np.float32(3), "`value` is float32"),
+        (Counter("a"), "`value` is Counter"),
+        ([0, {"a": [None, {2}]}], r"`value`\[1\]\['a'\]\[1\] is set"),
+        ([np.zeros(3)], r"`value`\[0\] is ndarray, .*every array by its own name"),
+        ({"a": {3: 1}}, r"`value`\['a'\] has the key 3, which is int: names and keys are texts, use str"),
+        (["\ud800"], r"`value`\[0\] is a text with half a surrogate pair"),
+        (_nested(100), "is more than 64 levels deep"),
     ],
 )
 def test_what_cannot_be_kept_is_told(value: object, words: str) -> None:
     with pytest.raises(UnusableState, match=words):
         to_bytes({"one": {"value": value}}, MODEL)
+
+
+def test_names_in_a_state_are_texts() -> None:
+    with pytest.raises(UnusableState, match="the name 3 is int: names and keys are texts"):
+        to_bytes({"one": {3: 1}}, MODEL)  # type: ignore[dict-item]
+    with pytest.raises(UnusableState, match="the name 3 is int"):
+        to_bytes({"one": {3: np.zeros(3)}}, MODEL)  # type: ignore[dict-item]
+    with pytest.raises(UnusableState, match=r"`state\(\)` must return a dict of names and values, not NoneType"):
+        checked(None)
+    deepest = {"value": _nested(60)}
+    assert kept({"one": deepest})["one"] == deepest
+
+
+def test_what_is_kept_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds of writing are those of reading."""
+    size = len(to_bytes({"one": {"value": np.zeros(200)}}, MODEL))
+    monkeypatch.setattr("testbed.node.state.MOST_BYTES", size - 1)
+    with pytest.raises(UnusableState, match=f"it takes {size} bytes, {size - 1} can be kept"):
+        to_bytes({"one": {"value": np.zeros(200)}}, MODEL)
+    monkeypatch.setattr("testbed.node.state._MOST_HEADER", 100)
+    with pytest.raises(UnusableState, match=r"its plain values take .* bytes, 100 can be kept: use arrays"):
+        to_bytes({"one": {"value": "a" * 100}}, MODEL)
 
 
 def test_a_state_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
