@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 
 from testbed import __version__
-from testbed.code import CodeProblem, problem_in
+from testbed.code import CodeProblem, call, problem_in
 from testbed.errors import TestbedError
 from testbed.limits import with_limit
 from testbed.node.algorithm import Algorithm
@@ -23,7 +23,7 @@ from testbed.node.neighbourhood import PeerSampler
 from testbed.node.node import STREAMS, Node, PeerMissing, ServerDone
 from testbed.node.sharing.base import Sharing
 from testbed.node.snapshots import NO_PARTS, Snapshot
-from testbed.node.state import NOTHING, State, UnusableState
+from testbed.node.state import NOTHING, State, UnusableState, checked
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.unawaited import tell_of_unawaited
 from testbed.plan.overlay_graph import NoGraph
@@ -179,8 +179,16 @@ class Life:
         sharing = algorithm.sharing
         node.on_trained = None if type(sharing).trained is Sharing.trained else sharing.trained
         node.snapshot = None
-        node.remembered = lambda: {_ALGORITHM: algorithm.state(), _SHARING: sharing.state()}
+        node.remembered = partial(self._remembered, algorithm)
         return algorithm
+
+    def _remembered(self, algorithm: Algorithm) -> Mapping[str, State]:
+        """The states of algorithm and sharing; raises CodeProblem, with the file that it is about, if unusable."""
+        chosen = self.node.plan.experiment
+        return {
+            _ALGORITHM: call(chosen.algorithm.name, lambda: checked(algorithm.state())),
+            _SHARING: call(chosen.sharing.name, lambda: checked(algorithm.sharing.state())),
+        }
 
     def _made(self, parts: Mapping[str, State]) -> Algorithm:
         """The algorithm with restored state; raises UnusableState if the state belongs to something else."""
@@ -203,10 +211,9 @@ class Life:
                 raise problem_in(source, problem) from problem
         return algorithm
 
-    @staticmethod
-    def _left_out(snapshot: Snapshot, algorithm: Algorithm) -> str:
+    def _left_out(self, snapshot: Snapshot, algorithm: Algorithm) -> str:
         """Why a state that should be there is missing; empty if nothing is missing."""
-        if snapshot.state or not (algorithm.state() or algorithm.sharing.state()):
+        if snapshot.state or not any(self._remembered(algorithm).values()):
             return ""
         return f"the snapshot of round {snapshot.rounds} holds a model without a state"
 

@@ -35,6 +35,7 @@ from testbed.node.state import (
     whole_numbers_in,
 )
 from testbed.node.streams import Streams
+from testbed.records import Failure
 from tests.node.small_world import Outcome, World, ring
 from tests.node.test_sharing import vector
 
@@ -407,6 +408,31 @@ def test_own_code_is_restored_and_told_where_it_fails(tmp_path: Path) -> None:
     failure = world(6, 0, own(tmp_path / "three", "Odd")).end(0).failure
     assert failure is not None
     assert "neither an array nor a plain value" in failure.message
+
+
+def test_a_state_that_cannot_be_kept_is_blamed_on_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "way.py").write_text(
+        "from testbed.node.sharing.base import Sharing\n\n\n"
+        "class Odd(Sharing):\n    def state(self):\n        return {'what': {1, 2}}\n\n\n"
+        "class Broken(Sharing):\n    def state(self):\n        return {'what': self.no_such}\n"
+    )
+
+    def failure(**more: Any) -> Failure:
+        settings = {"snapshots": {"every": 1}, **more.pop("experiment", {})}
+        found = World(2, rounds=3, graph=ring(2), folders=tmp_path, experiment=settings, **more).run().end(0).failure
+        assert found is not None
+        return found
+
+    algorithm = own(tmp_path / "one", "Counting")
+    for chosen in ({}, {"algorithm": {"name": algorithm}}):
+        found = failure(experiment={"sharing": f"{tmp_path / 'way.py'}:Odd"}, **chosen)
+        assert (found.file, found.line) == ("way.py", None)
+        assert found.message.startswith("`what` is set, neither an array nor a plain value")
+        found = failure(experiment={"sharing": f"{tmp_path / 'way.py'}:Broken"}, **chosen)
+        assert (found.file, found.line) == ("way.py", 11)
+    found = failure(algorithm={"name": own(tmp_path / "two", "Odd")})
+    assert (found.file, found.line) == ("own.py", None)
+    assert found.message.startswith("`what` is object, neither")
 
 
 def test_who_overrides_nothing_remembers_nothing() -> None:
