@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -307,6 +308,43 @@ def test_the_newest_is_kept_with_its_state(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CannotWrite):
         save_snapshot(tmp_path / "file", 1, model)
+
+
+@pytest.mark.parametrize("ending", [".f32", ".state"])
+def test_a_pipe_in_place_of_a_file_is_not_read(ending: str, tmp_path: Path) -> None:
+    save_snapshot(tmp_path, 1, vector(8), {"sharing": {"age": 1}})
+    pipe = tmp_path / f"round-000001{ending}"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    found = newest_snapshot(tmp_path, 8)
+    if ending == ".f32":
+        assert found is None
+    else:
+        assert found is not None
+        assert (found.state, found.problem) == ({}, "round-000001.state: it is not a file")
+
+
+def test_a_state_is_not_read_beyond_its_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    save_snapshot(tmp_path, 1, vector(8), {"sharing": {"age": np.zeros(200)}})
+    monkeypatch.setattr("testbed.node.snapshots.MOST_BYTES", 1000)
+    found = newest_snapshot(tmp_path, 8)
+    assert found is not None
+    assert found.problem == "round-000001.state: it has more than 0 MiB"
+
+
+@pytest.mark.parametrize(
+    "name", ["round-000002.f32", "round-000002.state", "round-000001.state", "round-000002.f32.part"]
+)
+def test_a_folder_in_place_of_a_file_is_told(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(CannotWrite, match=f"cannot write .*{name}"):
+        save_snapshot(tmp_path, 2, vector(8), {"sharing": {"age": 1}})
+
+
+def test_a_pipe_in_place_of_an_unfinished_file_is_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "round-000002.f32.part")
+    save_snapshot(tmp_path, 2, vector(8))
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000002.f32"]
 
 
 def test_a_stream_goes_on_where_it_was() -> None:
