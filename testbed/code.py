@@ -33,6 +33,8 @@ class CodeProblem(Exception):
         self.file = file
         """The name of the file, without its folder."""
         self.line = line
+        self.hint = ""
+        """What to do about it; empty if the kind of code says that."""
 
     def __str__(self) -> str:
         return f"{place_words(self.file, self.line)}{self.message}"

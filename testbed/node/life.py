@@ -17,7 +17,7 @@ from testbed.code import CodeProblem, call, problem_in
 from testbed.errors import TestbedError
 from testbed.limits import with_limit
 from testbed.node.algorithm import Algorithm
-from testbed.node.choose import choose_algorithm, choose_sharing, source_of
+from testbed.node.choose import check_server, choose_algorithm, choose_sharing, source_of
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
 from testbed.node.node import STREAMS, Node, PeerMissing, ServerDone
@@ -143,9 +143,7 @@ class Life:
     async def _work_of(self, roles: Collection[str], others_done: Callable[[], Awaitable[None]] | None) -> None:
         self._has_begun = True
         algorithm = self._algorithm()
-        if algorithm.needs_server and self.node.server is None:
-            name = self.node.plan.experiment.algorithm.name
-            raise CodeProblem(f"`{name}` needs a server: say `algorithm: {{server: NODE}}`")
+        check_server(self.node.plan.experiment.algorithm.name, algorithm, has_server=self.node.server is not None)
         if "server" in roles:
             await self._own_code(algorithm.serve(self.node))
         if "learner" in roles:
