@@ -482,6 +482,25 @@ def test_who_overrides_nothing_remembers_nothing() -> None:
     assert dense.state() == {}
 
 
+def test_a_worker_given_up_before_the_snapshot_does_not_hold_the_others_up(tmp_path: Path) -> None:
+    """The server waits for it once more, after the others have taken the steps of their lead."""
+    chosen: dict[str, Any] = {
+        "algorithm": {"name": "parameter-server", "mode": "async", "max_lead": 2},
+        "server": True,
+        "graph": None,
+        "experiment": {"snapshots": {"every": 1}, "missing": {"after": "3s", "then": "skip"}},
+        "lost": lambda sender, _to, _message: sender == 1,
+    }
+    World(3, rounds=6, folders=tmp_path, **chosen).run()
+    found = newest_snapshot(tmp_path / "0" / "snapshots", 8)
+    assert found is not None
+    assert found.state["algorithm"]["ranks"] == [2, 3], "the first was given up"
+    outcome = World(3, rounds=10, folders=tmp_path, goes_on=6, **chosen).run()
+    assert outcome.end(0).reason == "finished"
+    (missing,) = outcome.events(0)
+    assert "version 24: node1: skip" in missing.detail, "each of the others has taken three steps more"
+
+
 def test_an_asynchronous_server_goes_on_with_its_version(tmp_path: Path) -> None:
     versions: list[int] = []
 
