@@ -17,8 +17,11 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from testbed.errors import did_you_mean
+
+_Given = TypeVar("_Given")
 
 
 class CodeProblem(Exception):
@@ -30,6 +33,8 @@ class CodeProblem(Exception):
         self.file = file
         """The name of the file, without its folder."""
         self.line = line
+        self.hint = ""
+        """What to do about it; empty if the kind of code says that."""
 
     def __str__(self) -> str:
         return f"{place_words(self.file, self.line)}{self.message}"
@@ -100,7 +105,7 @@ def _where_it_is(path: Path) -> Path:
     return next((folder / path.name for folder in folders if (folder / path.name).is_file()), path)
 
 
-def call(name: str, function: Callable[..., object], *arguments: object, **options: object) -> object:
+def call(name: str, function: Callable[..., _Given], *arguments: object, **options: object) -> _Given:
     """Calls code of that name; its exceptions become a CodeProblem with its place."""
     try:
         return function(*arguments, **options)

@@ -33,6 +33,14 @@ def choose_algorithm(name: str, options: Mapping[str, object]) -> Algorithm:
     return algorithm
 
 
+def check_server(name: str, algorithm: Algorithm, *, has_server: bool) -> None:
+    """Raises CodeProblem if the algorithm needs a server, and the experiment has none."""
+    if algorithm.needs_server and not has_server:
+        problem = _at(name, type(algorithm), f"`{name}` needs a server: say `algorithm: {{server: NODE}}`")
+        problem.hint = "name the node that serves, as with --set algorithm.server=NODE: docs/writing-an-algorithm.md"
+        raise problem
+
+
 def choose_sharing(name: str, options: Mapping[str, object], random: Random) -> Sharing:
     """The sharing of that name, with the node's own random stream."""
     source, found = _class(name, SHARINGS, Sharing)
@@ -55,12 +63,17 @@ def message_bytes_of(name: str, sharing: Sharing, parameters: int) -> int | None
 
 
 def _check_declared(source: str, algorithm: Algorithm) -> None:
-    """Checks the types of what a researcher's algorithm declares."""
-    waits, to = algorithm.waits, algorithm.sends_to
+    """Checks the types of what a researcher's algorithm declares; only values of plain types are compared."""
+    waits = call(source, lambda: algorithm.waits)
     if waits is not None and type(waits) is not bool:
-        raise _at(source, type(algorithm), f"`waits` must be True, False or None, not {waits!r}")
-    if to is not None and to != ALL_NEIGHBOURS and (type(to) is not int or to < 0):
-        raise _at(source, type(algorithm), f"`sends_to` must be a number, {ALL_NEIGHBOURS!r} or None, not {to!r}")
+        raise _at(source, type(algorithm), f"`waits` must be True, False or None, not {call(source, repr, waits)}")
+    to: object = call(source, lambda: algorithm.sends_to)
+    if not (to is None or (type(to) is int and to >= 0) or (type(to) is str and to == ALL_NEIGHBOURS)):
+        wanted = f"a number, {ALL_NEIGHBOURS!r} or None"
+        raise _at(source, type(algorithm), f"`sends_to` must be {wanted}, not {call(source, repr, to)}")
+    served = call(source, lambda: algorithm.needs_server)
+    if type(served) is not bool:
+        raise _at(source, type(algorithm), f"`needs_server` must be True or False, not {call(source, repr, served)}")
 
 
 def _class(name: str, built_in: Mapping[str, Entry], base: type) -> tuple[str, type]:

@@ -13,17 +13,17 @@ from enum import StrEnum
 from functools import partial
 
 from testbed import __version__
-from testbed.code import CodeProblem, problem_in
+from testbed.code import CodeProblem, call, problem_in
 from testbed.errors import TestbedError
 from testbed.limits import with_limit
 from testbed.node.algorithm import Algorithm
-from testbed.node.choose import choose_algorithm, choose_sharing, source_of
+from testbed.node.choose import check_server, choose_algorithm, choose_sharing, source_of
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
 from testbed.node.node import STREAMS, Node, PeerMissing, ServerDone
 from testbed.node.sharing.base import Sharing
 from testbed.node.snapshots import NO_PARTS, Snapshot
-from testbed.node.state import NOTHING, State, UnusableState
+from testbed.node.state import NOTHING, State, UnusableState, checked
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.unawaited import tell_of_unawaited
 from testbed.plan.overlay_graph import NoGraph
@@ -143,9 +143,7 @@ class Life:
     async def _work_of(self, roles: Collection[str], others_done: Callable[[], Awaitable[None]] | None) -> None:
         self._has_begun = True
         algorithm = self._algorithm()
-        if algorithm.needs_server and self.node.server is None:
-            name = self.node.plan.experiment.algorithm.name
-            raise CodeProblem(f"`{name}` needs a server: say `algorithm: {{server: NODE}}`")
+        check_server(self.node.plan.experiment.algorithm.name, algorithm, has_server=self.node.server is not None)
         if "server" in roles:
             await self._own_code(algorithm.serve(self.node))
         if "learner" in roles:
@@ -179,8 +177,16 @@ class Life:
         sharing = algorithm.sharing
         node.on_trained = None if type(sharing).trained is Sharing.trained else sharing.trained
         node.snapshot = None
-        node.remembered = lambda: {_ALGORITHM: algorithm.state(), _SHARING: sharing.state()}
+        node.remembered = partial(self._remembered, algorithm)
         return algorithm
+
+    def _remembered(self, algorithm: Algorithm) -> Mapping[str, State]:
+        """The states of algorithm and sharing; raises CodeProblem, with the file that it is about, if unusable."""
+        chosen = self.node.plan.experiment
+        return {
+            _ALGORITHM: call(chosen.algorithm.name, lambda: checked(algorithm.state())),
+            _SHARING: call(chosen.sharing.name, lambda: checked(algorithm.sharing.state())),
+        }
 
     def _made(self, parts: Mapping[str, State]) -> Algorithm:
         """The algorithm with restored state; raises UnusableState if the state belongs to something else."""
@@ -203,10 +209,9 @@ class Life:
                 raise problem_in(source, problem) from problem
         return algorithm
 
-    @staticmethod
-    def _left_out(snapshot: Snapshot, algorithm: Algorithm) -> str:
+    def _left_out(self, snapshot: Snapshot, algorithm: Algorithm) -> str:
         """Why a state that should be there is missing; empty if nothing is missing."""
-        if snapshot.state or not (algorithm.state() or algorithm.sharing.state()):
+        if snapshot.state or not any(self._remembered(algorithm).values()):
             return ""
         return f"the snapshot of round {snapshot.rounds} holds a model without a state"
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from random import Random
 
 from testbed.code import CodeProblem, file_of, is_code, load_object
-from testbed.experiment.language import Experiment, Sharing
-from testbed.node.choose import choose_algorithm, choose_sharing, message_bytes_of
+from testbed.experiment.language import Algorithm, Experiment, Sharing
+from testbed.node.choose import check_server, choose_algorithm, choose_sharing, message_bytes_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def wrong_code(experiment: Experiment) -> WrongCode | None:
     """None if all named code can be used, as far as can be told without data."""
     algorithm, sharing = experiment.algorithm, experiment.sharing
     checks: dict[tuple[str, str], tuple[str, Callable[[], object]]] = {
-        ("algorithm", "name"): (algorithm.name, lambda: choose_algorithm(algorithm.name, algorithm.options)),
+        ("algorithm", "name"): (algorithm.name, lambda: check_algorithm(algorithm)),
         ("sharing", "name"): (sharing.name, lambda: _sharing(sharing)),
         ("model", "name"): (experiment.model.name, lambda: _callable(experiment.model.name)),
         ("data", "name"): (experiment.data.name, lambda: _callable(experiment.data.name)),
@@ -44,6 +44,13 @@ def wrong_code(experiment: Experiment) -> WrongCode | None:
         except CodeProblem as problem:
             return WrongCode(key, problem)
     return None
+
+
+def check_algorithm(chosen: Algorithm) -> None:
+    """Raises CodeProblem unless the algorithm can be made, and has the server that it needs."""
+    made = choose_algorithm(chosen.name, chosen.options)
+    if is_code(chosen.name):  # of those built in, a plan knows it
+        check_server(chosen.name, made, has_server=chosen.server is not None)
 
 
 def _sharing(chosen: Sharing) -> None:

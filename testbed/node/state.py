@@ -7,7 +7,7 @@ and the numbers of the arrays.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 State = Mapping[str, object]
-"""Arrays of numbers, and values of msgpack: numbers, texts, truth values, None, lists and mappings of these."""
+"""By name: arrays of numbers, or plain values: numbers, texts, bytes, truth values, None, lists and dicts of these."""
 NOTHING: State = MappingProxyType({})
 
 MOST_BYTES = 1 << 31
@@ -25,6 +25,10 @@ _MOST_HEADER = 1 << 24
 _MAGIC = b"testbed state 1\n"
 _SIZES = 12
 """Bytes of the checksum and the header's length."""
+_MOST_DEPTH = 64
+"""Lists and dicts inside each other; a decoder's own limit depends on the stack."""
+_PLAIN = frozenset({bool, int, float, str, bytes, type(None)})
+_KEEP = "save numbers, texts, bytes, True, False, None, or lists and dicts of these, and every array by its own name"
 _DTYPES = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"})
 
 
@@ -55,23 +59,74 @@ def to_bytes(parts: Mapping[str, State], model: bytes) -> bytes:
     buffers = []
     for part, state in parts.items():
         header.values[part] = {}
-        for name, value in state.items():
+        for name, value in checked(state).items():
             if not isinstance(value, np.ndarray):
                 header.values[part][name] = value
                 continue
-            dtype = value.dtype.str[1:]
-            if dtype not in _DTYPES:
-                raise UnusableState(f"`{name}` is an array of {value.dtype}, which cannot be kept")
-            header.arrays.append(_Array(part, name, dtype, list(value.shape)))
+            header.arrays.append(_Array(part, name, value.dtype.str[1:], list(value.shape)))
             buffers.append(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
-    try:
-        head = msgspec.msgpack.encode(header)
-    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-        raise UnusableState(f"it holds what is neither an array nor a plain value: {problem}") from None
+    head = msgspec.msgpack.encode(header)
+    if len(head) > _MOST_HEADER:
+        raise UnusableState(f"its plain values take {len(head)} bytes, {_MOST_HEADER} can be kept: use arrays")
     body = b"".join((len(head).to_bytes(_SIZES - 4, "little"), head, *buffers))
-    if len(body) > MOST_BYTES or len(head) > _MOST_HEADER:
-        raise UnusableState(f"it takes {len(body)} bytes, {MOST_BYTES} can be kept")
+    size = len(_MAGIC) + 4 + len(body)
+    if size > MOST_BYTES:
+        raise UnusableState(f"it takes {size} bytes, {MOST_BYTES} can be kept")
     return b"".join((_MAGIC, zlib.crc32(body).to_bytes(4, "little"), body))
+
+
+def checked(state: object) -> State:
+    """The state, if it can be restored as it is; raises UnusableState, with the name of the value, if not."""
+    if not isinstance(state, Mapping):
+        raise UnusableState(f"`state()` must return a dict of names and values, not {type(state).__name__}")
+    for name, value in state.items():
+        if problem := _problem_of_name(name):
+            raise UnusableState(f"the name {name!r}{problem}")
+        if not isinstance(value, np.ndarray):
+            if problem := _problem_of(value):
+                raise UnusableState(f"`{name}`{problem}")
+        elif value.dtype.str[1:] not in _DTYPES:
+            raise UnusableState(f"`{name}` is an array of {value.dtype}, which cannot be kept")
+    return state
+
+
+def _problem_of(value: object, depth: int = 0) -> str:
+    """The place inside a value, and why it would not come back as it is; empty for a plain value."""
+    kind = type(value)
+    items: Iterable[tuple[object, object]] = ()
+    if depth > _MOST_DEPTH:
+        return f" is more than {_MOST_DEPTH} levels deep"
+    if kind is list and isinstance(value, list):
+        items = enumerate(value)
+    elif kind is dict and isinstance(value, dict):
+        items = value.items()
+        for key in value:
+            if problem := _problem_of_name(key):
+                return f" has the key {key!r}, which{problem}"
+    elif kind not in _PLAIN:  # subclasses included: a plain value would come back
+        return f" is {kind.__name__}, neither an array nor a plain value: {_KEEP}"
+    elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        return " is neither an array nor a plain value: it has more than 64 bits"
+    elif isinstance(value, str) and not _is_unicode(value):
+        return " is a text with half a surrogate pair"
+    for key, each in items:
+        if problem := _problem_of(each, depth + 1):
+            return f"[{key!r}]{problem}"
+    return ""
+
+
+def _problem_of_name(name: object) -> str:
+    if type(name) is not str:
+        return f" is {type(name).__name__}: names and keys are texts, use str(...)"
+    return "" if _is_unicode(name) else " is a text with half a surrogate pair"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def from_bytes(data: bytes, model: bytes) -> dict[str, dict[str, object]]:

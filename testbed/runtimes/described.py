@@ -11,10 +11,11 @@ from random import Random
 from testbed import __version__
 from testbed.code import CodeProblem
 from testbed.experiment.language import Experiment
-from testbed.node.choose import choose_algorithm, choose_sharing
+from testbed.node.choose import choose_sharing
 from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.fetch import Tell, silently
 from testbed.node.declared import declared
+from testbed.node.named_code import check_algorithm
 from testbed.node.trainer_of import make_trainer
 from testbed.node.training_cost import nominal_ms_per_step
 from testbed.plan.model import Declared
@@ -59,7 +60,7 @@ def describe(experiment: Experiment, learners: int, *, fetch: bool, tell: Tell =
 def _problem_of_choices(experiment: Experiment) -> CodeProblem | None:
     """The error of making the algorithm or the sharing, which every node would get."""
     try:
-        choose_algorithm(experiment.algorithm.name, experiment.algorithm.options)
+        check_algorithm(experiment.algorithm)
         choose_sharing(experiment.sharing.name, experiment.sharing.options, Random(0))  # noqa: S311 - draws nothing
     except CodeProblem as problem:
         return problem

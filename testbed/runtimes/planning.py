@@ -235,5 +235,5 @@ def _refuse(wrong: WrongCode | None, runtime: Runtime, origin: Origin, say: Call
         return
     report = origin.report()
     hint = _NO_MODULE if "ModuleNotFoundError" in str(wrong.problem) else _HINTS[wrong.key[0]]
-    report.complain("code", str(wrong.problem), hint, *wrong.key)
+    report.complain("code", str(wrong.problem), wrong.problem.hint or hint, *wrong.key)
     report.raise_if_wrong()

@@ -123,6 +123,28 @@ def test_an_algorithm_that_no_node_can_make(text: str, line: int | None, words: 
     assert hint in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("declared", "line", "words"),
+    [
+        ("import numpy; sends_to = numpy.array([1, 2])", 4, "`sends_to` must be a number"),
+        ("waits = property(lambda self: {}[3])", 5, "3 (KeyError)"),
+        ("needs_server = True", 4, "needs a server"),
+    ],
+)
+def test_facts_that_no_plan_can_use(declared: str, line: int, words: str) -> None:
+    text = ALGORITHM.format(line="pass")
+    Path("mine.py").write_text(text.replace("    async def run", f"    {declared}\n    async def run"))
+    result = deploy("--algorithm", "mine.py:Mine")
+    check_refused(result, f"algorithm.name: mine.py:{line}: ", words)
+    dry = deploy("--algorithm", "mine.py:Mine", "--dry-run")
+    assert dry.exit_code == 0
+    assert f"warning: the run would fail at once: mine.py:{line}: " in dry.stderr
+    if words == "needs a server":
+        assert "--set algorithm.server=NODE" in result.stderr
+        served = deploy("--algorithm", "mine.py:Mine", "--set", "algorithm.server=a.0", "--dry-run")
+        assert "would fail" not in served.stderr
+
+
 @pytest.mark.parametrize("runtime", ["sim", "local"])
 @pytest.mark.parametrize(
     ("option", "base", "hint"),

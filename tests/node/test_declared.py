@@ -16,6 +16,8 @@ from testbed.node.named_code import wrong_code
 from testbed.plan.model import Declared
 
 OWN = """\
+import numpy as np
+
 from testbed.node.algorithm import Algorithm
 from testbed.node.sharing.base import Sharing
 
@@ -42,6 +44,29 @@ class OddWaits(Plain):
 
 class OddTo(Plain):
     sends_to = True
+
+
+class ArrayTo(Plain):
+    sends_to = np.array([1, 2])
+
+
+class BrokenWaits(Plain):
+    @property
+    def waits(self):
+        return {}["nothing"]
+
+
+class Unshown:
+    def __repr__(self):
+        raise ValueError("no words")
+
+
+class OddServer(Plain):
+    needs_server = Unshown()
+
+
+class Served(Plain):
+    needs_server = True
 
 
 class Half(Sharing):
@@ -99,10 +124,13 @@ def test_what_own_code_says_may_depend_on_its_options(own: str) -> None:
 @pytest.mark.parametrize(
     ("section", "name", "line", "words"),
     [
-        ("algorithm", "OddWaits", 21, "`waits` must be True, False or None, not 'never'"),
-        ("algorithm", "OddTo", 25, "`sends_to` must be a number, 'neighbours' or None, not True"),
-        ("sharing", "OddBytes", 34, "`message_bytes` must give a number of bytes or None, not 0.5"),
-        ("sharing", "BadBytes", 41, "on purpose (ValueError)"),
+        ("algorithm", "OddWaits", 23, "`waits` must be True, False or None, not 'never'"),
+        ("algorithm", "OddTo", 27, "`sends_to` must be a number, 'neighbours' or None, not True"),
+        ("algorithm", "ArrayTo", 31, "`sends_to` must be a number, 'neighbours' or None, not array([1, 2])"),
+        ("algorithm", "BrokenWaits", 38, "'nothing' (KeyError)"),
+        ("algorithm", "OddServer", 43, "no words (ValueError)"),
+        ("sharing", "OddBytes", 59, "`message_bytes` must give a number of bytes or None, not 0.5"),
+        ("sharing", "BadBytes", 66, "on purpose (ValueError)"),
     ],
 )
 def test_what_is_no_such_thing_is_told_before_there_is_a_run(
@@ -113,6 +141,15 @@ def test_what_is_no_such_thing_is_told_before_there_is_a_run(
     assert found.key == (section, "name")
     assert (found.problem.file, found.problem.line, found.problem.message) == ("own.py", line, words)
     assert wrong_code(experiment(algorithm=f"{own}:Gossip", sharing=f"{own}:Half")) is None
+
+
+def test_an_algorithm_that_needs_a_server_has_one(own: str) -> None:
+    found = wrong_code(experiment(algorithm=f"{own}:Served"))
+    assert found is not None
+    assert (found.key, found.problem.file, found.problem.line) == (("algorithm", "name"), "own.py", 50)
+    assert "Served` needs a server: say `algorithm: {server: NODE}`" in found.problem.message
+    assert "--set algorithm.server=NODE" in found.problem.hint
+    assert wrong_code(experiment(algorithm={"name": f"{own}:Served", "server": "a.0"})) is None
 
 
 DRY_RUN = ("deploy", "lan4", "--data", "digits", "--runtime", "sim", "--dry-run")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,13 +25,32 @@ from testbed.node.choose import choose_algorithm, choose_sharing
 from testbed.node.messages import Message
 from testbed.node.sharing.topk import TopK
 from testbed.node.snapshots import newest_snapshot, save_snapshot
-from testbed.node.state import MOST_BYTES, State, UnusableState, from_bytes, to_bytes, vector_in, whole_numbers_in
+from testbed.node.state import (
+    MOST_BYTES,
+    State,
+    UnusableState,
+    checked,
+    from_bytes,
+    to_bytes,
+    vector_in,
+    whole_numbers_in,
+)
 from testbed.node.streams import Streams
+from testbed.records import Failure
 from tests.node.small_world import Outcome, World, ring
 from tests.node.test_sharing import vector
 
 MODEL = b"model"
 ROUNDS, SAVED = 7, 3
+
+
+@dataclass
+class _Age:
+    rounds: int
+
+
+def _nested(depth: int) -> list[object]:
+    return [_nested(depth - 1)] if depth else []
 
 
 def kept(parts: Mapping[str, State]) -> dict[str, dict[str, object]]:
@@ -42,6 +65,7 @@ def kept(parts: Mapping[str, State]) -> dict[str, dict[str, object]]:
         | st.integers(-(2**63), 2**64 - 1)
         | st.floats(allow_nan=False)
         | st.text(max_size=9)
+        | st.binary(max_size=9)
         | st.lists(st.integers(0, 9))
         | st.dictionaries(st.text(max_size=3), st.integers(0, 9)),
         max_size=5,
@@ -69,11 +93,44 @@ def test_a_state_is_the_same_again(values: dict[str, Any], dtype: str, shape: li
         (np.array([object()]), "an array of object, which cannot be kept"),
         (np.array(["text"]), "which cannot be kept"),
         (2**70, "neither an array nor a plain value"),
+        ({1, 2}, r"`value` is set, neither an array nor a plain value: save numbers, texts"),
+        ((1, 2), "`value` is tuple"),
+        (datetime(2026, 1, 1), "`value` is datetime"),
+        (_Age(3), "`value` is _Age"),
+        (np.float32(3), "`value` is float32"),
+        (Counter("a"), "`value` is Counter"),
+        ([0, {"a": [None, {2}]}], r"`value`\[1\]\['a'\]\[1\] is set"),
+        ([np.zeros(3)], r"`value`\[0\] is ndarray, .*every array by its own name"),
+        ({"a": {3: 1}}, r"`value`\['a'\] has the key 3, which is int: names and keys are texts, use str"),
+        (["\ud800"], r"`value`\[0\] is a text with half a surrogate pair"),
+        (_nested(100), "is more than 64 levels deep"),
     ],
 )
 def test_what_cannot_be_kept_is_told(value: object, words: str) -> None:
     with pytest.raises(UnusableState, match=words):
         to_bytes({"one": {"value": value}}, MODEL)
+
+
+def test_names_in_a_state_are_texts() -> None:
+    with pytest.raises(UnusableState, match="the name 3 is int: names and keys are texts"):
+        to_bytes({"one": {3: 1}}, MODEL)  # type: ignore[dict-item]
+    with pytest.raises(UnusableState, match="the name 3 is int"):
+        to_bytes({"one": {3: np.zeros(3)}}, MODEL)  # type: ignore[dict-item]
+    with pytest.raises(UnusableState, match=r"`state\(\)` must return a dict of names and values, not NoneType"):
+        checked(None)
+    deepest = {"value": _nested(60)}
+    assert kept({"one": deepest})["one"] == deepest
+
+
+def test_what_is_kept_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds of writing are those of reading."""
+    size = len(to_bytes({"one": {"value": np.zeros(200)}}, MODEL))
+    monkeypatch.setattr("testbed.node.state.MOST_BYTES", size - 1)
+    with pytest.raises(UnusableState, match=f"it takes {size} bytes, {size - 1} can be kept"):
+        to_bytes({"one": {"value": np.zeros(200)}}, MODEL)
+    monkeypatch.setattr("testbed.node.state._MOST_HEADER", 100)
+    with pytest.raises(UnusableState, match=r"its plain values take .* bytes, 100 can be kept: use arrays"):
+        to_bytes({"one": {"value": "a" * 100}}, MODEL)
 
 
 def test_a_state_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +310,43 @@ def test_the_newest_is_kept_with_its_state(tmp_path: Path) -> None:
         save_snapshot(tmp_path / "file", 1, model)
 
 
+@pytest.mark.parametrize("ending", [".f32", ".state"])
+def test_a_pipe_in_place_of_a_file_is_not_read(ending: str, tmp_path: Path) -> None:
+    save_snapshot(tmp_path, 1, vector(8), {"sharing": {"age": 1}})
+    pipe = tmp_path / f"round-000001{ending}"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    found = newest_snapshot(tmp_path, 8)
+    if ending == ".f32":
+        assert found is None
+    else:
+        assert found is not None
+        assert (found.state, found.problem) == ({}, "round-000001.state: it is not a file")
+
+
+def test_a_state_is_not_read_beyond_its_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    save_snapshot(tmp_path, 1, vector(8), {"sharing": {"age": np.zeros(200)}})
+    monkeypatch.setattr("testbed.node.snapshots.MOST_BYTES", 1000)
+    found = newest_snapshot(tmp_path, 8)
+    assert found is not None
+    assert found.problem == "round-000001.state: it has more than 0 MiB"
+
+
+@pytest.mark.parametrize(
+    "name", ["round-000002.f32", "round-000002.state", "round-000001.state", "round-000002.f32.part"]
+)
+def test_a_folder_in_place_of_a_file_is_told(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(CannotWrite, match=f"cannot write .*{name}"):
+        save_snapshot(tmp_path, 2, vector(8), {"sharing": {"age": 1}})
+
+
+def test_a_pipe_in_place_of_an_unfinished_file_is_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "round-000002.f32.part")
+    save_snapshot(tmp_path, 2, vector(8))
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000002.f32"]
+
+
 def test_a_stream_goes_on_where_it_was() -> None:
     streams = Streams(1, "a")
     used, unused = streams.of("used"), streams.of("unused")
@@ -354,6 +448,31 @@ def test_own_code_is_restored_and_told_where_it_fails(tmp_path: Path) -> None:
     assert "neither an array nor a plain value" in failure.message
 
 
+def test_a_state_that_cannot_be_kept_is_blamed_on_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "way.py").write_text(
+        "from testbed.node.sharing.base import Sharing\n\n\n"
+        "class Odd(Sharing):\n    def state(self):\n        return {'what': {1, 2}}\n\n\n"
+        "class Broken(Sharing):\n    def state(self):\n        return {'what': self.no_such}\n"
+    )
+
+    def failure(**more: Any) -> Failure:
+        settings = {"snapshots": {"every": 1}, **more.pop("experiment", {})}
+        found = World(2, rounds=3, graph=ring(2), folders=tmp_path, experiment=settings, **more).run().end(0).failure
+        assert found is not None
+        return found
+
+    algorithm = own(tmp_path / "one", "Counting")
+    for chosen in ({}, {"algorithm": {"name": algorithm}}):
+        found = failure(experiment={"sharing": f"{tmp_path / 'way.py'}:Odd"}, **chosen)
+        assert (found.file, found.line) == ("way.py", None)
+        assert found.message.startswith("`what` is set, neither an array nor a plain value")
+        found = failure(experiment={"sharing": f"{tmp_path / 'way.py'}:Broken"}, **chosen)
+        assert (found.file, found.line) == ("way.py", 11)
+    found = failure(algorithm={"name": own(tmp_path / "two", "Odd")})
+    assert (found.file, found.line) == ("own.py", None)
+    assert found.message.startswith("`what` is object, neither")
+
+
 def test_who_overrides_nothing_remembers_nothing() -> None:
     assert Algorithm().state() == {}
     assert choose_algorithm("dpsgd", {}).state() == {}
@@ -361,6 +480,25 @@ def test_who_overrides_nothing_remembers_nothing() -> None:
     dense.begin(vector(8))
     dense.restore(dense.state())
     assert dense.state() == {}
+
+
+def test_a_worker_given_up_before_the_snapshot_does_not_hold_the_others_up(tmp_path: Path) -> None:
+    """The server waits for it once more, after the others have taken the steps of their lead."""
+    chosen: dict[str, Any] = {
+        "algorithm": {"name": "parameter-server", "mode": "async", "max_lead": 2},
+        "server": True,
+        "graph": None,
+        "experiment": {"snapshots": {"every": 1}, "missing": {"after": "3s", "then": "skip"}},
+        "lost": lambda sender, _to, _message: sender == 1,
+    }
+    World(3, rounds=6, folders=tmp_path, **chosen).run()
+    found = newest_snapshot(tmp_path / "0" / "snapshots", 8)
+    assert found is not None
+    assert found.state["algorithm"]["ranks"] == [2, 3], "the first was given up"
+    outcome = World(3, rounds=10, folders=tmp_path, goes_on=6, **chosen).run()
+    assert outcome.end(0).reason == "finished"
+    (missing,) = outcome.events(0)
+    assert "version 24: node1: skip" in missing.detail, "each of the others has taken three steps more"
 
 
 def test_an_asynchronous_server_goes_on_with_its_version(tmp_path: Path) -> None:

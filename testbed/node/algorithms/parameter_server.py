@@ -103,7 +103,9 @@ class _Workers:
         self._node = node
         self._max_lead = max_lead
         self._steps = progress.steps
-        self._steps.update((rank, self._steps.get(rank, 0)) for rank in node.learners)
+        # A worker that had been given up before the snapshot goes on as the slowest.
+        slowest = min(self._steps.values(), default=0)
+        self._steps.update((rank, self._steps.get(rank, slowest)) for rank in node.learners)
         self._waiting = set(node.learners)
         self._arrived: list[Received] = []
         self._patience_s: float | None = node.plan.experiment.missing.after_s
