@@ -54,9 +54,10 @@ def _topology(in_a_folder: Path) -> None:
 
 
 def deploy(*arguments: str) -> Result:
-    fixed = ("--rounds", "5", "--workers", "0", "--run-id", "run", "--set", "evaluation={every: 1, samples: 20}")
+    fixed = ("--rounds", "5", "--run-id", "run", "--set", "evaluation={every: 1, samples: 20}")
+    workers = () if "local" in arguments or "docker" in arguments else ("--workers", "0")
     data = () if "--data" in arguments else ("--data", "digits")
-    return CliRunner().invoke(main, ["deploy", "t.yaml", *data, *fixed, *arguments])
+    return CliRunner().invoke(main, ["deploy", "t.yaml", *data, *fixed, *workers, *arguments])
 
 
 def ends() -> dict[str, dict[str, object]]:
