@@ -109,6 +109,17 @@ def test_on_long_ways_more_pieces_are_handed_over_together(share: float, latency
     assert together <= sizes[0] <= together + 1
 
 
+def test_what_is_asked_late_is_handed_over_as_if_asked_in_time() -> None:
+    """A piece is known when it reaches its last link, which is after the one before was handed over."""
+    network = line("latency: 1ms, rate: 12Mbps", "latency: 0.1ms, rate: unlimited")
+    patient, prompt = (Packets(network, seed=1, window_s=0.0015) for _ in range(2))
+    for packets in (patient, prompt):
+        packets.offer(0.0, 0, 1, [MTU] * 4)
+    found = patient.advance(1.0)
+    assert [arrival.pieces for arrival in found] == [(0,), (1,), (2,), (3,)]
+    assert found == finish(prompt)
+
+
 def test_a_way_that_becomes_shorter_is_looked_at_anew() -> None:
     before, after = pair(latency="100ms", rate="120Mbps"), pair(latency="1ms", rate="120Mbps")
     packets = Packets(before, seed=1, window_share=0.01)
