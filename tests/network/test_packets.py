@@ -109,6 +109,17 @@ def test_on_long_ways_more_pieces_are_handed_over_together(share: float, latency
     assert together <= sizes[0] <= together + 1
 
 
+def test_what_is_asked_late_is_handed_over_as_if_asked_in_time() -> None:
+    """A piece is known when it reaches its last link, which is after the one before was handed over."""
+    network = line("latency: 1ms, rate: 12Mbps", "latency: 0.1ms, rate: unlimited")
+    patient, prompt = (Packets(network, seed=1, window_s=0.0015) for _ in range(2))
+    for packets in (patient, prompt):
+        packets.offer(0.0, 0, 1, [MTU] * 4)
+    found = patient.advance(1.0)
+    assert [arrival.pieces for arrival in found] == [(0,), (1,), (2,), (3,)]
+    assert found == finish(prompt)
+
+
 def test_a_way_that_becomes_shorter_is_looked_at_anew() -> None:
     before, after = pair(latency="100ms", rate="120Mbps"), pair(latency="1ms", rate="120Mbps")
     packets = Packets(before, seed=1, window_share=0.01)
@@ -496,6 +507,31 @@ def test_a_node_that_is_cut_off_neither_sends_nor_receives() -> None:
     packets.offer(1.0, 0, 1, [MTU])
     packets.offer(1.0, 1, 0, [MTU])
     assert times(finish(packets)) == pytest.approx([1.021, 1.021], abs=1e-9)
+
+
+@pytest.mark.parametrize(("is_offered", "is_in_order"), [(False, True), (True, False)])
+def test_jitter_keeps_order_through_a_cut_unless_something_was_offered(is_offered: bool, is_in_order: bool) -> None:
+    """The pair has no route only if it looks for one meanwhile."""
+    packets = Packets(pair(", jitter: 8ms", latency="30ms", rate="unlimited"), seed=1, window_s=0.0)
+    packets.offer(0.0, 0, 1, [MTU])
+    packets.cut(0.001, 1)
+    if is_offered:
+        assert packets.offer(0.0015, 0, 1, [MTU]) is None
+    packets.uncut(0.002, 1)
+    packets.offer(0.003, 0, 1, [MTU])
+    first, second = finish(packets)
+    assert (first.segment < second.segment) == is_in_order
+
+
+def test_what_is_due_before_a_cut_is_handed_over() -> None:
+    """Though it is asked for later; whose frame it is stays known until then."""
+    packets = Packets(pair(), seed=1)
+    packets.offer(0.0, 0, 1, [MTU])
+    packets.cut(0.03, 1)
+    assert packets.under_way() == {0}
+    assert packets.next_s() == 0.03
+    assert times(packets.advance(0.03)) == pytest.approx([0.021])
+    assert packets.under_way() == set()
 
 
 def test_a_transit_node_that_is_cut_off_is_gone_round() -> None:

@@ -180,7 +180,10 @@ class Packets:
         self._rewire(now_s, routes)
 
     def cut(self, now_s: float, *ranks: int) -> None:
-        """Nothing leaves or reaches these nodes any more; what has left them travels on."""
+        """Nothing leaves or reaches these nodes any more; what has left them travels on.
+
+        What is due until now has reached them.
+        """
         self._hand_over_until(now_s)
         self._cut.update(ranks)
         self._rewire(now_s, None)
