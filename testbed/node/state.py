@@ -65,13 +65,13 @@ def to_bytes(parts: Mapping[str, State], model: bytes) -> bytes:
                 continue
             header.arrays.append(_Array(part, name, value.dtype.str[1:], list(value.shape)))
             buffers.append(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
-    head = msgspec.msgpack.encode(header)
+    head, whose = msgspec.msgpack.encode(header), " and ".join(part for part, state in parts.items() if state)
     if len(head) > _MOST_HEADER:
-        raise UnusableState(f"its plain values take {len(head)} bytes, {_MOST_HEADER} can be kept: use arrays")
+        raise UnusableState(f"plain values of {whose} take {len(head)} bytes, {_MOST_HEADER} can be kept: use arrays")
     body = b"".join((len(head).to_bytes(_SIZES - 4, "little"), head, *buffers))
     size = len(_MAGIC) + 4 + len(body)
     if size > MOST_BYTES:
-        raise UnusableState(f"it takes {size} bytes, {MOST_BYTES} can be kept")
+        raise UnusableState(f"the state of {whose} takes {size} bytes, {MOST_BYTES} can be kept")
     return b"".join((_MAGIC, zlib.crc32(body).to_bytes(4, "little"), body))
 
 

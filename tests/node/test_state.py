@@ -126,10 +126,10 @@ def test_what_is_kept_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds of writing are those of reading."""
     size = len(to_bytes({"one": {"value": np.zeros(200)}}, MODEL))
     monkeypatch.setattr("testbed.node.state.MOST_BYTES", size - 1)
-    with pytest.raises(UnusableState, match=f"it takes {size} bytes, {size - 1} can be kept"):
+    with pytest.raises(UnusableState, match=f"the state of one takes {size} bytes, {size - 1} can be kept"):
         to_bytes({"one": {"value": np.zeros(200)}}, MODEL)
     monkeypatch.setattr("testbed.node.state._MOST_HEADER", 100)
-    with pytest.raises(UnusableState, match=r"its plain values take .* bytes, 100 can be kept: use arrays"):
+    with pytest.raises(UnusableState, match=r"plain values of one take .* bytes, 100 can be kept: use arrays"):
         to_bytes({"one": {"value": "a" * 100}}, MODEL)
 
 
