@@ -12,7 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.image.fake_engine import FakeEngine
-    from tests.runtimes.corner import Corner
+    from tests.runtimes.scratch_run import ScratchRun
 
 pytest_plugins = ["tests.marking"]
 
@@ -45,9 +45,9 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeEngi
 
 
 @pytest.fixture
-def corner(tmp_path: Path) -> Iterator[Corner]:
-    """A corner of its own for a test that starts whole runs."""
-    from tests.runtimes.corner import made_in
+def scratch(tmp_path: Path) -> Iterator[ScratchRun]:
+    """A scratch of its own for a test that starts whole runs."""
+    from tests.runtimes.scratch_run import made_in
 
     with made_in(tmp_path) as made:
         yield made

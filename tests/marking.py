@@ -22,7 +22,7 @@ from typing import Final
 
 import pytest
 
-FIXTURES: Final = frozenset({"corner", "image"})
+FIXTURES: Final = frozenset({"scratch", "image"})
 MARKS: Final = frozenset({"processes", "containers", "alone", "needs_network"})
 FEW: Final = ("alone", "containers")
 """Groups of few tests, whose files are found by their text; a run that imports all checks that none is missed."""

@@ -14,14 +14,14 @@ TEST = f"""
 import subprocess
 import pytest
 @pytest.fixture
-def corner(): pass
+def scratch(): pass
 @pytest.fixture(scope="module")
 def program(): return subprocess.run([{sys.executable!r}, "-c", ""])
 def test_in_itself(): subprocess.run([{sys.executable!r}, "-c", ""])
 def test_in_a_fixture(program): pass
 def test_though_it_goes_wrong():
     with pytest.raises(OSError): subprocess.run(["/nowhere/at-all"])
-def test_by_fixture(corner): test_in_itself()
+def test_by_fixture(scratch): test_in_itself()
 @pytest.mark.processes
 def test_by_mark(): test_in_itself()
 def test_none(): pass
@@ -43,7 +43,7 @@ def test_who_starts_a_program_unmarked_fails(pytester: pytest.Pytester) -> None:
     found = outcomes(pytester)
     assert found["failed"] == ["test_in_itself", "test_in_a_fixture", "test_though_it_goes_wrong"]
     assert found["passed"] == ["test_by_fixture", "test_by_mark", "test_none"]
-    assert "corner" in FIXTURES
+    assert "scratch" in FIXTURES
 
 
 MARKED = """

@@ -12,7 +12,7 @@ _INPUTS = 100_000
 
 def _doors(folder: Path, number: int) -> Verdict:  # noqa: ARG001
     settings = {"TESTBED_TEST_FUZZ": str(_INPUTS), "TESTBED_TEST_FUZZ_SEED": str(number + 2)}
-    return tested(["-n2", "tests/test_doors.py"], settings)
+    return tested(["-n2", "tests/test_untrusted_input.py"], settings)
 
 
 SOAK = Soak(

@@ -24,7 +24,7 @@ from testbed.rundir import RunDirectory
 from testbed.runtimes.tracking.process_records import read_record
 from tests.cli.live_run import live_run
 from tests.engines.world import Child, echo_times, needs_network
-from tests.runtimes.corner import until
+from tests.runtimes.scratch_run import until
 
 pytestmark = pytest.mark.processes
 

@@ -18,8 +18,8 @@ import pytest
 import testbed
 from tests.cli.in_process import command
 from tests.engines.world import need_tun_for_all
-from tests.runtimes.corner import PATIENCE_S, Corner, made_in, until
 from tests.runtimes.local_runs import needs_network
+from tests.runtimes.scratch_run import PATIENCE_S, ScratchRun, made_in, until
 
 pytestmark = needs_network
 
@@ -32,7 +32,7 @@ A_USER = 54321
 
 
 @pytest.fixture
-def corner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Corner]:
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScratchRun]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TESTBED_RUNTIME", raising=False)
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
@@ -50,7 +50,7 @@ def begun(journal: Path) -> float:
 
 @pytest.mark.alone
 @pytest.mark.parametrize(("name", "nodes"), [("lan4", 4), ("wan16", 16)])
-def test_a_bundled_topology_from_end_to_end(name: str, nodes: int, corner: Corner) -> None:
+def test_a_bundled_topology_from_end_to_end(name: str, nodes: int, scratch: ScratchRun) -> None:
     """Where this machine was busy meanwhile the run says so, and is tried again.
 
     All begin at one moment of a clock that they share; to get a core then takes longer where others work here.
@@ -59,10 +59,10 @@ def test_a_bundled_topology_from_end_to_end(name: str, nodes: int, corner: Corne
     for attempt in range(MOST_ATTEMPTS):
         run_id = f"{name}-{attempt}"
         result = command("deploy", f"topologies/{name}.xml", *settings, "--run-id", run_id)
-        summary = json.loads((corner.results / run_id / "summary.json").read_text())
+        summary = json.loads((scratch.results / run_id / "summary.json").read_text())
         assert (result.exit_code, summary["health"]) in ((0, "valid"), (7, "overloaded")), result.stderr
         assert ("OVERLOADED" in result.stderr) is (result.exit_code == 7)
-        begun_s = [begun(path) for path in sorted((corner.results / run_id).glob("nodes/*/journal.jsonl"))]
+        begun_s = [begun(path) for path in sorted((scratch.results / run_id).glob("nodes/*/journal.jsonl"))]
         if result.exit_code == 0 and median(begun_s) < IN_TIME_S:
             break
     assert result.exit_code == 0, result.stderr
@@ -77,13 +77,13 @@ def test_a_bundled_topology_from_end_to_end(name: str, nodes: int, corner: Corne
     table = command("collect", f"results/{run_id}")
     assert table.exit_code == 0
     assert run_id in table.stdout
-    links = (corner.results / run_id / "engine" / "links.jsonl").read_text().splitlines()
+    links = (scratch.results / run_id / "engine" / "links.jsonl").read_text().splitlines()
     assert all(json.loads(line) for line in links)
     assert links
 
 
-def test_of_two_runs_with_one_name_one_goes_on(corner: Corner) -> None:
-    with corner.start() as one, corner.start() as other:
+def test_of_two_runs_with_one_name_one_goes_on(scratch: ScratchRun) -> None:
+    with scratch.start() as one, scratch.start() as other:
         until(lambda: one.poll() is not None or other.poll() is not None)
         late, early = (one, other) if one.poll() is not None else (other, one)
         _, said = late.communicate(timeout=PATIENCE_S)
@@ -91,14 +91,14 @@ def test_of_two_runs_with_one_name_one_goes_on(corner: Corner) -> None:
         assert "results/long exists already" in said
         assert "give another --run-id" in said
         assert "Traceback" not in said
-        corner.reach("training", early)
-        namespaces = corner.namespaces()
+        scratch.reach("training", early)
+        namespaces = scratch.namespaces()
         assert len(namespaces) == 4, "three nodes', and that of the process they are forked from"
         early.send_signal(signal.SIGTERM)
         _, said = early.communicate(timeout=PATIENCE_S)
     assert early.returncode == 130, said
-    corner.assert_nothing_is_left(namespaces)
-    assert set(corner.last_words().values()) == {"interrupted"}
+    scratch.assert_nothing_is_left(namespaces)
+    assert set(scratch.last_words().values()) == {"interrupted"}
 
 
 def reachable() -> list[str]:

@@ -17,38 +17,38 @@ from testbed.rundir import TakenRun, create_run
 from testbed.runtimes.processes.runtime import LocalRuntime
 from testbed.runtimes.run_place import run_place
 from tests.plan.test_make import nodes, plan_of
-from tests.runtimes.corner import PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
+from tests.runtimes.scratch_run import PATIENCE_S, ScratchRun, until
 
 
 @needs_network
-def test_programs_are_told_which_run_it_is(corner: Corner) -> None:
-    corner.write_plan()
-    words = corner.words("--detach", "--format", "json")
+def test_programs_are_told_which_run_it_is(scratch: ScratchRun) -> None:
+    scratch.write_plan()
+    words = scratch.words("--detach", "--format", "json")
     done = subprocess.run(
-        words, capture_output=True, text=True, env=corner.environment, timeout=PATIENCE_S, check=False
+        words, capture_output=True, text=True, env=scratch.environment, timeout=PATIENCE_S, check=False
     )
     try:
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
-        assert found == {"run_id": "long", "folder": str(corner.run.path)}
+        assert found == {"run_id": "long", "folder": str(scratch.run.path)}
         assert "the run goes on" in done.stderr
-        until(lambda: corner.phase() == "training")
+        until(lambda: scratch.phase() == "training")
     finally:
-        assert corner.testbed("destroy", "long").exit_code == 0
+        assert scratch.testbed("destroy", "long").exit_code == 0
 
 
 @needs_network
-def test_a_control_that_is_killed_before_any_node_began_is_named(corner: Corner) -> None:
-    with corner.start("--detach") as process:
-        until(lambda: corner.process("control"), process)
-        control = corner.process("control")
+def test_a_control_that_is_killed_before_any_node_began_is_named(scratch: ScratchRun) -> None:
+    with scratch.start("--detach") as process:
+        until(lambda: scratch.process("control"), process)
+        control = scratch.process("control")
         assert control is not None
         os.kill(control.pid, signal.SIGKILL)
         _, said = process.communicate(timeout=PATIENCE_S)
     assert "Error: the run's control was killed by SIGKILL" in said
     assert process.returncode == 5
-    assert corner.testbed("destroy", "long").exit_code == 0
+    assert scratch.testbed("destroy", "long").exit_code == 0
 
 
 @pytest.mark.parametrize("wrong", ["program", "folder"])

@@ -17,7 +17,7 @@ from testbed.errors import UsageProblem
 from testbed.rundir import RunDirectory
 from testbed.runtimes.tracking.process_records import commands_socket, read_record
 from tests.cli.live_run import live_run
-from tests.runtimes.corner import until
+from tests.runtimes.scratch_run import until
 
 pytestmark = pytest.mark.processes
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from testbed.cli.main import main
 from testbed.control.commands import Look, Seen, ask
 from testbed.runtimes.tracking.process_records import commands_socket
-from tests.runtimes.corner import PATIENCE_S, Corner, made_in, until
 from tests.runtimes.local_runs import needs_network
+from tests.runtimes.scratch_run import PATIENCE_S, ScratchRun, made_in, until
 
 pytestmark = needs_network
 
@@ -57,7 +57,7 @@ TOO_EARLY = ("not that far yet", "has not begun yet")
 
 
 @pytest.fixture(scope="module")
-def corner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corner]:
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchRun]:
     """Whose run gets no further than it is let."""
     with made_in(tmp_path_factory.mktemp("early")) as made:
         (made.folder / "slow.py").write_text(SLOW.format(folder=str(made.folder)))
@@ -73,22 +73,22 @@ def corner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corner]:
 
 
 @pytest.fixture(scope="module", params=["warming", "connecting"])
-def stage(request: pytest.FixtureRequest, corner: Corner) -> str:
+def stage(request: pytest.FixtureRequest, scratch: ScratchRun) -> str:
     """`warming`: no node is there; `connecting`: all are, and none is ready."""
     if request.param == "connecting":
-        (corner.folder / "warm").touch()
-        until(lambda: corner.process("node 2"))
+        (scratch.folder / "warm").touch()
+        until(lambda: scratch.process("node 2"))
     return str(request.param)
 
 
-def told(corner: Corner, words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, [str(corner.run.path) if each == "RUN" else each for each in words.split()])
+def told(scratch: ScratchRun, words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, [str(scratch.run.path) if each == "RUN" else each for each in words.split()])
     assert isinstance(result.exception, SystemExit | None), result.exception
     return result.exit_code, result.output
 
 
-def is_untouched(corner: Corner) -> bool:
-    record = corner.record()
+def is_untouched(scratch: ScratchRun) -> bool:
+    record = scratch.record()
     assert record is not None
     seen = ask(commands_socket(Path(record.sockets)), Look())
     assert isinstance(seen, Seen)
@@ -96,30 +96,30 @@ def is_untouched(corner: Corner) -> bool:
 
 
 @pytest.mark.parametrize("words", CHANGES)
-def test_what_cannot_be_done_yet(words: str, stage: str, corner: Corner) -> None:
-    exit_code, said = told(corner, words)
+def test_what_cannot_be_done_yet(words: str, stage: str, scratch: ScratchRun) -> None:
+    exit_code, said = told(scratch, words)
     if stage == "connecting" and words.startswith("link"):
         assert exit_code == 0, said  # the network is there
     else:
         assert exit_code == 2, said
         assert any(each in said for each in TOO_EARLY), said
-    assert is_untouched(corner)
+    assert is_untouched(scratch)
 
 
-def test_what_can_be_seen_already(stage: str, corner: Corner, tmp_path: Path) -> None:
-    exit_code, said = told(corner, "status RUN --format json")
+def test_what_can_be_seen_already(stage: str, scratch: ScratchRun, tmp_path: Path) -> None:
+    exit_code, said = told(scratch, "status RUN --format json")
     assert exit_code == 0
     assert json.loads(said)[0]["state"] == "starting"
-    assert told(corner, "logs RUN")[0] == 0
-    exit_code, said = told(corner, "link show RUN node.0 hub")
+    assert told(scratch, "logs RUN")[0] == 0
+    exit_code, said = told(scratch, "link show RUN node.0 hub")
     assert (exit_code, "node.0" in said) == (0, True)
-    exit_code, said = told(corner, f"capture RUN node.0 --for 50ms -o {tmp_path / 'a.pcap'}")
+    exit_code, said = told(scratch, f"capture RUN node.0 --for 50ms -o {tmp_path / 'a.pcap'}")
     assert exit_code == 0, said
-    exit_code, said = told(corner, "verify RUN")
+    exit_code, said = told(scratch, "verify RUN")
     assert (exit_code, "has not begun yet" in said) == (2, True), said
-    exit_code, said = told(corner, "collect RUN")
+    exit_code, said = told(scratch, "collect RUN")
     assert exit_code in (2, 8), said
     if stage == "warming":
-        exit_code, said = told(corner, "exec RUN node.0 -- true")
+        exit_code, said = told(scratch, "exec RUN node.0 -- true")
         assert (exit_code, "does not live now" in said) == (2, True), said
-    assert is_untouched(corner)
+    assert is_untouched(scratch)

@@ -19,7 +19,7 @@ from testbed.runtimes.docker.run import DockerRun
 from testbed.runtimes.processes.engine import FABRIC
 from tests.cli.in_process import command
 from tests.contract.runtimes import all_have_done_a_round, deploying
-from tests.runtimes.corner import PATIENCE_S, until
+from tests.runtimes.scratch_run import PATIENCE_S, until
 
 _NUMBERS = count(1)
 

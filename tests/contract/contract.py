@@ -23,7 +23,7 @@ from testbed.rundir import RunDirectory
 from tests.contract.runtimes import InVirtualTime, Runtime
 from tests.contract.traffic import assert_all_take_their_own_way, assert_the_fabric_carried_all
 from tests.marking import SOAKED, is_soak
-from tests.runtimes.corner import until
+from tests.runtimes.scratch_run import until
 from tests.runtimes.sim_runs import plan_of, records, star
 
 NODES = tuple(f"node.{rank}" for rank in range(4))

@@ -20,7 +20,7 @@ from testbed.plan.model import RunPlan
 from testbed.rundir import RunDirectory
 from testbed.runtimes.processes.engine import FABRIC
 from tests.runtimes import local_runs, sim_runs
-from tests.runtimes.corner import PATIENCE_S, made_in, until
+from tests.runtimes.scratch_run import PATIENCE_S, made_in, until
 
 
 class Runtime(Protocol):
@@ -85,19 +85,19 @@ class OnThisMachine:
 
     @contextmanager
     def going_on(self, plan: RunPlan, folder: Path) -> Iterator[RunDirectory]:
-        with made_in(folder) as corner:
+        with made_in(folder) as scratch:
             (folder / "plan.json").write_text(to_text(local_runs.locally(plan, self._engine)))
-            with deploying(folder, "long", "--detach", environment=corner.environment) as process:
+            with deploying(folder, "long", "--detach", environment=scratch.environment) as process:
                 _, said = process.communicate(timeout=PATIENCE_S)
             assert process.returncode == 0, said
-            until(lambda: all_have_done_a_round(corner.run, plan))
+            until(lambda: all_have_done_a_round(scratch.run, plan))
             try:
-                yield corner.run
+                yield scratch.run
             finally:
-                control = corner.process("control")
+                control = scratch.process("control")
                 if control is not None:
                     os.kill(control.pid, signal.SIGTERM)
-                    until(lambda: not corner.processes())
+                    until(lambda: not scratch.processes())
 
 
 def deploying(

@@ -15,8 +15,8 @@ import pytest
 from testbed.rundir import RunDirectory
 from tests.contract.contract import PATIENT, RuntimeContract, told
 from tests.contract.runtimes import InVirtualTime, OnThisMachine
-from tests.runtimes.corner import PATIENCE_S, until
 from tests.runtimes.local_runs import needs_network
+from tests.runtimes.scratch_run import PATIENCE_S, until
 from tests.runtimes.sim_runs import plan_of, star
 
 UNSHAPED = {

@@ -15,7 +15,7 @@ from testbed.engines.fabric.traffic_log import Second
 from testbed.plan.files import read_plan
 from testbed.records import Count, End, Round, Start
 from testbed.rundir import RunDirectory
-from tests.runtimes.corner import until
+from tests.runtimes.scratch_run import until
 from tests.runtimes.sim_runs import records
 
 _ADDRESS = re.compile(r"\|-- (198\.[0-9.]+)\s+/32 host LOCAL")

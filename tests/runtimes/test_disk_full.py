@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtimes.corner import PATIENCE_S, Corner, until
 from tests.runtimes.local_runs import needs_network
+from tests.runtimes.scratch_run import PATIENCE_S, ScratchRun, until
 
 pytestmark = [
     needs_network,
@@ -22,9 +22,9 @@ MOUNTED = 'results=$1 size=$2; shift 2; mount -t tmpfs -o "size=$size" tmpfs "$r
 FULL = re.compile(r"^Error: .*(No space left on device|the disk is full)", re.MULTILINE)
 
 
-def on_a_small_volume(corner: Corner, size: str) -> list[str]:
-    corner.results.mkdir()
-    return ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", str(corner.results), size]
+def on_a_small_volume(scratch: ScratchRun, size: str) -> list[str]:
+    scratch.results.mkdir()
+    return ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", str(scratch.results), size]
 
 
 def fill(results: Path) -> None:
@@ -39,19 +39,19 @@ EXIT_CODES = {"before": {2}, "first": {5, 6}, "starting": {5, 6}, "training": {6
 
 
 @pytest.mark.parametrize("phase", EXIT_CODES)
-def test_a_full_disk_is_told_in_one_line(phase: str, corner: Corner) -> None:
-    with corner.start(before=on_a_small_volume(corner, "8k" if phase == "before" else "4M")) as process:
-        inside = Corner(Path(f"/proc/{process.pid}/root{corner.folder}"), corner.temporary)
+def test_a_full_disk_is_told_in_one_line(phase: str, scratch: ScratchRun) -> None:
+    with scratch.start(before=on_a_small_volume(scratch, "8k" if phase == "before" else "4M")) as process:
+        inside = ScratchRun(Path(f"/proc/{process.pid}/root{scratch.folder}"), scratch.temporary)
         if phase == "first":
             until(inside.record, process)
         elif phase != "before":
             inside.reach(phase, process)
-        namespaces = corner.namespaces()
+        namespaces = scratch.namespaces()
         if phase != "before":
             fill(inside.results)
         _, said = process.communicate(timeout=PATIENCE_S)
     assert FULL.search(said), said
     assert "Traceback" not in said
     assert process.returncode in EXIT_CODES[phase], said
-    corner.assert_all_ended(namespaces)
-    assert not list(corner.temporary.iterdir())
+    scratch.assert_all_ended(namespaces)
+    assert not list(scratch.temporary.iterdir())

@@ -28,8 +28,8 @@ from testbed.runtimes.processes.node_actions import NodeActions
 from testbed.runtimes.processes.run import RealRun
 from testbed.runtimes.tracking.proc_stat import stands_still, stat_of
 from tests.runtimes.contexts import context_of
-from tests.runtimes.corner import until
 from tests.runtimes.local_runs import locally, needs_network, run
+from tests.runtimes.scratch_run import until
 from tests.runtimes.sim_runs import plan_of, records, star
 from tests.runtimes.unforked import Unforked
 

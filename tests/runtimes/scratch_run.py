@@ -1,6 +1,6 @@
-"""Runs as commands of their own, each in a corner where all that it could leave behind is found again.
+"""Runs as commands of their own, each in a scratch folder in which all that it could leave behind is found again.
 
-A corner has a folder, which is in the command line of every process of its runs, and a folder of temporary files.
+A scratch run has a folder, which is in the command line of every process of its runs, and a folder of temporary files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def until(holds: Callable[[], object], process: subprocess.Popen[str] | None = N
         time.sleep(0.01)
 
 
-class Corner:
+class ScratchRun:
     """One run, called `long`, of three nodes."""
 
     def __init__(self, folder: Path, temporary: Path) -> None:
@@ -183,14 +183,14 @@ class Corner:
 
 
 @contextmanager
-def made_in(folder: Path) -> Iterator[Corner]:
-    """A corner; nothing of it stays, whatever the test found."""
+def made_in(folder: Path) -> Iterator[ScratchRun]:
+    """A scratch; nothing of it stays, whatever the test found."""
     with tempfile.TemporaryDirectory(prefix=f"tbt-{LONG}-") as temporary:
-        corner = Corner(folder, Path(temporary))
+        scratch = ScratchRun(folder, Path(temporary))
         try:
-            yield corner
+            yield scratch
         finally:
-            corner.clear()
+            scratch.clear()
 
 
 def _all_processes() -> Iterator[int]:
