@@ -6,6 +6,7 @@ is what `Packets.offer` and `Packets.advance` are told.
 - `wire`: what a directed link does to packets, in seconds, at the time scale of the run.
 - `link`: one link with its queue; drops, draws losses and jitter, counts.
 - `train`: pieces of one segment on their way together, and the flow they belong to.
+- `ends`: pieces at the end of their last link, until they are handed over.
 - `routes`: which links a pair of nodes uses, and whether they still hold after a change.
 - `retime`: what becomes of the packets in a queue when its link changes.
 - `counters`: what links and pairs have carried and dropped, as arrays.

@@ -10,7 +10,6 @@ a super-segment costs little more than a packet, and interleaved ones are still 
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -20,6 +19,7 @@ import numpy as np
 
 from testbed.network.graph import Network
 from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot, link_counts, pair_counts
+from testbed.network.packets.ends import Ends
 from testbed.network.packets.link import Link
 from testbed.network.packets.retime import Rewired, retime
 from testbed.network.packets.routes import Routes
@@ -87,10 +87,7 @@ class Packets:
         """Pieces that were offered elsewhere."""
         self._agenda: list[tuple[float, int, int, int, Link]] = []
         """When some train reaches which link: time, key, piece, link. Entries that are no longer true are skipped."""
-        self._due: list[tuple[float, int, int, Train]] = []
-        """When the next pieces at the end of their last link are due, key, piece. An entry may be too early."""
-        self._ended: dict[int, Train] = {}
-        """By key, those pieces of a segment; one train for all of them, however they came."""
+        self._ends = Ends()
         self._handed: list[Arrival] = []
         """What was due before a change, and is to be given with the next advance."""
 
@@ -294,13 +291,12 @@ class Packets:
 
     def _trains(self) -> list[Train]:
         waiting = [entry[3] for link in self._links.values() for entry in link.pending]
-        return waiting + list(self._ended.values())
+        return waiting + self._ends.trains()
 
     def _start_again(self, trains: list[Train]) -> None:
         """These trains and no others are under way."""
         self._agenda.clear()
-        self._due.clear()
-        self._ended.clear()
+        self._ends.clear()
         for link in self._links.values():
             link.pending.clear()
         for train in trains:
@@ -309,7 +305,7 @@ class Packets:
                 self._wait(train, links[train.hop])
             else:
                 at = train.pos
-                self._end(train, train.times[at:], train.departs[at:], train.pieces[at:])
+                self._ends.add(train, train.times[at:], train.departs[at:], train.pieces[at:])
 
     def _wait(self, train: Train, link: Link) -> None:
         """The train's next piece is to reach the link."""
@@ -318,26 +314,6 @@ class Packets:
         heappush(pending, entry)
         if pending[0] is entry:
             heappush(self._agenda, (entry[0], entry[1], entry[2], link.index, link))
-
-    def _end(self, train: Train, times: list[float], departs: list[float], pieces: list[int]) -> None:
-        """These pieces of a train have been carried by their last link."""
-        there = self._ended.get(train.key)
-        if there is not None and (times[0], pieces[0]) > (there.times[-1], there.pieces[-1]):
-            there.extend(times, departs, pieces)  # what is announced is early enough
-            return
-        if there is None:
-            hop = len(train.route.links)
-            there = Train(train.route, train.key, train.sizes, train.window_s, hop, times, departs, pieces)
-            self._ended[train.key] = there
-        else:
-            there.merge(times, departs, pieces)
-        self._expect(there)
-
-    def _expect(self, train: Train) -> None:
-        """The train's next pieces are to reach their destination."""
-        times, at = train.times, train.pos
-        end = bisect_right(times, times[at] + train.window_s, at)
-        heappush(self._due, (times[end - 1], train.key, train.pieces[at], train))
 
     def _run(self, to_s: float) -> None:
         """Carries everything that reaches a link up to and including a time."""
@@ -381,7 +357,7 @@ class Packets:
         is_all = end == len(train.times)
         links = train.route.links
         if pieces and hop == len(links):
-            self._end(train, times, departs, pieces)
+            self._ends.add(train, times, departs, pieces)
             pieces = []
         elif pieces and further is not None and further.hop == hop and self._in_order:
             further.extend(times, departs, pieces)
@@ -400,7 +376,7 @@ class Packets:
 
     def _next_s(self) -> float:
         """Nothing is handed over before; infinite when nothing is under way."""
-        next_s = self._due[0][0] if self._due else math.inf
+        next_s = self._ends.next_s()
         return min(next_s, self._agenda[0][0] + self._last_hop_s) if self._agenda else next_s
 
     def _hand_over_until(self, to_s: float) -> None:
@@ -408,39 +384,20 @@ class Packets:
         self._forward(to_s)
         while (next_s := self._next_s()) < to_s:
             self._run(next_s)
-            self._deliver(next_s)
+            self._hand_over(next_s)
         self._run(to_s)
-        self._deliver(to_s)
+        self._hand_over(to_s)
 
-    def _deliver(self, to_s: float) -> None:
-        due = self._due
-        while due and due[0][0] <= to_s:
-            due_s, _, _, train = heappop(due)
-            if train.hop == GONE:
+    def _hand_over(self, to_s: float) -> None:
+        """What is due up to a time is at its destination, or before its closed door."""
+        for train, pieces, due_s in self._ends.take(to_s):
+            flow = train.route.flow
+            if flow.dest in self._cut:
+                train.route.links[-1].dropped_down += len(pieces)
+                flow.dropped_packets += len(pieces)
                 continue
-            times, start = train.times, train.pos
-            end = bisect_right(times, times[start] + train.window_s, start)
-            if times[end - 1] > due_s:
-                # More of them have come into sight.
-                self._expect(train)
-                continue
-            self._hand_over(train, times[end - 1], end)
-            if end < len(times):
-                train.pos = end
-                self._expect(train)
-            else:
-                train.hop = GONE
-                del self._ended[train.key]
-
-    def _hand_over(self, train: Train, due_s: float, end: int) -> None:
-        """The train's next pieces, up to a place, are at their destination, or before its closed door."""
-        flow, pieces = train.route.flow, train.pieces[train.pos : end]
-        if flow.dest in self._cut:
-            train.route.links[-1].dropped_down += len(pieces)
-            flow.dropped_packets += len(pieces)
-            return
-        flow.arrived_packets += len(pieces)
-        sizes = train.sizes
-        flow.arrived_bytes += sum([sizes[piece] for piece in pieces])
-        segment, latency_s = segment_of(train.key), train.route.latency_s
-        self._handed.append(Arrival(segment, flow.origin, flow.dest, due_s, tuple(pieces), latency_s))
+            flow.arrived_packets += len(pieces)
+            sizes = train.sizes
+            flow.arrived_bytes += sum([sizes[piece] for piece in pieces])
+            segment, latency_s = segment_of(train.key), train.route.latency_s
+            self._handed.append(Arrival(segment, flow.origin, flow.dest, due_s, tuple(pieces), latency_s))
