@@ -13,13 +13,13 @@ import click
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.run_target import all_runs, find_run, results_option
 from testbed.collect.health import UNKNOWN, read_run_health
-from testbed.collect.plan_head import read_plan_head
+from testbed.collect.plan_head import PlanHead, read_plan_head
 from testbed.control.commands import Look, Seen, ask
 from testbed.control.log import last_word
 from testbed.errors import TestbedError
 from testbed.rundir import RunDirectory
 from testbed.runtimes.registry import owner_of
-from testbed.runtimes.runtime import UNSHAPED
+from testbed.runtimes.runtime import UNSHAPED, Runtime
 from testbed.runtimes.tracking.process_records import read_record
 from testbed.units import format_rate, size_for_people
 
@@ -90,8 +90,10 @@ def command(
     """
     while True:
         runs = all_runs(results) if run is None else [find_run(run, results)]
-        going = [_goes_on(each) for each in runs]  # once: a Docker Engine may have to be asked
-        rows = [_row(each, on, is_named=run is not None) for each, on in zip(runs, going, strict=True)]
+        runtimes = [owner_of(each) for each in runs]
+        # Once: a Docker Engine may have to be asked.
+        going = [_goes_on(each, runtime) for each, runtime in zip(runs, runtimes, strict=True)]
+        rows = [_row(*each, is_named=run is not None) for each in zip(runs, runtimes, going, strict=True)]
         links = pairs = None
         if run is not None:
             links, pairs = _figures(runs[0], most_links, most_pairs) if going[0] is True else ([], [])
@@ -173,27 +175,27 @@ def _for_people(row: list[Cell]) -> list[Cell]:
     return [*row[:place], size_for_people(size) if isinstance(size, int) else None, *row[place + 1 :]]
 
 
-def _row(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
+def _row(run: RunDirectory, runtime: Runtime, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
     """The row of a run. It says so if the run's network was not emulated, whatever its health."""
-    *row, why = _state(run, goes_on, is_named=is_named)
     plan, _ = read_plan_head(run.plan)
+    *row, why = _state(run, plan, runtime, goes_on, is_named=is_named)
     if plan.engine == UNSHAPED:
         why = f"{_UNSHAPED}; {why}" if why else _UNSHAPED
     return [*row, why]
 
 
-def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
+def _state(run: RunDirectory, plan: PlanHead, runtime: Runtime, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
     name = run.path.name
     if goes_on is None:
-        return _over(run, OUT_OF_REACH, is_named=is_named)
+        return _over(run, plan, OUT_OF_REACH, is_named=is_named)
     if not goes_on:
-        return _over(run, None if read_record(run) is None else LEFT_BEHIND, is_named=is_named)
+        return _over(run, plan, None if read_record(run) is None else LEFT_BEHIND, is_named=is_named)
     from testbed.control.progress import unheard_words
 
     try:
-        seen = ask(owner_of(run).attach(run).control, Look())
+        seen = ask(runtime.attach(run).control, Look())
     except TestbedError:
-        return _over(run, None if _goes_on(run) is False else _silent(run), is_named=is_named)
+        return _over(run, plan, None if _goes_on(run, runtime) is False else _silent(run), is_named=is_named)
     assert isinstance(seen, Seen)  # noqa: S101 - the answer to `Look`
     health = "overloaded" if seen.overloaded else "valid"
     why = [*seen.overloaded, *([unheard_words(seen.unheard)] if seen.unheard else [])]
@@ -204,10 +206,10 @@ def _state(run: RunDirectory, goes_on: bool | None, *, is_named: bool) -> list[C
     ]
 
 
-def _goes_on(run: RunDirectory) -> bool | None:
+def _goes_on(run: RunDirectory, runtime: Runtime) -> bool | None:
     """Whether a run goes on; None if unknown because its Docker Engine does not answer."""
     try:
-        return owner_of(run).goes_on(run)
+        return runtime.goes_on(run)
     except TestbedError:
         return None
 
@@ -217,7 +219,7 @@ def _silent(run: RunDirectory) -> str:
     return OUT_OF_REACH if run.events.exists() else STARTING
 
 
-def _over(run: RunDirectory, state: str | None, *, is_named: bool) -> list[Cell]:
+def _over(run: RunDirectory, plan: PlanHead, state: str | None, *, is_named: bool) -> list[Cell]:
     """The row of a run that cannot be asked, from its files."""
     t, over = last_word(run.events)
     if over is None:
@@ -232,9 +234,8 @@ def _over(run: RunDirectory, state: str | None, *, is_named: bool) -> list[Cell]
         state = LEFT_BEHIND if over is None else None
     judged = read_run_health(run.path)
     health: Cell = None if judged.health == UNKNOWN else judged.health
-    planned = read_plan_head(run.plan)[0].rounds
     at = None if t is None else round(t, 1)
-    row: list[Cell] = [run.path.name, state or ended, None, planned, *([None] * 5), at, None, health]
+    row: list[Cell] = [run.path.name, state or ended, None, plan.rounds, *([None] * 5), at, None, health]
     if not is_named and _journals_bytes(run) > _MOST_JOURNALS_BYTES:
         return [*row, _joined(judged.why, to_do)]
     from testbed.collect.run import collect_run

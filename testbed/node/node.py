@@ -17,7 +17,7 @@ from testbed.node.comeback import Comeback, Memory
 from testbed.node.mailbox import AGAIN, GOODBYE, PAST, SENT_AGAIN, Gathering, Mailbox, arrival, check_kind
 from testbed.node.messages import Message, Received
 from testbed.node.neighbourhood import Neighbourhood
-from testbed.node.outbox import Outbox, Policy, Ticket
+from testbed.node.outbox import Outbox, Policy, Tally, Ticket
 from testbed.node.sharing.base import MODEL
 from testbed.node.snapshots import Snapshot, save_snapshot
 from testbed.node.state import State
@@ -49,9 +49,8 @@ class _Unwritten(NamedTuple):
 class _Tab:
     """Counters since the last round's record."""
 
-    def __init__(self, t: float, sent: Count, received: Count, dropped: int) -> None:
+    def __init__(self, t: float, received: Count, dropped: int) -> None:
         self.t = t
-        self.sent = sent
         self.received = received
         self.dropped = dropped
         self.expired = 0
@@ -59,15 +58,6 @@ class _Tab:
         self.losses: list[float] = []
         self.steps = 0
         self.staleness: list[int] = []
-
-
-def _both(one: Count, other: Count) -> Count:
-    return Count(
-        one.payload + other.payload,
-        one.metadata + other.metadata,
-        one.control + other.control,
-        one.messages + other.messages,
-    )
 
 
 class Node:
@@ -129,7 +119,9 @@ class Node:
         """When a wait for a peer was given up."""
         self._finished: frozenset[int] = frozenset()
         """Peers that have finished."""
-        self._tab = _Tab(clock.now(), Count(), Count(), 0)
+        self._told_sent = Tally()
+        """What the records of rounds add up to: more than has left, after messages were taken back."""
+        self._tab = _Tab(clock.now(), Count(), 0)
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -191,7 +183,8 @@ class Node:
                 inline = await self._compute.evaluate_inline(self.model)
         self.rounds_done = number + 1
         tab = self._tab
-        sent, received = self.outbox.sent.since(tab.sent), self.mailbox.received.since(tab.received)
+        sent, received = self.outbox.sent.since(self._told_sent.count()), self.mailbox.received.since(tab.received)
+        self._told_sent.add(sent)
         self.record(
             Round(
                 t=self.now(),
@@ -208,7 +201,7 @@ class Node:
                 staleness_max=max(tab.staleness, default=0),
             )
         )
-        self._tab = _Tab(self.now(), _both(tab.sent, sent), self.mailbox.received.count(), self.outbox.dropped)
+        self._tab = _Tab(self.now(), self.mailbox.received.count(), self.outbox.dropped)
         if inline is not None:
             self._evaluated_round = number
             self.record(

@@ -19,7 +19,7 @@ from testbed.experiment.origin import Origin
 from testbed.runtimes.fitting import fitted
 from testbed.runtimes.registry import Chosen, check_options, named, options
 from testbed.runtimes.run_place import checked_run_name, made_run_name, way_to
-from testbed.runtimes.runtime import TIME_SCALE, Given, Runtime
+from testbed.runtimes.runtime import ENGINE, TIME_SCALE, Given, Runtime
 from testbed.topologies.source import Source
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from testbed.plan.model import RunPlan
     from testbed.topologies.model import Topology
 
-_ENGINE = "engine"
 _CANNOT_MEASURE = "virtual time cannot be measured"
 _HINTS = {
     "algorithm": "write `class NAME(Algorithm)` with `async def run(self, node)`: docs/writing-an-algorithm.md",
@@ -174,7 +173,7 @@ def planned(
 
 def _on(plan: RunPlan, runtime: Runtime, given: Given) -> RunPlan:
     """The plan with the runtime and its emulation engine."""
-    engine = given.get(_ENGINE) or runtime.facts.engines[0]
+    engine = given.get(ENGINE.name) or runtime.facts.engines[0]
     return plan.model_copy(update={"runtime": runtime.name, "engine": engine, "runtime_facts": runtime.recorded()})
 
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from testbed.rundir import RunDirectory
     from testbed.runtimes.tracking.leftovers import Removed
 
-RUNTIMES: tuple[Runtime, ...] = (DockerRuntime(), LocalRuntime(), SimRuntime())
+CONTAINERS, PROCESSES = DockerRuntime(), LocalRuntime()
+"""The runtime whose plans also run in Compose's containers; the one whose runs are known by their records alone."""
+RUNTIMES: tuple[Runtime, ...] = (CONTAINERS, PROCESSES, SimRuntime())
 """By default, a run gets the first one that this machine supports: containers only if the user has built the image;
 then real processes, which most experiments need; else virtual time."""
-CONTAINERS = RUNTIMES[0]
-"""The runtime whose plans also run in Compose's containers."""
 _PLANNED = ("swarm", "kubernetes", "kollaps")
 PIN = "TESTBED_RUNTIME"
 
@@ -40,7 +40,7 @@ def names() -> list[str]:
 
 def named(name: str, where: str = "") -> Runtime:
     """Raises UsageProblem for an unknown runtime, PreflightRefused for one that this operating system cannot have."""
-    runtime = next((each for each in RUNTIMES if each.name == name), None)
+    runtime = _called(name)
     if runtime is None:
         if name in _PLANNED:
             there = f"there is: {', '.join(names())}"
@@ -51,20 +51,16 @@ def named(name: str, where: str = "") -> Runtime:
     return runtime
 
 
-def runtime_of(run: RunDirectory) -> Runtime | None:
-    """The runtime that a run's plan names; None if the plan is unreadable, or names an unknown one."""
-    name = read_plan_head(run.plan)[0].runtime
-    return next((each for each in RUNTIMES if each.name == name), None)
-
-
 def owner_of(run: RunDirectory) -> Runtime:
     """The runtime that manages a run's directory: by its plan, else by its record, else the one of real processes."""
-    found = runtime_of(run)
+    found = _called(read_plan_head(run.plan)[0].runtime)
     if found is None and (record := read_record(run)) is not None:
-        found = next((each for each in RUNTIMES if each.name == record.runtime), None)
-    if found is not None:
-        return found
-    return next(each for each in RUNTIMES if not each.facts.is_virtual and not each.facts.has_own_files)
+        found = _called(record.runtime)
+    return found or PROCESSES
+
+
+def _called(name: str | None) -> Runtime | None:
+    return next((each for each in RUNTIMES if each.name == name), None)
 
 
 def destroy(run: RunDirectory) -> Removed:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from testbed.topologies.model import Topology
 
 AUTO = "auto"
-UNSHAPED = "none"
-"""The emulation engine that shapes nothing: plain loopback."""
+SHAPED, UNSHAPED = "fabric", "none"
+"""The emulation engines of real processes: the topology's network, and plain loopback."""
 UNSEEN = 0
 """Stands for the id of a process on another machine, or that this user may not inspect."""
 
@@ -97,6 +97,12 @@ def _time_scale(text: str) -> float | None:
     return scale
 
 
+ENGINE = RunOption(
+    "--engine",
+    "The network between the nodes: fabric emulates the topology; none uses the plain loopback, without emulation.",
+    choices=(SHAPED, UNSHAPED),
+    is_planned=True,
+)
 TIME_SCALE = RunOption(
     "--time-scale",
     "Slow a run of real processes down: an emulated second takes k real seconds, so more traffic fits. "

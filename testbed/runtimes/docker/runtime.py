@@ -13,6 +13,7 @@ from testbed.linux import NEED_LINUX, has_unix_sockets, need_linux
 from testbed.runtimes.docker.socket_places import Sockets
 from testbed.runtimes.runtime import (
     DETACH,
+    SHAPED,
     TIME_SCALE,
     UNSEEN,
     Check,
@@ -65,7 +66,7 @@ class DockerRuntime(Runtime):
     name = "docker"
     facts = Facts(
         "containers",
-        engines=("fabric",),
+        engines=(SHAPED,),
         is_virtual=False,
         has_own_files=True,
         by_default="a Docker Engine answers and has the image",

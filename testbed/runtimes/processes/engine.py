@@ -38,11 +38,11 @@ from testbed.protocol.fabric import (
 from testbed.records import Event
 from testbed.run_files import Malformed, read_document
 from testbed.runtimes.processes.fabric_link import FabricLink, Granted
-from testbed.runtimes.runtime import UNSHAPED
+from testbed.runtimes.runtime import SHAPED, UNSHAPED
 from testbed.runtimes.tracking.ownership import MARK
 from testbed.runtimes.tracking.process_records import Places
 
-FABRIC = "fabric"
+FABRIC = SHAPED
 NOT_SHAPED = f"the network was not shaped: plain loopback, engine `{UNSHAPED}`"
 _NOTHING_TO_CHANGE = "this run's network is plain loopback (engine `none`): nothing in it can be changed or cut"
 

@@ -15,6 +15,8 @@ from testbed.errors import CouldNotStart, ExitCode, PreflightRefused, UsageProbl
 from testbed.linux import HAS_LINUX, NEED_LINUX, is_linux, need_linux
 from testbed.runtimes.runtime import (
     DETACH,
+    ENGINE,
+    SHAPED,
     TIME_SCALE,
     UNSHAPED,
     Check,
@@ -25,7 +27,6 @@ from testbed.runtimes.runtime import (
     Given,
     LiveRun,
     Remains,
-    RunOption,
     Runtime,
 )
 
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
     from testbed.runtimes.tracking.leftovers import Removed
     from testbed.runtimes.tracking.process_records import RunRecord
 
-SHAPED = "fabric"
-ENGINE = RunOption(
-    "--engine",
-    "The network between the nodes: fabric emulates the topology; none uses the plain loopback, without emulation.",
-    choices=(SHAPED, UNSHAPED),
-    is_planned=True,
-)
 _ORDINARY = "run testbed as an ordinary user, or with --runtime docker"
 _MOST_SAID = 2000
 _NODE = "node "
