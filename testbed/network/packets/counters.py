@@ -68,6 +68,12 @@ class Snapshot:
     """Packets in queues and on links."""
 
 
+def snapshot(at_s: float, links: LinkCounts, pairs: PairCounts, *, no_path: int, taken: int) -> Snapshot:
+    """What is neither settled nor offered elsewhere is under way; `taken` packets were offered elsewhere."""
+    settled = int(pairs.arrived_packets.sum() + pairs.dropped_packets.sum())
+    return Snapshot(at_s, links, pairs, no_path, int(pairs.offered_packets.sum()) + taken - settled)
+
+
 def link_counts(links: Iterable[Link]) -> LinkCounts:
     """In order of the links. Their longest waits begin anew."""
     rows, waits = [], []

@@ -15,19 +15,18 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-import numpy as np
-
 from testbed.network.graph import Network
-from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot, link_counts, pair_counts
+from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot, link_counts, pair_counts, snapshot
 from testbed.network.packets.ends import Ends
 from testbed.network.packets.link import Link
 from testbed.network.packets.retime import Rewired, retime
+from testbed.network.packets.network_state import Difference, NetworkState
 from testbed.network.packets.routes import Routes
 from testbed.network.packets.train import GONE, Flow, Route, Train, key_of, segment_of
-from testbed.network.packets.wire import Wires, ordinals
+from testbed.network.packets.wire import link_names
 
 DEFAULT_WINDOW_S = 0.0002
-_LONGEST_WINDOW_S = 0.001
+LONGEST_WINDOW_S = 0.001
 
 
 class Arrival(NamedTuple):
@@ -68,15 +67,10 @@ class Packets:
         self._window_s = window_s
         self._window_share = window_share
         self._now_s = 0.0
-        self._network = network
-        self._ordinals = ordinals(network)
-        self._cut: set[int] = set()
-        """Ranks."""
-        self._wires = Wires(network, self._cut, time_scale)
-        self._routes = routes or Routes(self._wires.network)
-        self._lookahead_s: list[float] = []
-        self._last_hop_s = 0.0
-        self._look_ahead()
+        self._node_count = network.node_count
+        self._link_names = link_names(network)
+        self._state = NetworkState(network, time_scale, routes)
+        self._lookahead_s, self._last_hop_s = self._state.lookahead_s()
         self._links: dict[int, Link] = {}
         self._flows: dict[int, Flow] = {}
         self._epoch = 0
@@ -147,7 +141,7 @@ class Packets:
 
     def route_of(self, origin: int, dest: int) -> Route | None:
         """The path that the pair's latest packets took; None where there were none, or no path for them."""
-        flow = self._flows.get(origin * self._network.node_count + dest)
+        flow = self._flows.get(origin * self._node_count + dest)
         return None if flow is None else flow.route
 
     def next_s(self) -> float:
@@ -167,14 +161,8 @@ class Packets:
 
         Routes of the new network may have been prepared; else they are worked out here when the old ones do not do.
         """
-        if network.link_count != self._network.link_count or network.names != self._network.names:
-            raise ValueError("another network, not a change of this one")
         self._hand_over_until(now_s)
-        before = self._network.partitions
-        self._network = network
-        if len(before) != len(network.partitions) or not all(map(np.array_equal, before, network.partitions)):
-            self._epoch += 1
-        self._rewire(now_s, routes)
+        self._rewire(now_s, self._state.change(network, routes))
 
     def cut(self, now_s: float, *ranks: int) -> None:
         """Nothing leaves or reaches these nodes any more; what has left them travels on.
@@ -182,13 +170,11 @@ class Packets:
         What is due until now has reached them.
         """
         self._hand_over_until(now_s)
-        self._cut.update(ranks)
-        self._rewire(now_s, None)
+        self._rewire(now_s, self._state.cut_off(ranks))
 
     def uncut(self, now_s: float, *ranks: int) -> None:
         self._hand_over_until(now_s)
-        self._cut.difference_update(ranks)
-        self._rewire(now_s, None)
+        self._rewire(now_s, self._state.bring_back(ranks))
 
     @property
     def now_s(self) -> float:
@@ -206,10 +192,7 @@ class Packets:
 
     def snapshot(self) -> Snapshot:
         """All counts so far, both of links and of pairs."""
-        links, pairs = self.links(), self.pairs()
-        settled = int(pairs.arrived_packets.sum() + pairs.dropped_packets.sum())
-        in_flight = int(pairs.offered_packets.sum()) + self._taken - settled
-        return Snapshot(self._now_s, links, pairs, self._no_path, in_flight)
+        return snapshot(self._now_s, self.links(), self.pairs(), no_path=self._no_path, taken=self._taken)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -220,13 +203,13 @@ class Packets:
 
     def _flow(self, origin: int, dest: int) -> Flow:
         """With its route as of now."""
-        flow = self._flows.get(origin * self._network.node_count + dest) or self._new_flow(origin, dest)
+        flow = self._flows.get(origin * self._node_count + dest) or self._new_flow(origin, dest)
         if flow.epoch != self._epoch:
             self._find_route(flow)
         return flow
 
     def _new_flow(self, origin: int, dest: int) -> Flow:
-        count = self._network.node_count
+        count = self._node_count
         if not (0 <= origin < count and 0 <= dest < count):
             raise ValueError(f"no ranks of this network: {origin}, {dest}")
         flow = self._flows[origin * count + dest] = Flow(origin, dest)
@@ -234,10 +217,10 @@ class Packets:
 
     def _find_route(self, flow: Flow) -> None:
         flow.epoch = self._epoch
-        partitions = self._network.partitions
+        partitions = self._state.network.partitions
         groups = [(int(group[flow.origin]), int(group[flow.dest])) for group in partitions]
         apart = any(one >= 0 and other >= 0 and one != other for one, other in groups)
-        links = [] if apart or flow.origin == flow.dest else self._routes.links(flow.origin, flow.dest)
+        links = [] if apart or flow.origin == flow.dest else self._state.routes.links(flow.origin, flow.dest)
         taken = tuple(self._links.get(index) or self._new_link(index) for index in links)
         if not taken or not all(link.wire.up for link in taken):
             flow.route = None
@@ -250,41 +233,28 @@ class Packets:
         route.latency_s = 0.0
         for link in route.links:  # in this order; Python's `sum` rounds differently from version to version
             route.latency_s += link.wire.latency_s
-        longest_s = max(self._window_s, _LONGEST_WINDOW_S) * self._scale
+        longest_s = max(self._window_s, LONGEST_WINDOW_S) * self._scale
         route.window_s = min(max(self._window_s * self._scale, self._window_share * route.latency_s), longest_s)
 
     def _new_link(self, index: int) -> Link:
-        network = self._network
-        origin, dest, ordinal = int(network.origin[index]), int(network.dest[index]), int(self._ordinals[index])
-        name = f"{network.names[origin]}>{network.names[dest]}" + (f"#{ordinal}" if ordinal else "")
-        wire = self._wires.wire(index)
-        link = self._links[index] = Link(index, name, self._seed, wire, self._lookahead_s[origin], self._in_order)
+        lookahead_s = self._lookahead_s[int(self._state.network.origin[index])]
+        link = self._links[index] = Link(
+            index, self._link_names[index], self._seed, self._state.wires.wire(index), lookahead_s, self._in_order
+        )
         return link
 
-    def _look_ahead(self) -> None:
-        self._lookahead_s = self._wires.lookahead_s().tolist()
-        self._last_hop_s = min(self._lookahead_s[: self._network.node_count], default=0.0)
-
-    def _rewire(self, now_s: float, routes: Routes | None) -> None:
-        before, self._wires = self._wires, Wires(self._network, self._cut, self._scale)
-        now = self._wires.network
-        self._look_ahead()
+    def _rewire(self, now_s: float, difference: Difference) -> None:
+        if difference.has_new_paths:
+            self._epoch += 1
+        self._lookahead_s, self._last_hop_s = self._state.lookahead_s()
         rewired = []
-        for index in self._wires.differing(before):
+        for index in difference.links:
             if index in self._links:
                 link = self._links[index]
                 rewired.append(Rewired(link, link.wire))
-                link.rewire(now_s, self._wires.wire(index))
+                link.rewire(now_s, self._state.wires.wire(index))
         for link in self._links.values():
-            link.lookahead_s = self._lookahead_s[int(now.origin[link.index])]
-        if routes is not None and routes.hold(now):
-            self._routes = routes
-            self._epoch += 1
-        elif not self._routes.hold(now):
-            self._routes = Routes(now)
-            self._epoch += 1
-        elif (now.up != before.network.up).any() or (now.latency_ms != before.network.latency_ms).any():
-            self._epoch += 1
+            link.lookahead_s = self._lookahead_s[int(self._state.network.origin[link.index])]
         concerned = [each for each in rewired if each.concerns_queue]
         if concerned:
             self._start_again(retime(now_s, self._trains(), concerned, self._in_order))
@@ -359,7 +329,7 @@ class Packets:
         if pieces and hop == len(links):
             self._ends.add(train, times, departs, pieces)
             pieces = []
-        elif pieces and further is not None and further.hop == hop and self._in_order:
+        elif pieces and further is not None and further.hop == hop and self._in_order and times[0] >= further.times[-1]:
             further.extend(times, departs, pieces)
             pieces = []
         if not pieces:
@@ -392,7 +362,7 @@ class Packets:
         """What is due up to a time is at its destination, or before its closed door."""
         for train, pieces, due_s in self._ends.take(to_s):
             flow = train.route.flow
-            if flow.dest in self._cut:
+            if flow.dest in self._state.cut:
                 train.route.links[-1].dropped_down += len(pieces)
                 flow.dropped_packets += len(pieces)
                 continue

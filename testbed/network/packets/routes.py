@@ -7,11 +7,37 @@ a while for a large network: what is known beforehand can be prepared elsewhere 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from testbed.network.graph import Network
+from testbed.network.graph import Ints, Network
 from testbed.network.packets.wire import ordinals
+
+
+NO_LINK, NOT_A_STUB = -1, -2
+
+
+class RouteTrees(NamedTuple):
+    """All routes as arrays: trees over the vertices that are no stubs, and the stubs' own links.
+
+    The route of a pair is found from its end: the link into the destination if that is a stub, then edge after edge of
+    the origin's tree up to the origin's vertex, then the link out of the origin if that is a stub.
+    """
+
+    via: Ints
+    """By tree and vertex: the edge over which the tree reaches the vertex; negative at its root, and out of reach."""
+    edge_from: Ints
+    """By edge: the vertex where it begins."""
+    edge_link: Ints
+    """By edge: which of the network's links it is."""
+    tree_of: Ints
+    """By rank."""
+    vertex_of: Ints
+    """By rank; a stub's is that of its neighbour."""
+    link_out: Ints
+    """By rank: the link of a stub into the trees, NO_LINK where it is cut off, NOT_A_STUB for others."""
+    link_in: Ints
 
 
 class Routes:
@@ -51,6 +77,23 @@ class Routes:
             or (fell & ~self._only_way).any()
             or (slower & ~self._only_way).any()
             or (other & self._has_twin).any()
+        )
+
+    def trees(self) -> RouteTrees:
+        paths, core = self._paths, self._paths.core
+        nodes = slice(self._network.node_count)
+
+        def legs(links: Ints) -> Ints:
+            return np.where(core.is_stub[nodes], links[nodes], NOT_A_STUB).astype(np.int32)
+
+        return RouteTrees(
+            via=np.ascontiguousarray(paths.via, dtype=np.int32),
+            edge_from=np.ascontiguousarray(core.graph.origin, dtype=np.int32),
+            edge_link=np.ascontiguousarray(core.graph.link, dtype=np.int32),
+            tree_of=np.ascontiguousarray(paths.core_rows, dtype=np.int32),
+            vertex_of=np.ascontiguousarray(core.position[nodes], dtype=np.int32),
+            link_out=legs(core.outbound.link),
+            link_in=legs(core.inbound.link),
         )
 
     def links(self, origin: int, dest: int) -> list[int]:

@@ -6,7 +6,7 @@ Takes a `Network`, what is cut off and the time scale, gives `Wire`s; touches no
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,6 +40,12 @@ class Wire:
     up: bool
 
 
+WIRE_ROW = np.dtype(
+    [(name, np.float64) for name in ("byte_s", "latency_s", "jitter_s", "loss", "limit_s", "drain")] + [("up", np.int64)]
+)
+"""A `Wire` in an array."""
+
+
 class Wires:
     """All links of one network, those of some ranks cut off, at one time scale.
 
@@ -54,22 +60,27 @@ class Wires:
         self._scale = time_scale
 
     def wire(self, link: int) -> Wire:
+        row = self.rows([link])[0]
+        *times, up = row.tolist()
+        return Wire(*times, up=bool(up))
+
+    def rows(self, links: Sequence[int]) -> NDArray[np.void]:
+        """The wires of these links as rows of WIRE_ROW."""
         network, scale = self.network, self._scale
-        rate = float(network.rate_bps[link])
-        byte_s = _BITS / rate * scale
-        limit_s = float(network.queue_ms[link]) * _MS * scale
-        if byte_s > 0.0:
-            limit_s = min(limit_s, float(network.queue_bytes[link]) * byte_s)
-        background = float(network.background_bps[link]) / rate
-        return Wire(
-            byte_s=byte_s,
-            latency_s=float(network.latency_ms[link]) * _MS * scale,
-            jitter_s=float(network.jitter_ms[link]) * _MS * scale,
-            loss=float(network.loss[link]),
-            limit_s=limit_s + _ROUNDING_S,
-            drain=1.0 - min(background, _MOST_BACKGROUND),
-            up=bool(network.up[link]),
-        )
+        rate_bps = network.rate_bps[links]
+        found = np.empty(len(links), dtype=WIRE_ROW)
+        byte_s = _BITS / rate_bps * scale
+        limit_s = network.queue_ms[links] * _MS * scale
+        is_limited = byte_s > 0.0
+        by_bytes_s = np.multiply(network.queue_bytes[links], byte_s, where=is_limited, out=np.full_like(byte_s, math.inf))
+        found["byte_s"] = byte_s
+        found["latency_s"] = network.latency_ms[links] * _MS * scale
+        found["jitter_s"] = network.jitter_ms[links] * _MS * scale
+        found["loss"] = network.loss[links]
+        found["limit_s"] = np.minimum(limit_s, by_bytes_s) + _ROUNDING_S
+        found["drain"] = 1.0 - np.minimum(network.background_bps[links] / rate_bps, _MOST_BACKGROUND)
+        found["up"] = network.up[links]
+        return found
 
     def differing(self, before: Wires) -> list[int]:
         """The links that are not as they were."""
@@ -106,3 +117,10 @@ def ordinals(network: Network) -> NDArray[np.int64]:
     found = np.empty(key.size, dtype=np.int64)
     found[order] = np.arange(key.size) - first
     return found
+
+
+def link_names(network: Network) -> list[str]:
+    """Of all links, as docs/internals/random-numbers.md calls them."""
+    names = network.names
+    rows = zip(network.origin.tolist(), network.dest.tolist(), ordinals(network).tolist(), strict=True)
+    return [f"{names[one]}>{names[other]}" + (f"#{ordinal}" if ordinal else "") for one, other, ordinal in rows]

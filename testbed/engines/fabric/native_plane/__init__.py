@@ -1,0 +1,7 @@
+"""The compiled data plane: `core/` in C, and what calls it.
+
+- `core`: the packet model (`model`, `link`, `train`, `ends`, `retime`, `agenda`, `draws`), and the data plane over it
+  (`plane`, `ports`, `waiting`, `frames`, `delays`, `capture`). `core.h` is what Python calls.
+- `library`: finds and loads the compiled core; `abi`: its declarations.
+- `packets`: `NativePackets`, the model by itself; `plane`: `NativePlane`.
+"""
