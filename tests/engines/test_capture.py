@@ -34,7 +34,7 @@ def add(plane: PythonPlane, packets: int) -> None:
 def test_what_fits_is_there_and_nothing_is_said(
     plane: PythonPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.engines.fabric.python_plane.packet_file.MOST_BYTES", 3 * (100 + RECORD_BYTES))
+    monkeypatch.setattr("testbed.engines.fabric.python_plane.packet_file.MOST_CAPTURED_BYTES", 3 * (100 + RECORD_BYTES))
     captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
     add(plane, 3)
@@ -46,7 +46,7 @@ def test_what_fits_is_there_and_nothing_is_said(
 def test_one_that_has_become_too_large_says_so(
     plane: PythonPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.engines.fabric.python_plane.packet_file.MOST_BYTES", 3 * (100 + RECORD_BYTES))
+    monkeypatch.setattr("testbed.engines.fabric.python_plane.packet_file.MOST_CAPTURED_BYTES", 3 * (100 + RECORD_BYTES))
     captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
     add(plane, 5)

@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from testbed.engines.fabric.python_plane.forwarder import Forwarder, Wait
+from testbed.engines.fabric.deliveries import Wait
+from testbed.engines.fabric.python_plane.forwarder import Forwarder
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
 from testbed.topologies.load import load_bytes

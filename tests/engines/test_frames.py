@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.engines.fabric.python_plane.frames import Frame, Unfit, is_group, part, read_frame, whole
+from testbed.engines.fabric.python_plane.frames import Frame, is_group, part, read_frame, whole
+from testbed.engines.fabric.unfit import Unfit
 
 SOURCE, DEST = socket.inet_aton("198.18.0.1"), socket.inet_aton("198.18.0.2")
 MTU = 1500

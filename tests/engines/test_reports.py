@@ -14,7 +14,8 @@ from testbed.engines.fabric import traffic_log
 from testbed.engines.fabric.data_plane import BACKLOG, Figures, PortFigures
 from testbed.engines.fabric.delays import ABSENT_S, limits
 from testbed.engines.fabric.health import why_overloaded
-from testbed.engines.fabric.python_plane.delay_counts import DelayCounts, Histogram
+from testbed.engines.fabric.histogram import Histogram
+from testbed.engines.fabric.python_plane.delay_counts import DelayCounts
 from testbed.engines.fabric.python_plane.forwarder import Forwarder
 from testbed.engines.fabric.traffic_log import PAIRS_EVERY, TrafficLog
 from testbed.network.graph import expand

@@ -21,8 +21,11 @@ from testbed.network.packets import Routes, Snapshot
 
 BACKLOG = "backlog"
 """Why frames are not carried while too many are on their way."""
-_WRITE = "write "
+WRITE = "write "
 """How causes begin for which a device refused a packet."""
+MOST_CAPTURED_BYTES = 4 << 30
+"""Of one capture: one that is forgotten must not fill the disk."""
+CAPTURE_FULL = f"it has {MOST_CAPTURED_BYTES} bytes, the most that one may have"
 MOST_HELD_BYTES = 1 << 30
 """Of frames on their way; a network that would hold more is not carried faithfully, and the run is overloaded."""
 
@@ -87,7 +90,7 @@ class PortFigures(NamedTuple):
     @property
     def unwritten(self) -> int:
         """Packets that the device refused though there was one."""
-        return sum(count for why, count in self.failed.items() if why.startswith(_WRITE))
+        return sum(count for why, count in self.failed.items() if why.startswith(WRITE))
 
 
 class Figures(NamedTuple):

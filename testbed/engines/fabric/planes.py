@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from testbed.engines.fabric.data_plane import DataPlane, Setup
+from testbed.engines.fabric.native_plane.plane import NativePlane
 from testbed.engines.fabric.python_plane.plane import PythonPlane
 from testbed.errors import UsageProblem
 
 PLANES: dict[str, Callable[[Setup], DataPlane]] = {
     "python": PythonPlane,
+    "native": NativePlane,
 }
 
 
 def default() -> str:
     """The name of the data plane that new runs have."""
-    return "python"
+    import os
+
+    return os.environ.get("TESTBED_FABRIC", "native")
 
 
 def make_plane(name: str, setup: Setup) -> DataPlane:

@@ -7,6 +7,7 @@ is what `Packets.offer` and `Packets.advance` are told.
 - `link`: one link with its queue; drops, draws losses and jitter, counts.
 - `train`: pieces of one segment on their way together, and the flow they belong to.
 - `ends`: pieces at the end of their last link, until they are handed over.
+- `network_state`: what the network is like now, without its packets.
 - `routes`: which links a pair of nodes uses, and whether they still hold after a change.
 - `retime`: what becomes of the packets in a queue when its link changes.
 - `counters`: what links and pairs have carried and dropped, as arrays.
@@ -31,8 +32,24 @@ When a latency changes or a route moves, later packets may overtake those on the
 
 from __future__ import annotations
 
-from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot, Times
-from testbed.network.packets.model import Arrival, Packets
+from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot, Times, snapshot
+from testbed.network.packets.model import DEFAULT_WINDOW_S, LONGEST_WINDOW_S, Arrival, Packets
+from testbed.network.packets.network_state import Difference, NetworkState
 from testbed.network.packets.routes import Routes
+from testbed.network.packets.wire import link_names
 
-__all__ = ["Arrival", "LinkCounts", "Packets", "PairCounts", "Routes", "Snapshot", "Times"]
+__all__ = [
+    "DEFAULT_WINDOW_S",
+    "LONGEST_WINDOW_S",
+    "Arrival",
+    "Difference",
+    "LinkCounts",
+    "NetworkState",
+    "Packets",
+    "PairCounts",
+    "Routes",
+    "Snapshot",
+    "Times",
+    "link_names",
+    "snapshot",
+]

@@ -19,8 +19,8 @@ from testbed.network.graph import Network
 from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot, link_counts, pair_counts, snapshot
 from testbed.network.packets.ends import Ends
 from testbed.network.packets.link import Link
-from testbed.network.packets.retime import Rewired, retime
 from testbed.network.packets.network_state import Difference, NetworkState
+from testbed.network.packets.retime import Rewired, retime
 from testbed.network.packets.routes import Routes
 from testbed.network.packets.train import GONE, Flow, Route, Train, key_of, segment_of
 from testbed.network.packets.wire import link_names

@@ -14,7 +14,6 @@ import numpy as np
 from testbed.network.graph import Ints, Network
 from testbed.network.packets.wire import ordinals
 
-
 NO_LINK, NOT_A_STUB = -1, -2
 
 

@@ -41,7 +41,8 @@ class Wire:
 
 
 WIRE_ROW = np.dtype(
-    [(name, np.float64) for name in ("byte_s", "latency_s", "jitter_s", "loss", "limit_s", "drain")] + [("up", np.int64)]
+    [(name, np.float64) for name in ("byte_s", "latency_s", "jitter_s", "loss", "limit_s", "drain")]
+    + [("up", np.int64)]
 )
 """A `Wire` in an array."""
 
@@ -61,8 +62,8 @@ class Wires:
 
     def wire(self, link: int) -> Wire:
         row = self.rows([link])[0]
-        *times, up = row.tolist()
-        return Wire(*times, up=bool(up))
+        byte_s, latency_s, jitter_s, loss, limit_s, drain, up = row.tolist()
+        return Wire(byte_s, latency_s, jitter_s, loss, limit_s, drain, bool(up))
 
     def rows(self, links: Sequence[int]) -> NDArray[np.void]:
         """The wires of these links as rows of WIRE_ROW."""
@@ -72,7 +73,9 @@ class Wires:
         byte_s = _BITS / rate_bps * scale
         limit_s = network.queue_ms[links] * _MS * scale
         is_limited = byte_s > 0.0
-        by_bytes_s = np.multiply(network.queue_bytes[links], byte_s, where=is_limited, out=np.full_like(byte_s, math.inf))
+        by_bytes_s = np.multiply(
+            network.queue_bytes[links], byte_s, where=is_limited, out=np.full_like(byte_s, math.inf)
+        )
         found["byte_s"] = byte_s
         found["latency_s"] = network.latency_ms[links] * _MS * scale
         found["jitter_s"] = network.jitter_ms[links] * _MS * scale

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_uint32, c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_uint32, c_void_p
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.engines.fabric import delays, histogram
+from testbed.engines.fabric.data_plane import BACKLOG
 from testbed.engines.fabric.native_plane.library import load
+from testbed.engines.fabric.unfit import Unfit
 
 NO_LINK, NOT_A_STUB = -1, -2
 NO_PATH, BACKWARDS, BAD_RANK = -1, -2, -3
 """Results of functions of the model that are no numbers of segments."""
+
+READ = 0
+"""The kind of failures that are no packets to write."""
+CAPTURE_FULL = -1
+UNFIT = (
+    Unfit.MALFORMED,
+    Unfit.IPV6,
+    Unfit.FOREIGN_SOURCE,
+    Unfit.MULTICAST,
+    Unfit.UNKNOWN_DESTINATION,
+    Unfit.OVERSIZE,
+    Unfit.OFFLOAD,
+    BACKLOG,
+)
+"""In the core's order."""
 
 LINK_COUNTS = np.dtype(
     [(name, np.int64) for name in ("link", "packets", "bytes", "dropped_queue", "dropped_loss", "dropped_down")]
@@ -104,7 +122,81 @@ class Totals(Structure):
     )
 
 
-_MODEL = c_void_p
+class ForwarderSetup(Structure):
+    _fields_ = (
+        ("model", POINTER(ModelSetup)),
+        ("addresses", c_void_p),
+        ("mtu", c_int64),
+        ("most_held_bytes", c_int64),
+        ("most_held_of_one_bytes", c_int64),
+    )
+
+
+class Delivery(Structure):
+    _fields_ = (
+        ("dest", c_int64),
+        ("due_s", c_double),
+        ("latency_s", c_double),
+        ("packets", c_int64),
+        ("size_bytes", c_int64),
+        ("head", c_void_p),
+        ("head_bytes", c_int64),
+        ("tail", c_void_p),
+        ("tail_bytes", c_int64),
+    )
+
+
+SINK = CFUNCTYPE(None, c_void_p, POINTER(Delivery))
+
+
+class DelayLimits(Structure):
+    _fields_ = tuple((name, c_double) for name in delays.DelayLimits._fields)
+
+
+class Histogram(Structure):
+    _fields_ = (("max_s", c_double), ("counts", c_int64 * histogram.LENGTH))
+
+
+class Delays(Structure):
+    _fields_ = (
+        ("limits", DelayLimits),
+        ("began_s", c_double),
+        ("packets", c_int64),
+        ("late", c_int64),
+        ("far", c_int64),
+        ("waited", c_int64),
+        ("delayed", c_int64),
+        ("added_s", c_double),
+        ("latency_s", c_double),
+        ("absent_s", c_double),
+        ("longest_absence_s", c_double),
+        ("lateness", Histogram),
+        ("waits", Histogram),
+        ("device_waits", Histogram),
+    )
+
+
+class Failure(Structure):
+    _fields_ = (("kind", c_int64), ("error", c_int64), ("count", c_int64))
+
+
+class PortFigures(Structure):
+    _fields_ = (
+        ("is_attached", c_int64),
+        ("frames_in", c_int64),
+        ("packets_out", c_int64),
+        ("bytes_out", c_int64),
+        ("absent", c_int64),
+        ("unfit", c_int64 * len(UNFIT)),
+        ("failures", Failure * 16),
+    )
+
+
+class Lost(Structure):
+    _fields_ = (("rank", c_int64), ("error", c_int64), ("descriptor", c_int64))
+
+
+_MODEL = _FORWARDER = _PLANE = c_void_p
 _FUNCTIONS = {
     "core_model_new": (_MODEL, POINTER(ModelSetup)),
     "core_model_free": (None, _MODEL),
@@ -131,6 +223,36 @@ _FUNCTIONS = {
     "core_model_links": (None, _MODEL, c_void_p),
     "core_model_pairs": (None, _MODEL, c_void_p),
     "core_model_release": (None, _MODEL),
+    "core_forwarder_new": (_FORWARDER, POINTER(ForwarderSetup)),
+    "core_forwarder_free": (None, _FORWARDER),
+    "core_forwarder_model": (_MODEL, _FORWARDER),
+    "core_forwarder_offer": (c_int64, _FORWARDER, c_double, c_int64, c_char_p, c_int64, c_double, c_void_p),
+    "core_forwarder_take": (
+        c_int64,
+        _FORWARDER,
+        c_int64,
+        c_char_p,
+        c_int64,
+        c_int64,
+        c_void_p,
+        c_void_p,
+        c_int64,
+    ),
+    "core_forwarder_advance": (c_int64, _FORWARDER, c_double, SINK, c_void_p),
+    "core_forwarder_unfit": (None, _FORWARDER, c_int64, c_void_p),
+    "core_plane_new": (_PLANE, POINTER(ForwarderSetup), c_int64, POINTER(DelayLimits)),
+    "core_plane_free": (None, _PLANE),
+    "core_plane_forwarder": (_FORWARDER, _PLANE),
+    "core_plane_began": (c_double, _PLANE),
+    "core_plane_attach": (c_int64, _PLANE, c_int64, c_int64),
+    "core_plane_detach": (c_int64, _PLANE, c_int64),
+    "core_plane_run": (c_int64, _PLANE, c_double, POINTER(Lost)),
+    "core_plane_begin_capture": (None, _PLANE, c_int64, c_int64),
+    "core_plane_end_capture": (c_int64, _PLANE, c_int64),
+    "core_plane_flush_captures": (None, _PLANE),
+    "core_plane_port": (None, _PLANE, c_int64, POINTER(PortFigures)),
+    "core_plane_delays": (POINTER(Delays), _PLANE),
+    "core_plane_restart_delays": (None, _PLANE),
 }
 """What each gives and takes."""
 

@@ -14,12 +14,19 @@ import numpy as np
 from testbed.engines.fabric.native_plane import abi
 from testbed.network.graph import Network
 from testbed.network.normal_table import NORMAL
-from testbed.network.packets import Arrival, LinkCounts, PairCounts, Routes, Snapshot
-from testbed.network.packets.counters import snapshot
-from testbed.network.packets.model import DEFAULT_WINDOW_S, LONGEST_WINDOW_S
-from testbed.network.packets.network_state import Difference, NetworkState
-from testbed.network.packets.train import segment_of
-from testbed.network.packets.wire import link_names
+from testbed.network.packets import (
+    DEFAULT_WINDOW_S,
+    LONGEST_WINDOW_S,
+    Arrival,
+    Difference,
+    LinkCounts,
+    NetworkState,
+    PairCounts,
+    Routes,
+    Snapshot,
+    link_names,
+    snapshot,
+)
 from testbed.seeds import derive
 
 
@@ -99,37 +106,59 @@ def _keys(seed: int, purpose: str, links: Iterable[str]) -> np.ndarray:
 
 
 class Model:
-    """What a model in the core has counted; `pointer` is the core's."""
+    """A model that the core has: what changes it, and what it has counted."""
 
-    def __init__(self, pointer: int, arrays: NetworkArrays) -> None:
-        self._pointer = pointer
-        self._arrays = arrays
+    def __init__(self, pointer: int, network: NetworkArrays) -> None:
+        self.pointer = pointer
+        self._network = network
 
-    def change(self, now_s: float, change: abi.Change) -> None:
-        _check(abi.core().core_model_change(self._pointer, now_s, change), now_s, self.totals().now_s)
+    def change(self, now_s: float, network: Network, routes: Routes | None = None) -> None:
+        self._change(now_s, self._network.change(network, routes))
+
+    def cut(self, now_s: float, *ranks: int) -> None:
+        self._change(now_s, self._network.cut_off(ranks))
+
+    def uncut(self, now_s: float, *ranks: int) -> None:
+        self._change(now_s, self._network.bring_back(ranks))
+
+    def _change(self, now_s: float, change: abi.Change) -> None:
+        check_time(abi.core().core_model_change(self.pointer, now_s, change), now_s, self.now_s)
+
+    @property
+    def now_s(self) -> float:
+        now_s: float = self.totals().now_s
+        return now_s
+
+    def next_s(self) -> float:
+        found: float = abi.core().core_model_next(self.pointer)
+        return found
 
     def totals(self) -> abi.Totals:
         found = abi.Totals()
-        abi.core().core_model_totals(self._pointer, found)
+        abi.core().core_model_totals(self.pointer, found)
         return found
 
     def links(self) -> LinkCounts:
         """Of every link in use so far. The longest waits begin anew."""
         rows = np.empty(self.totals().used_links, dtype=abi.LINK_COUNTS)
-        abi.core().core_model_links(self._pointer, abi.address(rows))
+        abi.core().core_model_links(self.pointer, abi.address(rows))
         return LinkCounts(**{name: np.ascontiguousarray(rows[name]) for name in abi.LINK_COUNTS.names or ()})
 
     def pairs(self) -> PairCounts:
         rows = np.empty(self.totals().pairs, dtype=abi.PAIR_COUNTS)
-        abi.core().core_model_pairs(self._pointer, abi.address(rows))
+        abi.core().core_model_pairs(self.pointer, abi.address(rows))
         return PairCounts(**{name: np.ascontiguousarray(rows[name]) for name in abi.PAIR_COUNTS.names or ()})
 
     def snapshot(self) -> Snapshot:
         totals = self.totals()
         return snapshot(totals.now_s, self.links(), self.pairs(), no_path=totals.no_path, taken=totals.taken)
 
+    def release(self) -> None:
+        """Forgets segments of which some pieces were dropped and all others have arrived."""
+        abi.core().core_model_release(self.pointer)
 
-class NativePackets:
+
+class NativePackets(Model):
     """Packets under way in one network. Times never go backwards: neither of offers nor of advances."""
 
     def __init__(
@@ -144,26 +173,17 @@ class NativePackets:
         routes: Routes | None = None,
     ) -> None:
         self._core = abi.core()
-        self._network = NetworkArrays(network, seed, time_scale, routes)
-        setup = self._network.setup(
-            in_order=in_order, time_scale=time_scale, window_s=window_s, window_share=window_share
-        )
-        self._pointer: int = self._core.core_model_new(setup)
-        self._model = Model(self._pointer, self._network)
-        self.links, self.pairs, self.snapshot = self._model.links, self._model.pairs, self._model.snapshot
+        arrays = NetworkArrays(network, seed, time_scale, routes)
+        setup = arrays.setup(in_order=in_order, time_scale=time_scale, window_s=window_s, window_share=window_share)
+        super().__init__(self._core.core_model_new(setup), arrays)
 
     def __del__(self) -> None:
-        if hasattr(self, "_pointer"):
-            self._core.core_model_free(self._pointer)
-
-    @property
-    def now_s(self) -> float:
-        now_s: float = self._model.totals().now_s
-        return now_s
+        if hasattr(self, "pointer"):
+            self._core.core_model_free(self.pointer)
 
     def offer(self, now_s: float, origin: int, dest: int, sizes: Sequence[int]) -> int | None:
         array = np.array(sizes, dtype=np.uint32)
-        found = self._core.core_model_offer(self._pointer, now_s, origin, dest, abi.address(array), array.size)
+        found = self._core.core_model_offer(self.pointer, now_s, origin, dest, abi.address(array), array.size)
         return _segment(found, now_s, self.now_s, (origin, dest))
 
     def take(
@@ -173,7 +193,7 @@ class NativePackets:
         size_of = np.array([sizes[piece] for piece in pieces], dtype=np.uint32)
         times = np.array(times_s, dtype=np.float64)
         found = self._core.core_model_take(
-            self._pointer,
+            self.pointer,
             link,
             origin,
             dest,
@@ -185,16 +205,12 @@ class NativePackets:
         )
         return _segment(found, min(times_s, default=0.0), self.now_s, (origin, dest))
 
-    def next_s(self) -> float:
-        found: float = self._core.core_model_next(self._pointer)
-        return found
-
     def advance(self, to_s: float) -> list[Arrival]:
         now_s = self.now_s
-        count = self._core.core_model_advance(self._pointer, to_s)
-        _check(count, to_s, now_s)
-        groups = self._core.core_model_groups(self._pointer)
-        pieces = self._core.core_model_group_pieces(self._pointer)
+        count = self._core.core_model_advance(self.pointer, to_s)
+        check_time(count, to_s, now_s)
+        groups = self._core.core_model_groups(self.pointer)
+        pieces = self._core.core_model_group_pieces(self.pointer)
         found = [
             Arrival(
                 segment=group.segment,
@@ -206,17 +222,8 @@ class NativePackets:
             )
             for group in groups[:count]
         ]
-        self._core.core_model_forget_groups(self._pointer)
+        self._core.core_model_forget_groups(self.pointer)
         return found
-
-    def change(self, now_s: float, network: Network, routes: Routes | None = None) -> None:
-        self._model.change(now_s, self._network.change(network, routes))
-
-    def cut(self, now_s: float, *ranks: int) -> None:
-        self._model.change(now_s, self._network.cut_off(ranks))
-
-    def uncut(self, now_s: float, *ranks: int) -> None:
-        self._model.change(now_s, self._network.bring_back(ranks))
 
 
 def _segment(found: int, at_s: float, now_s: float, ranks: tuple[int, int]) -> int | None:
@@ -224,10 +231,11 @@ def _segment(found: int, at_s: float, now_s: float, ranks: tuple[int, int]) -> i
         raise ValueError(f"no ranks of this network: {ranks[0]}, {ranks[1]}")
     if found == abi.NO_PATH:
         return None
-    _check(found, at_s, now_s)
+    check_time(found, at_s, now_s)
     return found
 
 
-def _check(found: int, at_s: float, now_s: float) -> None:
+def check_time(found: int, at_s: float, now_s: float) -> None:
+    """Raises ValueError where the core has found that a time is past."""
     if found == abi.BACKWARDS:
         raise ValueError(f"time went backwards, from {now_s} s to {at_s} s")

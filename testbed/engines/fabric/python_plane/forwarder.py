@@ -7,30 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from testbed.engines.fabric.data_plane import BACKLOG, MOST_HELD_BYTES
-from testbed.engines.fabric.python_plane.frames import Frame, Unfit, is_group, part, read_frame, whole
+from testbed.engines.fabric.deliveries import TOGETHER, Delivery, Wait
+from testbed.engines.fabric.python_plane.frames import Frame, is_group, part, read_frame, whole
+from testbed.engines.fabric.unfit import Unfit
 from testbed.network.graph import Network
 from testbed.network.packets import Packets
-
-_TOGETHER = 0.01
-"""Of a path's latency: packets of one segment that arrive within that are written to the node at once."""
-Wait = tuple[float, float, float]
-"""What a frame may have lost by not being read at once: for how long the link that it goes to stood idle, how much
-later the frame is itself, and, to compare, the latency of its path. A plain tuple: there is one for every frame."""
-
-
-class Delivery(NamedTuple):
-    """Something to write to a node, now."""
-
-    dest: int
-    due_s: float
-    data: tuple[bytes, memoryview]
-    packets: int
-    size_bytes: int
-    latency_s: float
-    """Of their path."""
 
 
 class _Held:
@@ -59,7 +42,7 @@ class Forwarder:
         most_held_bytes: int = MOST_HELD_BYTES,
         most_held_of_one_bytes: int = MOST_HELD_BYTES // 4,
     ) -> None:
-        self.packets = Packets(network, seed=seed, in_order=in_order, time_scale=time_scale, window_share=_TOGETHER)
+        self.packets = Packets(network, seed=seed, in_order=in_order, time_scale=time_scale, window_share=TOGETHER)
         self.unfit: list[Counter[str]] = [Counter() for _ in addresses]
         """By rank of the sender, why frames of its were not carried."""
         self.held_bytes = 0

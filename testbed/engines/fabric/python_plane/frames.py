@@ -9,10 +9,10 @@ from __future__ import annotations
 import socket
 import struct
 from array import array
-from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from testbed.engines.fabric.unfit import Unfit
 from testbed.engines.tun import VNET_HEADER_BYTES
 
 _VNET = struct.Struct("=BBHHHH")
@@ -31,22 +31,6 @@ _IP = VNET_HEADER_BYTES
 """Where the packet begins in a frame."""
 _SOURCE = slice(_IP + 12, _IP + 16)
 _DEST = slice(_IP + 16, _IP + 20)
-
-
-class Unfit(StrEnum):
-    """Why a frame is not carried."""
-
-    MALFORMED = "malformed"
-    IPV6 = "ipv6"
-    FOREIGN_SOURCE = "foreign_source"
-    """The sender claims another's address."""
-    MULTICAST = "multicast"
-    """Or broadcast."""
-    UNKNOWN_DESTINATION = "unknown_destination"
-    OVERSIZE = "oversize"
-    """Larger than the MTU, and no super-segment."""
-    OFFLOAD = "offload"
-    """The kernel left something to be done that the fabric did not offer to do."""
 
 
 class Frame(NamedTuple):

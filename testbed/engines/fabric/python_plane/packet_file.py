@@ -10,12 +10,12 @@ import struct
 import time
 from pathlib import Path
 
+from testbed.engines.fabric.data_plane import CAPTURE_FULL, MOST_CAPTURED_BYTES
+
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _LINKTYPE_RAW = 101
 _LONGEST = 262_144
 _RECORD = struct.Struct("=IIII")
-MOST_BYTES = 4 << 30
-"""A forgotten capture must not fill the disk."""
 
 
 class PacketFile:
@@ -25,7 +25,7 @@ class PacketFile:
         self.path = path
         self._file = path.open("wb")
         self._file.write(struct.pack("=IHHiIII", _MAGIC_NANOSECONDS, 2, 4, 0, 0, _LONGEST, _LINKTYPE_RAW))
-        self._left = MOST_BYTES
+        self._left = MOST_CAPTURED_BYTES
         self.ended: str | None = None
         """Why nothing is written any more, though it goes on."""
 
@@ -33,7 +33,7 @@ class PacketFile:
         """A packet that the node sends or receives now. A full disk ends the capture, and nothing else."""
         self._left -= len(packet) + _RECORD.size
         if self.ended is None and self._left < 0:
-            self.ended = f"it has {MOST_BYTES} bytes, the most that one may have"
+            self.ended = CAPTURE_FULL
         if self.ended is not None:
             return
         seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)

@@ -13,11 +13,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 from testbed.engines.fabric.data_plane import Figures, LostDevice, PortFigures, Setup, UnderWay
+from testbed.engines.fabric.devices import make_fit
 from testbed.engines.fabric.python_plane.delay_counts import DelayCounts
 from testbed.engines.fabric.python_plane.forwarder import Forwarder
 from testbed.engines.fabric.python_plane.intake import Intake
 from testbed.engines.fabric.python_plane.packet_file import PacketFile
-from testbed.engines.fabric.python_plane.ports import Port, Ports, make_fit
+from testbed.engines.fabric.python_plane.ports import Port, Ports
 from testbed.engines.fabric.python_plane.waiting import Waiting
 from testbed.engines.tun import VNET_HEADER_BYTES
 from testbed.network.graph import Network

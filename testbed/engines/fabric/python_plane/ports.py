@@ -19,8 +19,8 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
-from testbed.engines.fabric.python_plane.closing import close_aside, close_together
-from testbed.engines.tun import VNET_HEADER_BYTES, NotATun, check_tun, set_offload
+from testbed.engines.fabric.devices import close_aside, close_together
+from testbed.engines.tun import VNET_HEADER_BYTES
 
 UNSURE_S = 0.00025
 """Frames of a fabric that keeps up are taken to have waited for too long by no more than that, and a turn."""
@@ -56,17 +56,6 @@ class Port:
     @property
     def is_attached(self) -> bool:
         return self.descriptor >= 0
-
-
-def make_fit(descriptor: int) -> None:
-    """To be attached; raises NotATun, and the descriptor is closed, when it will not do."""
-    try:
-        check_tun(descriptor)
-        set_offload(descriptor, super_segments=True)
-        os.set_blocking(descriptor, False)
-    except (OSError, NotATun) as problem:
-        os.close(descriptor)
-        raise NotATun(str(problem)) from None
 
 
 class Ports:

@@ -82,7 +82,67 @@ struct core_totals {
     int64_t held_segments, held_bytes;
 };
 
+enum { CORE_UNFIT = 8, CORE_FAILURES = 16, CORE_HISTOGRAM = 6001, CORE_READ = 0, CORE_WRITE = 1, CORE_CAPTURE_FULL = -1 };
+
+struct core_forwarder_setup {
+    const struct core_model_setup *model;
+    const uint32_t *addresses; /* IPv4, by rank, as they stand in packets */
+    int64_t mtu;
+    int64_t most_held_bytes, most_held_of_one_bytes;
+};
+
+/* Packets to be written to a node: a frame in two parts, the second one possibly empty. */
+struct core_delivery {
+    int64_t dest;
+    double due_s, latency_s; /* of their path */
+    int64_t packets, size_bytes;
+    const uint8_t *head;
+    int64_t head_bytes;
+    const uint8_t *tail;
+    int64_t tail_bytes;
+};
+
+typedef void (*core_sink)(void *context, const struct core_delivery *delivery);
+
+/* `DelayLimits` of the fabric. */
+struct core_delay_limits {
+    double late_s, late_part, far, wait_s, added_s, added_part, absent_s;
+};
+
+struct core_histogram {
+    double max_s;
+    int64_t counts[CORE_HISTOGRAM];
+};
+
+/* `DelayFigures` of the fabric. */
+struct core_delays {
+    struct core_delay_limits limits;
+    double began_s;
+    int64_t packets, late, far, waited, delayed;
+    double added_s, latency_s, absent_s, longest_absence_s;
+    struct core_histogram lateness, waits, device_waits;
+};
+
+/* Reads or packets to write that failed. */
+struct core_failure {
+    int64_t kind, error, count; /* CORE_READ or CORE_WRITE; the number of the error */
+};
+
+struct core_port_figures {
+    int64_t is_attached, frames_in, packets_out, bytes_out;
+    int64_t absent; /* packets for a node that had no device */
+    int64_t unfit[CORE_UNFIT]; /* in the order of `enum unfit` */
+    struct core_failure failures[CORE_FAILURES];
+};
+
+/* A device that cannot be read any more. It is detached, and its descriptor is the caller's to close. */
+struct core_lost {
+    int64_t rank, error, descriptor;
+};
+
 struct model;
+struct forwarder;
+struct core_plane;
 
 /* What it may be told is wrong, as negative results. */
 enum { CORE_NO_PATH = -1, CORE_BACKWARDS = -2, CORE_BAD_RANK = -3 };
@@ -125,5 +185,56 @@ EXPORTED void core_model_pairs(const struct model *model, struct core_pair_count
 
 /* Forgets segments of which some pieces were dropped and all others have been handed over. */
 EXPORTED void core_model_release(struct model *model);
+
+/* Frames over a model; its times are the model's. */
+EXPORTED struct forwarder *core_forwarder_new(const struct core_forwarder_setup *setup);
+EXPORTED void core_forwarder_free(struct forwarder *forwarder);
+EXPORTED struct model *core_forwarder_model(struct forwarder *forwarder);
+
+/* A node has written a frame, at the earliest at `since_s`. Gives 1 when it is carried, and what it has lost by not
+ * being read at once, as three numbers; 0 and counted when not; or CORE_BACKWARDS. */
+EXPORTED int64_t core_forwarder_offer(struct forwarder *forwarder, double now_s, int64_t origin, const uint8_t *data,
+                                      int64_t bytes, double since_s, double *wait);
+
+/* Packets of a frame that another fabric has carried up to a link go on from there; gives 1 if there is a way. */
+EXPORTED int64_t core_forwarder_take(struct forwarder *forwarder, int64_t origin, const uint8_t *data, int64_t bytes,
+                                     int64_t link, const uint32_t *numbers, const double *times_s, int64_t count);
+
+/* Gives what is due up to a time to the sink, in order; gives 0, or CORE_BACKWARDS. */
+EXPORTED int64_t core_forwarder_advance(struct forwarder *forwarder, double to_s, core_sink sink, void *context);
+EXPORTED void core_forwarder_unfit(const struct forwarder *forwarder, int64_t rank, int64_t *counts);
+
+/* A data plane: a forwarder between devices, in real time. `wakeup` is a descriptor that is readable when the control
+ * plane has something to do. */
+EXPORTED struct core_plane *core_plane_new(const struct core_forwarder_setup *setup, int64_t wakeup,
+                                           const struct core_delay_limits *limits);
+
+/* Descriptors that are still attached stay open: see `core_plane_detach`. */
+EXPORTED void core_plane_free(struct core_plane *plane);
+EXPORTED struct forwarder *core_plane_forwarder(struct core_plane *plane);
+
+/* When the model's time was 0, by the host's clock. */
+EXPORTED double core_plane_began(const struct core_plane *plane);
+
+/* Reads and writes a device from now on; gives 0, or an error, negative. */
+EXPORTED int64_t core_plane_attach(struct core_plane *plane, int64_t rank, int64_t descriptor);
+
+/* Gives the descriptor, which is the caller's to close, or a negative number where there is none. */
+EXPORTED int64_t core_plane_detach(struct core_plane *plane, int64_t rank);
+
+/* Carries packets until a time, until `wakeup` is readable, or until devices are lost; gives how many are. There must
+ * be room for one of every node. */
+EXPORTED int64_t core_plane_run(struct core_plane *plane, double until_s, struct core_lost *lost);
+
+/* Writes packets that a node reads or writes to a file, whose descriptor stays the caller's. */
+EXPORTED void core_plane_begin_capture(struct core_plane *plane, int64_t rank, int64_t descriptor);
+
+/* Gives 0, or why the file lacks packets: CORE_CAPTURE_FULL, or the error. */
+EXPORTED int64_t core_plane_end_capture(struct core_plane *plane, int64_t rank);
+EXPORTED void core_plane_flush_captures(struct core_plane *plane);
+
+EXPORTED void core_plane_port(const struct core_plane *plane, int64_t rank, struct core_port_figures *figures);
+EXPORTED const struct core_delays *core_plane_delays(const struct core_plane *plane);
+EXPORTED void core_plane_restart_delays(struct core_plane *plane);
 
 #endif

@@ -44,6 +44,17 @@ struct model {
 /* The pair's flow, with its route as of now; NULL for ranks that the network does not have. */
 struct flow *model_flow(struct model *model, int64_t origin, int64_t dest);
 
+/* The route of the pair's latest packets; NULL where there were none, or no path for them. */
+static inline const struct route *model_route(const struct model *model, uint32_t origin, uint32_t dest)
+{
+    const struct flow *flow = model->flows[origin] ? model->flows[origin][dest] : NULL;
+    return flow ? flow->route : NULL;
+}
+
+/* As `core_model_take`, for pieces in order of their times, none of them past. */
+struct segment *model_take(struct model *model, int64_t link, struct flow *flow, uint32_t pieces,
+                           const struct piece *taken, uint32_t count);
+
 /* As `core_model_offer`; the segment, or NULL and counted, where there is no path. Time must not go backwards. */
 struct segment *model_offer(struct model *model, double now_s, struct flow *flow, const uint32_t *sizes,
                             uint32_t pieces);

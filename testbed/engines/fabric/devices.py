@@ -1,4 +1,4 @@
-"""Closes TUN devices without waiting for it.
+"""Nodes' TUN devices, as every data plane takes them over and closes them.
 
 Takes descriptors; touches them. With its descriptor a device goes, and often a whole namespace: that takes the kernel
 some 30 ms each, though many at once take hardly longer. No packets may wait for that.
@@ -10,7 +10,20 @@ import os
 import threading
 from collections.abc import Iterable
 
+from testbed.engines.tun import NotATun, check_tun, set_offload
+
 _AT_ONCE = 64
+
+
+def make_fit(descriptor: int) -> None:
+    """To be attached; raises NotATun, and the descriptor is closed, when it will not do."""
+    try:
+        check_tun(descriptor)
+        set_offload(descriptor, super_segments=True)
+        os.set_blocking(descriptor, False)
+    except (OSError, NotATun) as problem:
+        os.close(descriptor)
+        raise NotATun(str(problem)) from None
 
 
 def close_aside(descriptor: int) -> None:

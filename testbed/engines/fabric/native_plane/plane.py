@@ -1,0 +1,178 @@
+"""`NativePlane`: the data plane in C. `DataPlane` says what it does, `core/plane.c` how.
+
+Takes a `Setup`; touches the descriptors that it is given and the files of captures.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from testbed.engines.fabric import delays
+from testbed.engines.fabric.data_plane import CAPTURE_FULL, WRITE, Figures, LostDevice, PortFigures, Setup, UnderWay
+from testbed.engines.fabric.devices import close_aside, close_together, make_fit
+from testbed.engines.fabric.histogram import Histogram
+from testbed.engines.fabric.native_plane import abi
+from testbed.engines.fabric.native_plane.forwarder import CoreForwarder, ForwarderArrays, named_unfit
+from testbed.engines.tun import NotATun
+from testbed.network.graph import Network
+from testbed.network.packets import Routes, Snapshot
+
+
+class NativePlane:
+    """The data plane over the compiled core. While it carries packets, other threads of Python's run."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._core = abi.core()
+        self._arrays = ForwarderArrays(
+            setup.network,
+            setup.addresses,
+            seed=setup.seed,
+            mtu=setup.mtu,
+            in_order=setup.in_order,
+            time_scale=setup.time_scale,
+            most_held_bytes=setup.most_held_bytes,
+            most_held_of_one_bytes=setup.most_held_of_one_bytes,
+        )
+        self._pointer: int = self._core.core_plane_new(self._arrays.setup, setup.wakeup, abi.DelayLimits(*setup.limits))
+        self._forwarder = CoreForwarder(self._core.core_plane_forwarder(self._pointer), self._arrays)
+        self._model = self._forwarder.packets
+        self._began_s: float = self._core.core_plane_began(self._pointer)
+        self._count = len(setup.addresses)
+        self._lost = (abi.Lost * self._count)()
+        self._captures: dict[int, int] = {}
+        """Descriptors of their files, by port."""
+        self._model.cut(0.0, *setup.cut)
+
+    def run(self, until_s: float) -> list[LostDevice]:
+        count = self._core.core_plane_run(self._pointer, until_s, self._lost)
+        found = []
+        for lost in self._lost[:count]:
+            close_aside(lost.descriptor)
+            found.append(LostDevice(lost.rank, f"its device cannot be read: {os.strerror(lost.error)}"))
+        return found
+
+    # -- ports -----------------------------------------------------------------------------------------------------
+
+    def attach(self, port: int, descriptor: int) -> bool:
+        make_fit(descriptor)
+        replaces = self.detach(port)
+        error = self._core.core_plane_attach(self._pointer, port, descriptor)
+        if error:
+            os.close(descriptor)
+            raise NotATun(f"its device cannot be watched: {os.strerror(-error)}")
+        return replaces
+
+    def detach(self, port: int) -> bool:
+        descriptor = self._core.core_plane_detach(self._pointer, port)
+        if descriptor < 0:
+            return False
+        close_aside(descriptor)
+        return True
+
+    # -- the network -----------------------------------------------------------------------------------------------
+
+    def change(self, at_s: float, network: Network, routes: Routes | None = None) -> float:
+        now_s = self._model_s(at_s)
+        self._model.change(now_s, network, routes)
+        return now_s + self._began_s
+
+    def cut(self, at_s: float, ports: Collection[int]) -> float:
+        now_s = self._model_s(at_s)
+        self._model.cut(now_s, *ports)
+        return now_s + self._began_s
+
+    def uncut(self, at_s: float, ports: Collection[int]) -> float:
+        now_s = self._model_s(at_s)
+        self._model.uncut(now_s, *ports)
+        return now_s + self._began_s
+
+    def take(self, frame: UnderWay) -> bool:
+        times_s = [time_s - self._began_s for time_s in frame.times_s]
+        return self._forwarder.take(frame.origin, frame.data, frame.link, frame.pieces, times_s)
+
+    def _model_s(self, at_s: float) -> float:
+        """Packets have been carried up to `now_s`: what was to happen before that happens then."""
+        return max(at_s - self._began_s, self._model.now_s)
+
+    # -- captures --------------------------------------------------------------------------------------------------
+
+    def begin_capture(self, port: int, path: Path) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._captures[port] = descriptor
+        self._core.core_plane_begin_capture(self._pointer, port, descriptor)
+
+    def end_capture(self, port: int) -> str | None:
+        why = self._core.core_plane_end_capture(self._pointer, port)
+        os.close(self._captures.pop(port))
+        if why == abi.CAPTURE_FULL:
+            return CAPTURE_FULL
+        return os.strerror(why) if why else None
+
+    # -- figures ---------------------------------------------------------------------------------------------------
+
+    def counters(self) -> Snapshot:
+        self._model.release()
+        self._core.core_plane_flush_captures(self._pointer)
+        return self._model.snapshot()
+
+    def figures(self) -> Figures:
+        totals = self._model.totals()
+        return Figures(
+            ports=[self._port(port) for port in range(self._count)],
+            held_frames=totals.held_segments,
+            held_bytes=totals.held_bytes,
+            delays=self._delays(),
+        )
+
+    def _port(self, port: int) -> PortFigures:
+        found = abi.PortFigures()
+        self._core.core_plane_port(self._pointer, port, found)
+        failed = {_named(each): each.count for each in found.failures if each.count}
+        if found.absent:
+            failed["absent"] = found.absent
+        return PortFigures(
+            is_attached=bool(found.is_attached),
+            frames_in=found.frames_in,
+            packets_out=found.packets_out,
+            bytes_out=found.bytes_out,
+            unfit=named_unfit(found.unfit),
+            failed=failed,
+        )
+
+    def _delays(self) -> delays.DelayFigures:
+        found = self._core.core_plane_delays(self._pointer).contents
+        waits = Histogram(found.waits.counts, found.waits.max_s)
+        return delays.DelayFigures(
+            began_s=found.began_s,
+            packets=found.packets,
+            late=found.late,
+            far=found.far,
+            frames=waits.count,
+            waited=found.waited,
+            delayed=found.delayed,
+            added_s=found.added_s,
+            latency_s=found.latency_s,
+            absent_s=found.absent_s,
+            longest_absence_s=found.longest_absence_s,
+            lateness=Histogram(found.lateness.counts, found.lateness.max_s).told(),
+            waits=waits.told(),
+            device_waits=Histogram(found.device_waits.counts, found.device_waits.max_s).told(),
+        )
+
+    def restart_delays(self) -> None:
+        self._core.core_plane_restart_delays(self._pointer)
+
+    def close(self) -> None:
+        for port in list(self._captures):
+            self.end_capture(port)
+        descriptors = (self._core.core_plane_detach(self._pointer, port) for port in range(self._count))
+        close_together([descriptor for descriptor in descriptors if descriptor >= 0])
+        self._core.core_plane_free(self._pointer)
+
+
+def _named(failure: abi.Failure) -> str:
+    name = errno.errorcode.get(failure.error, "?")
+    return f"read {name}" if failure.kind == abi.READ else WRITE + name
