@@ -14,6 +14,8 @@ from testbed.errors import PreflightRefused
 ABI = 1
 """The interface that `plane` uses, as `core_abi` tells it: a library with another number is not used."""
 LIBRARY = Path(__file__).with_name("fabric_core.so")
+SLOWER = "about ten times slower"
+"""The data plane in Python, beside this one: docs/performance.md."""
 _COMPILE = (
     "compile it: python -m testbed.engines.fabric.native_plane.compile_core (with a C compiler, or after "
     "`pip install ziglang`)"

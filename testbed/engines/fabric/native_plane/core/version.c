@@ -2,7 +2,7 @@
 
 #include "version.h"
 
-uint32_t core_abi(void) { return 1; }
+uint32_t core_abi(void) { return 0; } /* raised to 1 when the data plane is there */
 
 const char *core_sources(void) { return CORE_SOURCES; }
 
