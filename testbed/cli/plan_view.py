@@ -58,7 +58,7 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
     training, data = experiment.training, experiment.data
     amount = f"{training.steps} steps" if training.steps is not None else f"{training.epochs} epochs"
     rows = [
-        ("run", f"{plan.run_id} in {plan.runtime}, network by {plan.engine}, seed {plan.seed}"),
+        ("run", f"{plan.run_id} in {plan.runtime}, network by {_engine(plan)}, seed {plan.seed}"),
         ("topology", f"{plan.topology_name}: {len(plan.nodes)} nodes, {len(plan.learners)} of them learn"),
         ("overlay", _overlay(plan)),
         ("algorithm", _named(experiment.algorithm.name, experiment.algorithm.options)),
@@ -81,6 +81,11 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
     if cost.unreachable:
         rows.append(("without a path", f"{cost.unreachable} pairs of the overlay, at the start"))
     return [(what, value) for what, value in rows if value]
+
+
+def _engine(plan: RunPlan) -> str:
+    choice = plan.data_plane
+    return plan.engine if choice is None else f"{plan.engine} ({choice.used or choice.asked})"
 
 
 def _overlay(plan: RunPlan) -> str:
@@ -185,6 +190,7 @@ def _as_json(plan: RunPlan, cost: Estimate) -> dict[str, object]:
         "run_id": plan.run_id,
         "runtime": plan.runtime,
         "engine": plan.engine,
+        "data_plane": None if plan.data_plane is None else plan.data_plane.model_dump(),
         "seed": plan.seed,
         "topology": plan.topology_name,
         "nodes": len(plan.nodes),

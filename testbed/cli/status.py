@@ -12,7 +12,7 @@ import click
 
 from testbed.cli.output import Cell, Format, format_option, print_csv, print_json, print_table
 from testbed.cli.run_target import all_runs, find_run, results_option
-from testbed.collect.health import UNKNOWN, read_run_health
+from testbed.collect.health import UNKNOWN, read_run_health, read_wire_traffic
 from testbed.collect.plan_head import PlanHead, read_plan_head
 from testbed.control.commands import Look, Seen, ask
 from testbed.control.log import last_word
@@ -39,6 +39,7 @@ COLUMNS = (
     "t",
     "late_p99_ms",
     "health",
+    "data_plane",
     "why",
 )
 FINISHED, FAILED, INTERRUPTED = "finished", "failed", "interrupted"
@@ -135,7 +136,7 @@ def _print(
             print_table(
                 COLUMNS[:-1],
                 [_for_people(row)[:-1] for row in rows],
-                least=("late_p99_ms", "loss", "done", "of", "t", "bytes_sent", "accuracy", "nodes"),
+                least=("data_plane", "late_p99_ms", "loss", "done", "of", "t", "bytes_sent", "accuracy", "nodes"),
                 notes=[f"{row[0]}: {row[-1]}" for row in rows if row[-1]],
             )
             if links:
@@ -176,12 +177,12 @@ def _for_people(row: list[Cell]) -> list[Cell]:
 
 
 def _row(run: RunDirectory, runtime: Runtime, goes_on: bool | None, *, is_named: bool) -> list[Cell]:
-    """The row of a run. It says so if the run's network was not emulated, whatever its health."""
+    """The row of a run. It says so if the run's network is not emulated, and which data plane of the fabric does it."""
     plan, _ = read_plan_head(run.plan)
     *row, why = _state(run, plan, runtime, goes_on, is_named=is_named)
     if plan.engine == UNSHAPED:
         why = f"{_UNSHAPED}; {why}" if why else _UNSHAPED
-    return [*row, why]
+    return [*row, read_wire_traffic(run.path).data_plane, why]
 
 
 def _state(run: RunDirectory, plan: PlanHead, runtime: Runtime, goes_on: bool | None, *, is_named: bool) -> list[Cell]:

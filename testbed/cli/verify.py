@@ -17,7 +17,7 @@ from testbed.collect.plan_head import read_plan_head
 from testbed.errors import ExitCode, PreflightRefused, UsageProblem, closest
 from testbed.rundir import RunDirectory
 from testbed.runtimes.registry import owner_of
-from testbed.runtimes.runtime import UNSEEN, UNSHAPED
+from testbed.runtimes.runtime import FABRIC, UNSEEN, UNSHAPED
 
 if TYPE_CHECKING:
     from testbed.topologies.model import Topology
@@ -39,11 +39,20 @@ _DIGITS = 4
 @click.option(
     "--congestion", type=click.Choice(["cubic", "reno"]), default="cubic", show_default=True, help="TCP's, as planned."
 )
+@click.option(FABRIC.flag, "asked", type=click.Choice(FABRIC.choices), help=FABRIC.help)
 @click.option("--thorough", is_flag=True, help="Send as many probes as small losses need, however long that takes.")
 @results_option
 @format_option
 def command(
-    target: str, count: int, seed: int, congestion: str, results: Path, output_format: Format, *, thorough: bool
+    target: str,
+    count: int,
+    seed: int,
+    congestion: str,
+    asked: str | None,
+    results: Path,
+    output_format: Format,
+    *,
+    thorough: bool,
 ) -> None:
     """Measure the network of TOPOLOGY, brought up without learners, or that of a live RUN.
 
@@ -63,6 +72,8 @@ def command(
     if run is not None:
         _check_engine(run)
     if run is not None and owner_of(run).goes_on(run):
+        if FABRIC.asks(asked):
+            raise UsageProblem(f"the run {run.path.name} has a fabric already", f"leave out {FABRIC.flag}")
         _look(run, count, seed, output_format)
         return
     if run is None:
@@ -70,7 +81,7 @@ def command(
     else:
         plan = plan_of_run(run)
         topology, congestion, seed = plan.load_topology(), plan.experiment.network.congestion, plan.seed
-    _measure(topology, count, seed, congestion, output_format, thorough=thorough)
+    _measure(topology, count, seed, congestion, asked, output_format, thorough=thorough)
 
 
 def _run(target: str, results: Path) -> RunDirectory | None:
@@ -122,9 +133,17 @@ def _look(run: RunDirectory, count: int, seed: int, output_format: Format) -> No
 
 
 def _measure(
-    topology: Topology, count: int, seed: int, congestion: str, output_format: Format, *, thorough: bool
+    topology: Topology,
+    count: int,
+    seed: int,
+    congestion: str,
+    asked: str | None,
+    output_format: Format,
+    *,
+    thorough: bool,
 ) -> None:
     # numpy and the other modules for measuring are slow to import: only this command should wait for them.
+    from testbed.engines.fabric.planes import choose
     from testbed.engines.namespace import TcpSettings
     from testbed.engines.network_check import what_is_denied
     from testbed.verify.measure import measure
@@ -138,10 +157,12 @@ def _measure(
     denied = what_is_denied(settings)
     if denied is not None:
         raise denied
+    data_plane = choose(asked)
+    click.echo(f"warning: {data_plane.remark}" if data_plane.remark else f"data plane: {data_plane.name}", err=True)
     _announce(plan)
     remove_leftovers()
     with make_work_folder() as work:
-        config = config_for(topology, seed, work.folder)
+        config = config_for(topology, seed, work.folder, data_plane.name)
         found = measure(plan, config, work, settings, lambda line: click.echo(line, err=True))
     _tell(topology.name, plan.pairs, found, output_format)
 

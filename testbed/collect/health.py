@@ -57,6 +57,8 @@ class WireTraffic(msgspec.Struct, frozen=True):
     wire_sent: int | None = None
     wire_received: int | None = None
     nodes: tuple[NodeWire, ...] = ()
+    data_plane: str | None = None
+    """Which of the fabric's carried them."""
 
 
 def read_wire_traffic(folder: Path) -> WireTraffic:

@@ -2,10 +2,10 @@
 
 Takes the path of a plan, gives `ComparableSettings`; reads that file.
 
-Repetitions may differ in run id, time of creation, how their runtime was chosen, seeds, the text of the experiment's
-file (it may contain the seed), and what follows from the experiment and the seed: the overlay's edges (unless they come
-from a file), the sizes of the data partitions, and the paces of the nodes. The hashes of all other files count: an
-algorithm edited between two runs makes them different.
+Repetitions may differ in run id, time of creation, how their runtime was chosen, the fabric's data plane, seeds, the
+text of the experiment's file (it may contain the seed), and what follows from the experiment and the seed: the
+overlay's edges (unless they come from a file), the sizes of the data partitions, and the paces of the nodes. The hashes
+of all other files count: an algorithm edited between two runs makes them different.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from testbed.collect.plan_head import FAULTS, read_plan_bytes
 
-_APART = ("run_id", "created", "seed", "seeds", "samples", "runtime_choice")
+_APART = ("run_id", "created", "seed", "seeds", "samples", "runtime_choice", "data_plane")
 _IN_PARTS = ("experiment", "versions")
 """Parts whose differences are reported key by key; all others are compared as one value."""
 _FOLLOW = ("topology.contents", "nodes", "overlay", "parameters", "ms_per_step", "asked", "server")

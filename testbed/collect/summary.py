@@ -95,6 +95,8 @@ class RunSummary:
     runtime: str | None
     runtime_choice: PartialRuntimeChoice
     engine: str | None
+    data_plane: str | None
+    """Which of the fabric's carried the packets."""
     seed: int | None
     nodes: NodeCounts
     wall_clock_s: float | None
@@ -154,6 +156,7 @@ def summarise(result: RunResult, target: float | None = None) -> RunSummary:
         runtime=plan.runtime,
         runtime_choice=plan.runtime_choice,
         engine=plan.engine,
+        data_plane=wire.data_plane,
         seed=plan.seed,
         nodes=_counts(result),
         wall_clock_s=_worked_s(learners),

@@ -80,6 +80,8 @@ class Summary(msgspec.Struct, frozen=True):
     """What it added to frames' delays that the engine did not read them at once, in emulated time."""
     runtime_choice: Mapping[str, str] | None = None
     """How the runtime was chosen, as in the plan."""
+    data_plane: str | None = None
+    """Which of the fabric's carried the packets: `native` or `python`; None without a fabric."""
 
 
 def computing_of(overruns: Mapping[str, Overrun], t: float) -> Computing:
@@ -166,6 +168,7 @@ def summary_of(
     real_s: float,
     lateness: Lateness | None,
     device_waits: Lateness | None = None,
+    data_plane: str | None = None,
 ) -> Summary:
     return Summary(
         schema=SCHEMA,
@@ -187,6 +190,7 @@ def summary_of(
         lateness=lateness,
         device_waits=device_waits,
         runtime_choice=None if plan.runtime_choice is None else plan.runtime_choice.model_dump(),
+        data_plane=data_plane,
     )
 
 

@@ -25,7 +25,8 @@ _PACKAGE = Path(testbed.__file__).parent
 _IN_WHEEL = Path(__file__).parent / "checkout"
 _TEMPLATES = _PACKAGE / "templates"
 """Templates in an installed wheel. They are left out: containers render nothing."""
-_NEVER = ("__pycache__",)
+_NEVER = ("__pycache__", "fabric_core.so")
+"""Compiled for this machine; the image has its own."""
 PACKAGE, ALGORITHMS = "testbed", "algorithms"
 DOCKERFILE: Final = "Dockerfile"
 SCRIPTS: Final = "image"

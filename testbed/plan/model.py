@@ -118,6 +118,15 @@ class RuntimeChoice(Part):
     why: str = Field(description="The reason in words; empty if an option asked for the runtime.")
 
 
+class DataPlaneChoice(Part):
+    """Which of the fabric's data planes carries the packets. Not a setting: all of them give the same schedule."""
+
+    asked: Literal["auto", "native", "python"] = Field(description="What `--fabric` asked for.")
+    used: Literal["native", "python"] | None = Field(
+        description="The chosen one; None if the fabric chooses where it runs, as in containers."
+    )
+
+
 class RunPlan(Versioned):
     """One run."""
 
@@ -146,6 +155,7 @@ class RunPlan(Versioned):
     runtime_facts: RuntimeFacts | None = Field(None, description="None in plans of older versions.")
     declared: Declared | None = Field(None, description="None if all code is built in, or was not asked.")
     runtime_choice: RuntimeChoice | None = Field(None, description="How the runtime was chosen; None if unknown.")
+    data_plane: DataPlaneChoice | None = Field(None, description="None without a fabric, and in older plans.")
 
     def load_topology(self) -> Topology:
         """The parsed topology; it is parsed once, and copies of the plan share the result."""

@@ -19,7 +19,7 @@ from testbed.experiment.origin import Origin
 from testbed.runtimes.fitting import fitted
 from testbed.runtimes.registry import Chosen, check_options, named, options
 from testbed.runtimes.run_place import checked_run_name, made_run_name, way_to
-from testbed.runtimes.runtime import ENGINE, TIME_SCALE, Given, Runtime
+from testbed.runtimes.runtime import ENGINE, FABRIC, TIME_SCALE, UNSHAPED, Given, Runtime
 from testbed.topologies.source import Source
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def plan_again(file: Path, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan
     if not wanted.dry:
         runtime.make_ready(wanted.given, talk.say)
     chosen = Chosen(runtime, why="" if wanted.runtime else "the plan says so")
-    return runtime, plan.model_copy(update={"run_id": run_id, "runtime_choice": chosen.for_plan()})
+    plan = plan.model_copy(update={"run_id": run_id, "runtime_choice": chosen.for_plan()})
+    return runtime, _with_data_plane(plan, runtime, wanted.given, talk.warn)
 
 
 def ready_again(plan: RunPlan, runtime: Runtime, file: Path, say: Callable[[str], None]) -> None:
@@ -144,6 +145,7 @@ def planned(
     chosen = chosen.settled(talk.say, talk.warn, ("compute.mode=measured",) if is_measured else ())
     runtime = chosen.runtime
     plan = _on(plan, runtime, given).model_copy(update={"runtime_choice": chosen.for_plan()})
+    plan = _with_data_plane(plan, runtime, given, talk.warn)
     for name, findings in resolved.findings:
         talk.findings(name, [each for each in findings if each.severity is Severity.WARNING])
     talk.findings(experiment.topology, cautions(experiment, topology))
@@ -175,6 +177,19 @@ def _on(plan: RunPlan, runtime: Runtime, given: Given) -> RunPlan:
     """The plan with the runtime and its emulation engine."""
     engine = given.get(ENGINE.name) or runtime.facts.engines[0]
     return plan.model_copy(update={"runtime": runtime.name, "engine": engine, "runtime_facts": runtime.recorded()})
+
+
+def _with_data_plane(plan: RunPlan, runtime: Runtime, given: Given, warn: Callable[[str], None]) -> RunPlan:
+    """The plan with what carries its packets here: as an option, the plan or the environment asks for."""
+    asked = given.get(FABRIC.name)
+    if plan.engine == UNSHAPED:
+        if FABRIC.asks(asked):
+            raise UsageProblem(f"{FABRIC.flag} is for the fabric: {ENGINE.flag} {UNSHAPED} has none", "leave out one")
+        return plan.model_copy(update={"data_plane": None})
+    if asked is None and plan.data_plane is not None:
+        asked = plan.data_plane.asked
+    assert asked is None or isinstance(asked, str)  # noqa: S101 - as the option gives it
+    return plan.model_copy(update={"data_plane": runtime.data_plane(asked, warn)})
 
 
 def _for_runtime(plan: RunPlan, runtime: Runtime) -> RunPlan:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from testbed.control.progress import Tell
     from testbed.endpoints import Endpoint
     from testbed.errors import Finding
-    from testbed.plan.model import PlannedNode, RunPlan, RuntimeFacts
+    from testbed.plan.model import DataPlaneChoice, PlannedNode, RunPlan, RuntimeFacts
     from testbed.rundir import RunDirectory, TakenRun
     from testbed.runtimes.tracking.leftovers import Removed
     from testbed.topologies.model import Topology
@@ -102,6 +102,13 @@ ENGINE = RunOption(
     "The network between the nodes: fabric emulates the topology; none uses the plain loopback, without emulation.",
     choices=(SHAPED, UNSHAPED),
     is_planned=True,
+)
+FABRIC = RunOption(
+    "--fabric",
+    "How the fabric carries packets: native is compiled, python has the same result and is many times slower. "
+    f"{AUTO}: native where that is there.  [default: {AUTO}]",
+    choices=(AUTO, "native", "python"),
+    neutral=(AUTO,),
 )
 TIME_SCALE = RunOption(
     "--time-scale",
@@ -225,6 +232,10 @@ class Runtime(ABC):
 
     def make_ready(self, given: Given, say: Callable[[str], None]) -> None:  # noqa: B027 - most need nothing
         """Does slow work before anything is measured, such as building; raises UsageProblem for wrong options."""
+
+    def data_plane(self, asked: str | None, warn: Callable[[str], None]) -> DataPlaneChoice | None:  # noqa: ARG002
+        """The fabric's data plane; None if no run has a fabric. Raises PreflightRefused if it cannot be had."""
+        return None
 
     @abstractmethod
     def check(self, plan: RunPlan, how: Checking) -> RunPlan:

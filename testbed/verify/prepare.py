@@ -10,8 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from testbed.engines.fabric.config import SCHEMA, FabricConfig, FabricNode
-from testbed.engines.fabric.planes import default
+from testbed.engines.fabric.config import AUTO, SCHEMA, FabricConfig, FabricNode
 from testbed.errors import UsageProblem
 from testbed.network.graph import Network, expand
 from testbed.network.moment import network_before
@@ -55,7 +54,7 @@ def link_ends(network: Network) -> dict[int, tuple[str, str]]:
     }
 
 
-def config_for(topology: Topology, seed: int, folder: Path) -> FabricConfig:
+def config_for(topology: Topology, seed: int, folder: Path, data_plane: str = AUTO) -> FabricConfig:
     """Configuration of a fabric whose sockets lie in `folder`, which must have a short path."""
     return FabricConfig(
         schema=SCHEMA,
@@ -65,5 +64,5 @@ def config_for(topology: Topology, seed: int, folder: Path) -> FabricConfig:
         nodes=tuple(FabricNode(node.name, address(node.rank)) for node in topology.nodes),
         sockets=str(folder),
         engine=str(folder / "engine"),
-        data_plane=default(),
+        data_plane=data_plane,
     )

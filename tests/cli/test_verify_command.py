@@ -87,13 +87,13 @@ def test_a_wrong_network_ends_with_seven(file: str, monkeypatch: pytest.MonkeyPa
     """However busy this machine is: nothing makes a path faster."""
     config_for = prepare.config_for
 
-    def wrong(topology: Topology, seed: int, folder: Path) -> object:
+    def wrong(topology: Topology, seed: int, folder: Path, data_plane: str) -> object:
         from testbed.topologies.load import load_bytes
         from testbed.topologies.source import Form
 
         slower = load_bytes(SMALL.replace("5ms", "7ms").encode(), Form.YAML, "slower").require()
         assert len(slower.nodes) == len(topology.nodes)
-        return config_for(slower, seed, folder)
+        return config_for(slower, seed, folder, data_plane)
 
     monkeypatch.setattr(prepare, "plan_of", quick)
     monkeypatch.setattr(prepare, "config_for", wrong)

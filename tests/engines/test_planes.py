@@ -18,7 +18,6 @@ import pytest
 import testbed.engines.fabric
 from testbed.engines.device import hand_over
 from testbed.engines.fabric import planes
-from testbed.engines.fabric.config import config_of
 from testbed.engines.fabric.data_plane import DataPlane, Figures, LostDevice, PortFigures, Setup, UnderWay
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.python_plane.delay_counts import DelayCounts
@@ -49,7 +48,6 @@ from testbed.protocol.fabric import (
 from tests.engines.planes import setup
 from tests.engines.test_frames import super_segment
 from tests.engines.world import configuration, links, pair
-from tests.plan.test_files import plan_of
 
 
 class Toy:
@@ -211,12 +209,6 @@ def _device(sockets: Path, rank: int) -> socket.socket:
     return mine
 
 
-def test_new_runs_have_the_default_data_plane(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planes, "default", lambda: "toy")
-    plan = plan_of()
-    assert config_of(plan, sockets=Path("s"), engine=Path("e")).data_plane == "toy"
-
-
 def test_a_data_plane_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     config = configuration(pair(), tmp_path, tmp_path / "s", data_plane="none such")
     with pytest.raises(UsageProblem, match="no data plane 'none such'"):
@@ -228,7 +220,9 @@ def test_the_control_plane_knows_data_planes_by_their_list_alone() -> None:
     for path in folder.glob("*.py"):
         tree = ast.parse(path.read_text())
         names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        assert path.name == "planes.py" or not any("python_plane" in name for name in names), path.name
+        assert path.name == "planes.py" or not any("_plane" in name.replace("data_plane", "") for name in names), (
+            path.name
+        )
 
 
 def test_the_packet_model_is_reached_through_its_package_alone() -> None:

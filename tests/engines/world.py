@@ -22,9 +22,8 @@ import pytest
 import yaml
 
 from testbed.engines.attach import NodeNetwork, join_network
-from testbed.engines.fabric.config import SCHEMA, FabricConfig, FabricNode
+from testbed.engines.fabric.config import SCHEMA, FabricConfig, FabricNode, wanted_plane
 from testbed.engines.fabric.health import Health
-from testbed.engines.fabric.planes import default
 from testbed.engines.fabric.sockets import node_socket
 from testbed.engines.fabric.start import FabricConversation, FabricHandle, start_fabric
 from testbed.engines.namespace import TcpSettings
@@ -161,7 +160,7 @@ def configuration(topology: str, folder: Path, sockets: Path, **more: Any) -> Fa
     loaded = load_bytes(topology.encode(), Form.YAML, "test").require()
     nodes = tuple(FabricNode(node.name, address(node.rank)) for node in loaded.nodes)
     engine = str(folder / "engine")
-    more = {"data_plane": default(), **more}
+    more = {"data_plane": wanted_plane(), **more}
     return FabricConfig(SCHEMA, "test", dict(as_json(loaded)), 1, nodes, str(sockets), engine, **more)
 
 

@@ -6,6 +6,7 @@ Takes a plan, gives the file; takes the file, gives a `FabricConfig`; touches th
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 SCHEMA = 1
 FILE = "fabric.json"
 _MOST_BYTES = 256 * 2**20
+AUTO, NATIVE, PYTHON = "auto", "native", "python"
+"""Data planes: the compiled one where it can be loaded, else the one in Python; each by itself."""
+DEFAULT_PLANE = "TESTBED_FABRIC"
+"""The environment variable that says which is wanted where no option does."""
 _SMALLEST_MTU, _LARGEST_MTU = 576, 65_535
 _LARGEST_TIME_SCALE = 1000.0
 
@@ -51,7 +56,7 @@ class FabricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: str
     """Folder of what the fabric writes."""
     data_plane: str
-    """Which of `planes.PLANES` carries the packets."""
+    """Which of `planes.PLANES` carries the packets; with AUTO the fabric chooses when it starts."""
     time_scale: float = 1.0
     mtu: int = 1500
     in_order: bool = True
@@ -73,10 +78,16 @@ class FabricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return control_socket(Path(self.sockets))
 
 
-def config_of(plan: RunPlan, *, sockets: Path, engine: Path) -> FabricConfig:
-    # Brings numpy: only what makes a configuration should have to load it.
-    from testbed.engines.fabric.planes import default
+def wanted_plane(asked: str | None = None) -> str:
+    """What an option asks for, or else the environment; raises UsageProblem for what that cannot ask for."""
+    wanted = asked or os.environ.get(DEFAULT_PLANE) or AUTO
+    if not asked and wanted not in (AUTO, NATIVE, PYTHON):
+        raise UsageProblem(f"{DEFAULT_PLANE}: there is no data plane {wanted!r}", f"{AUTO}, {NATIVE} or {PYTHON}")
+    return wanted
 
+
+def config_of(plan: RunPlan, *, sockets: Path, engine: Path) -> FabricConfig:
+    choice = plan.data_plane
     return FabricConfig(
         schema=SCHEMA,
         topology_name=plan.topology_name,
@@ -85,7 +96,7 @@ def config_of(plan: RunPlan, *, sockets: Path, engine: Path) -> FabricConfig:
         nodes=tuple(FabricNode(node.name, node.address) for node in plan.nodes),
         sockets=str(sockets),
         engine=str(engine),
-        data_plane=default(),
+        data_plane=AUTO if choice is None else choice.used or choice.asked,
         time_scale=plan.time_scale,
     )
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from testbed.engines.fabric.captures import Captures
 from testbed.engines.fabric.conditions import Conditions, Presence
 from testbed.engines.fabric.config import FabricConfig
@@ -22,7 +24,7 @@ from testbed.engines.fabric.data_plane import Setup
 from testbed.engines.fabric.delays import limits
 from testbed.engines.fabric.dispatcher import Dispatcher
 from testbed.engines.fabric.listeners import ControlListener, NodeListener
-from testbed.engines.fabric.planes import make_plane
+from testbed.engines.fabric.planes import PLANES, choose
 from testbed.engines.fabric.reports import EVERY_S, Reports
 from testbed.engines.fabric.server import answer
 from testbed.engines.tun import NotATun
@@ -51,13 +53,12 @@ class Fabric:
         topology = config.load_topology()
         if len(topology.nodes) != len(config.nodes):
             raise UsageProblem(f"the topology has {len(topology.nodes)} nodes, the plan {len(config.nodes)}")
-        self._config = config
+        self._config = config = replace(config, data_plane=choose(config.data_plane).name)
         self.conditions = Conditions(topology, config.seed)
         network = self.conditions.network()
         self._presence = Presence(self.conditions.absent)
         self._dispatcher = Dispatcher()
-        self._plane = make_plane(
-            config.data_plane,
+        self._plane = PLANES[config.data_plane](
             Setup(
                 network=network,
                 addresses=config.addresses(),
@@ -68,7 +69,7 @@ class Fabric:
                 time_scale=config.time_scale,
                 limits=limits(config.time_scale),
                 wakeup=self._dispatcher.fileno(),
-            ),
+            )
         )
         self._reports = Reports(config, network, self._plane)
         self._captures = Captures(self._plane)

@@ -1,34 +1,48 @@
-"""The data planes that a fabric can have, by name, and which one it has unless told otherwise.
+"""The data planes that a fabric can have, by name, and the choice of one.
 
-A further one is a folder beside `python_plane`, and a line here.
+A further one is a folder beside `python_plane`, and a line here. All of them give the same schedule.
 
-Takes nothing, gives constants; touches nothing.
+Takes names, gives data planes; asks whether the compiled core can be loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from testbed.engines.fabric.config import AUTO, NATIVE, PYTHON, wanted_plane
 from testbed.engines.fabric.data_plane import DataPlane, Setup
+from testbed.engines.fabric.native_plane import library
 from testbed.engines.fabric.native_plane.plane import NativePlane
 from testbed.engines.fabric.python_plane.plane import PythonPlane
 from testbed.errors import UsageProblem
 
 PLANES: dict[str, Callable[[Setup], DataPlane]] = {
-    "python": PythonPlane,
-    "native": NativePlane,
+    NATIVE: NativePlane,
+    PYTHON: PythonPlane,
 }
 
 
-def default() -> str:
-    """The name of the data plane that new runs have."""
-    import os
+class ChosenPlane(NamedTuple):
+    """A data plane, and why it is a slow one though nothing asked for that."""
 
-    return os.environ.get("TESTBED_FABRIC", "native")
+    name: str
+    remark: str = ""
 
 
-def make_plane(name: str, setup: Setup) -> DataPlane:
-    """Raises UsageProblem for a name that no data plane has."""
-    if name not in PLANES:
+def choose(asked: str | None = None) -> ChosenPlane:
+    """The data plane that is asked for, by default in the environment.
+
+    Raises PreflightRefused if that is the compiled one, and it cannot be loaded, and UsageProblem if there is none.
+    """
+    name = wanted_plane(asked)
+    if name != AUTO and name not in PLANES:
         raise UsageProblem(f"there is no data plane {name!r}", f"there are: {', '.join(PLANES)}")
-    return PLANES[name](setup)
+    if name not in (AUTO, NATIVE):
+        return ChosenPlane(name)
+    denied = library.why_not()
+    if denied is None:
+        return ChosenPlane(NATIVE)
+    if name == NATIVE:
+        raise denied
+    return ChosenPlane(PYTHON, f"the fabric runs in Python, {library.SLOWER}: {denied.message}; {denied.hint}")

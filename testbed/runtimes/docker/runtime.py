@@ -13,6 +13,7 @@ from testbed.linux import NEED_LINUX, has_unix_sockets, need_linux
 from testbed.runtimes.docker.socket_places import Sockets
 from testbed.runtimes.runtime import (
     DETACH,
+    FABRIC,
     SHAPED,
     TIME_SCALE,
     UNSEEN,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
     from testbed.endpoints import Endpoint
     from testbed.errors import Finding
-    from testbed.plan.model import PlannedNode, RunPlan
+    from testbed.plan.model import DataPlaneChoice, PlannedNode, RunPlan
     from testbed.rundir import RunDirectory
     from testbed.runtimes.tracking.leftovers import Removed
     from testbed.runtimes.tracking.process_records import RunRecord
@@ -71,7 +72,7 @@ class DockerRuntime(Runtime):
         has_own_files=True,
         by_default="a Docker Engine answers and has the image",
     )
-    options = (IMAGE, SOCKETS, TIME_SCALE, DETACH)
+    options = (IMAGE, SOCKETS, FABRIC, TIME_SCALE, DETACH)
 
     def unsupported(self) -> PreflightRefused | None:
         return None if has_unix_sockets() else need_linux(f"runtime `{self.name}`")
@@ -107,6 +108,13 @@ class DockerRuntime(Runtime):
             have_image(DEFAULT_TAG, say)
         else:
             image_id(named)
+
+    def data_plane(self, asked: str | None, warn: Callable[[str], None]) -> DataPlaneChoice:  # noqa: ARG002
+        """The fabric chooses in its container: the image is looked at by `check`."""
+        from testbed.engines.fabric.config import wanted_plane
+        from testbed.plan.model import DataPlaneChoice
+
+        return DataPlaneChoice(asked=wanted_plane(asked), used=None)
 
     def check(self, plan: RunPlan, how: Checking) -> RunPlan:
         """The plan with the image's id and versions."""

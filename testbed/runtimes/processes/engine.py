@@ -56,6 +56,8 @@ class EngineHealth(NamedTuple):
     """Of its packets."""
     device_waits: Lateness | None = None
     """What waiting in nodes' devices added to frames' delays."""
+    data_plane: str | None = None
+    """Which of the fabric's carried the packets."""
 
 
 class Engine(Protocol):
@@ -215,7 +217,7 @@ class FabricEngine:
             health = read_document(self._places.engine / "health.json", run, Health)
         except (OSError, Malformed):
             return EngineHealth(("the fabric has not said how it was",))
-        return EngineHealth(health.overloaded, health.lateness, health.device_waits)
+        return EngineHealth(health.overloaded, health.lateness, health.device_waits, health.data_plane)
 
     async def _ask(self, make: Callable[[int], ToFabric]) -> Granted:
         try:

@@ -15,6 +15,8 @@ from typing import get_args
 
 from testbed.cores import usable_cores
 from testbed.engines.denied import NetworkDenied, raised_limit
+from testbed.engines.fabric.native_plane import library
+from testbed.engines.fabric.native_plane.library import SLOWER
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
 from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.namespace import TcpSettings
@@ -41,6 +43,7 @@ _TRUSTED = "allow user namespaces (see `emulated network`), or run only code tha
 def checks() -> Iterator[Check]:
     """All checks, the most important first."""
     yield _network()
+    yield _core()
     yield _namespaces()
     yield from _how_many_namespaces()
     yield _apart()
@@ -63,6 +66,14 @@ def _network() -> Check:
     if denied is None:
         return Check("emulated network", True, "every node can have its own (namespace, TUN device, cubic)", "", True)
     return Check("emulated network", False, denied.message, denied.hint, True)
+
+
+def _core() -> Check:
+    """The fabric's compiled data plane; without it the one in Python does the same."""
+    name, denied = "compiled core", library.why_not()
+    if denied is not None:
+        return Check(name, False, f"{denied.message}: the fabric runs in Python, {SLOWER}", denied.hint)
+    return Check(name, True, f"interface {library.ABI}, by {library.compiler()}: the fabric takes it by default")
 
 
 def _namespaces() -> Check:

@@ -352,6 +352,7 @@ class RealRun:
             real_s=real_s,
             lateness=None if engine.lateness is None else emulated(engine.lateness, scale),
             device_waits=None if engine.device_waits is None else emulated(engine.device_waits, scale),
+            data_plane=engine.data_plane,
         )
         try:
             write_summary(self._directory.path, summary)

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,6 +16,7 @@ from testbed.linux import HAS_LINUX, NEED_LINUX, is_linux, need_linux
 from testbed.runtimes.runtime import (
     DETACH,
     ENGINE,
+    FABRIC,
     SHAPED,
     TIME_SCALE,
     UNSHAPED,
@@ -33,7 +34,7 @@ from testbed.runtimes.runtime import (
 if TYPE_CHECKING:
     from testbed.control.outcome import Outcome
     from testbed.endpoints import Endpoint
-    from testbed.plan.model import PlannedNode, RunPlan
+    from testbed.plan.model import DataPlaneChoice, PlannedNode, RunPlan
     from testbed.rundir import RunDirectory, TakenRun
     from testbed.runtimes.tracking.leftovers import Removed
     from testbed.runtimes.tracking.process_records import RunRecord
@@ -50,7 +51,7 @@ class LocalRuntime(Runtime):
 
     name = "local"
     facts = Facts("real processes", engines=(SHAPED, UNSHAPED), is_virtual=False)
-    options = (ENGINE, TIME_SCALE, DETACH)
+    options = (ENGINE, FABRIC, TIME_SCALE, DETACH)
 
     def unsupported(self) -> PreflightRefused | None:
         return None if is_linux() else need_linux(f"runtime `{self.name}`")
@@ -76,6 +77,16 @@ class LocalRuntime(Runtime):
         from testbed.runtimes.processes.machine_checks import checks
 
         yield from checks()
+
+    def data_plane(self, asked: str | None, warn: Callable[[str], None]) -> DataPlaneChoice:
+        from testbed.engines.fabric.config import wanted_plane
+        from testbed.engines.fabric.planes import choose
+        from testbed.plan.model import DataPlaneChoice
+
+        chosen = choose(asked)
+        if chosen.remark:
+            warn(f"warning: {chosen.remark}")
+        return DataPlaneChoice(asked=wanted_plane(asked), used=chosen.name)
 
     def check(self, plan: RunPlan, how: Checking) -> RunPlan:
         """Shaping fails closed: what the network needs cannot be forced."""

@@ -2,6 +2,6 @@
 
 - `core`: the packet model (`model`, `link`, `train`, `ends`, `retime`, `agenda`, `draws`), and the data plane over it
   (`plane`, `ports`, `waiting`, `frames`, `delays`, `capture`). `core.h` is what Python calls.
-- `library`: finds and loads the compiled core; `abi`: its declarations.
+- `compile_core`: makes the shared library; `library`: loads it, or says why it cannot; `abi`: its declarations.
 - `packets`: `NativePackets`, the model by itself; `plane`: `NativePlane`.
 """

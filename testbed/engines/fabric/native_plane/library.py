@@ -1,4 +1,7 @@
-"""Finds and loads the compiled core. Takes nothing, gives the library; touches its file."""
+"""Loads the compiled core, or says why it cannot be loaded and what to do about that.
+
+Takes nothing, gives the shared library; reads it and, where it is asked whether the library is current, its sources.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,53 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
+from testbed.errors import PreflightRefused
+
 ABI = 1
-FILE = Path(__file__).parent / "fabric_core.so"
+"""The interface that `plane` uses, as `core_abi` tells it: a library with another number is not used."""
+LIBRARY = Path(__file__).with_name("fabric_core.so")
+SLOWER = "about ten times slower"
+"""The data plane in Python, beside this one: docs/performance.md."""
+_COMPILE = (
+    "compile it: python -m testbed.engines.fabric.native_plane.compile_core (with a C compiler, or after "
+    "`pip install ziglang`)"
+)
 
 
 @cache
 def load() -> ctypes.CDLL:
-    """Raises OSError where there is none, or one of another version."""
-    library = ctypes.CDLL(str(FILE), use_errno=True)
-    library.core_abi.restype = ctypes.c_uint32
-    if library.core_abi() != ABI:
-        raise OSError(f"{FILE.name} is of another version of testbed")
-    return library
+    """The library. Raises PreflightRefused for one that is missing, cannot be loaded, or has another interface."""
+    if not LIBRARY.exists():
+        raise PreflightRefused("the fabric's compiled core is not there", _COMPILE)
+    try:
+        found = ctypes.CDLL(str(LIBRARY), use_errno=True)
+        found.core_abi.restype = ctypes.c_uint32
+        found.core_sources.restype = found.core_compiler.restype = ctypes.c_char_p
+    except (OSError, AttributeError) as problem:
+        raise PreflightRefused(f"the fabric's compiled core cannot be loaded: {problem}", _COMPILE) from None
+    if (abi := found.core_abi()) != ABI:
+        raise PreflightRefused(f"the fabric's compiled core has interface {abi} where {ABI} is needed", _COMPILE)
+    return found
+
+
+def why_not() -> PreflightRefused | None:
+    """Why the core cannot be used, and what to do; None if it can be.
+
+    A library that was compiled from other sources than those beside it counts as missing: in a checkout, Python's part
+    may be newer than the compiled one.
+    """
+    from testbed.engines.fabric.native_plane.compile_core import digest  # the fabric's process starts without it
+
+    try:
+        sources: bytes = load().core_sources()
+    except PreflightRefused as problem:
+        return problem
+    if sources.decode() != digest():
+        return PreflightRefused("the fabric's compiled core is older than its sources", _COMPILE)
+    return None
+
+
+def compiler() -> str:
+    """What compiled the library that is loaded, with its version."""
+    name: bytes = load().core_compiler()
+    return name.decode().strip()

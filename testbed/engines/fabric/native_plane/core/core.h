@@ -147,7 +147,14 @@ struct core_plane;
 /* What it may be told is wrong, as negative results. */
 enum { CORE_NO_PATH = -1, CORE_BACKWARDS = -2, CORE_BAD_RANK = -3 };
 
+/* The number of this interface: raised whenever a function or structure that Python uses changes. */
 EXPORTED uint32_t core_abi(void);
+
+/* The digest of the sources and flags that the library was compiled from. */
+EXPORTED const char *core_sources(void);
+
+/* The compiler and its version. */
+EXPORTED const char *core_compiler(void);
 
 /* A model of packets under way, without devices; the routes' arrays have to stay. */
 EXPORTED struct model *core_model_new(const struct core_model_setup *setup);

@@ -589,11 +589,6 @@ void core_model_pairs(const struct model *model, struct core_pair_counts *counts
 
 /* -- from the beginning to the end -------------------------------------------------------------------------------- */
 
-uint32_t core_abi(void)
-{
-    return CORE_ABI;
-}
-
 struct model *core_model_new(const struct core_model_setup *setup)
 {
     struct model *model = memory_new(1, sizeof *model);
