@@ -7,26 +7,18 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from testbed.engines.fabric import start
 from testbed.engines.fabric.__main__ import main
-from testbed.engines.spawn import spawn_module
+from tests.engines.shimmed import shim
 
 
 def make_odd(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
     """Of every fabric that is started from here."""
-
-    def start_odd(module: str, arguments: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
-        assert module == "testbed.engines.fabric"
-        return spawn_module("tests.engines.odd_kernel", (errno.errorcode[error], *arguments), **more)
-
-    monkeypatch.setattr(start, "spawn_module", start_odd)
+    shim(monkeypatch, "tests.engines.odd_kernel", (errno.errorcode[error],), error=error)
 
 
 def fails_with(error: int) -> Any:

@@ -1,18 +1,21 @@
-"""What a data plane is made of, for tests of one without a fabric."""
+"""Data planes, for tests of one without a fabric."""
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from typing import Any
 
-from testbed.engines.fabric.data_plane import Setup
+from testbed.engines.fabric.data_plane import DataPlane, Setup
 from testbed.engines.fabric.delays import limits
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 
+MakePlane = Callable[..., DataPlane]
+"""Of a topology, and of what its `Setup` has besides."""
 NEVER_READABLE = os.eventfd(0, os.EFD_CLOEXEC)
 
 
@@ -31,3 +34,11 @@ def setup(topology: str, **more: Any) -> Setup:
         wakeup=NEVER_READABLE,
     )
     return made._replace(**more)
+
+
+def attached(plane: DataPlane, port: int) -> socket.socket:
+    """The other end of the port's device."""
+    theirs, ours = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    theirs.settimeout(1.0)
+    plane.attach(port, ours.detach())
+    return theirs

@@ -5,19 +5,15 @@ What is read comes from nodes' devices 3 ms late where the frame before came a m
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from testbed.engines.fabric import start
 from testbed.engines.fabric.__main__ import main
 from testbed.engines.fabric.python_plane import plane
 from testbed.engines.fabric.python_plane.ports import Port, Ports
-from testbed.engines.spawn import spawn_module
+from tests.engines.shimmed import shim
 
 LATE_S = 0.003
 _A_MOMENT_S = 0.01
@@ -25,12 +21,7 @@ _A_MOMENT_S = 0.01
 
 def make_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fabric that is started from here."""
-
-    def start_slow(module: str, arguments: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
-        assert module == "testbed.engines.fabric"
-        return spawn_module("tests.engines.slow_reader", arguments, **more)
-
-    monkeypatch.setattr(start, "spawn_module", start_slow)
+    shim(monkeypatch, "tests.engines.slow_reader", (), late_us=round(LATE_S * 1e6))
 
 
 class SlowPorts(Ports):

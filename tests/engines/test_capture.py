@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
 import pytest
 
 from testbed.engines.fabric.captures import Captures
-from testbed.engines.fabric.python_plane.plane import PythonPlane
+from testbed.engines.fabric.data_plane import DataPlane
+from testbed.engines.tun import VNET_HEADER_BYTES
 from testbed.errors import UsageProblem
-from tests.engines.planes import setup
+from tests.engines.planes import MakePlane, attached
 from tests.engines.world import pair
 
 HEADER_BYTES, RECORD_BYTES = 24, 16
@@ -20,21 +21,25 @@ ASKER = 7
 
 
 @pytest.fixture
-def plane() -> Iterator[PythonPlane]:
-    made = PythonPlane(setup(pair()))
-    yield made
-    made.close()
+def plane(make: MakePlane) -> DataPlane:
+    return make(pair(), most_captured_bytes=3 * (100 + RECORD_BYTES))
 
 
-def add(plane: PythonPlane, packets: int) -> None:
-    for _ in range(packets):
-        plane._captures[0].add(bytes(100))
+@pytest.fixture
+def roomy(make: MakePlane) -> DataPlane:
+    return make(pair())
 
 
-def test_what_fits_is_there_and_nothing_is_said(
-    plane: PythonPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("testbed.engines.fabric.python_plane.packet_file.MOST_CAPTURED_BYTES", 3 * (100 + RECORD_BYTES))
+def add(plane: DataPlane, packets: int) -> None:
+    """So many packets of 100 bytes are read from the first node."""
+    with attached(plane, 0) as node:
+        for _ in range(packets):
+            node.send(bytes(VNET_HEADER_BYTES + 100))
+            plane.run(time.monotonic())
+        plane.detach(0)
+
+
+def test_what_fits_is_there_and_nothing_is_said(plane: DataPlane, tmp_path: Path) -> None:
     captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
     add(plane, 3)
@@ -43,10 +48,7 @@ def test_what_fits_is_there_and_nothing_is_said(
     captures.end(0, ASKER)  # again, when there is none
 
 
-def test_one_that_has_become_too_large_says_so(
-    plane: PythonPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("testbed.engines.fabric.python_plane.packet_file.MOST_CAPTURED_BYTES", 3 * (100 + RECORD_BYTES))
+def test_one_that_has_become_too_large_says_so(plane: DataPlane, tmp_path: Path) -> None:
     captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
     add(plane, 5)
@@ -59,29 +61,30 @@ def test_one_that_has_become_too_large_says_so(
 
 @pytest.mark.skipif(not os.access(FULL, os.W_OK), reason="no /dev/full here")
 @pytest.mark.parametrize("when", ["write", "flush", "close"])
-def test_a_full_disk_is_told_of_whenever_it_shows(plane: PythonPlane, tmp_path: Path, when: str) -> None:
+def test_a_full_disk_is_told_of_whenever_it_shows(roomy: DataPlane, tmp_path: Path, when: str) -> None:
     (tmp_path / "a.pcap").symlink_to(FULL)
-    captures = Captures(plane)
+    captures = Captures(roomy)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
-    add(plane, 1000 if when == "write" else 3)
+    add(roomy, 1000 if when == "write" else 3)
     if when == "flush":
-        plane.counters()
+        roomy.counters()
     with pytest.raises(UsageProblem, match=r"a\.pcap does not have all packets: No space left on device"):
         captures.end(0, ASKER)
 
 
-def test_a_capture_belongs_to_the_connection_that_has_asked_for_it(plane: PythonPlane, tmp_path: Path) -> None:
+def test_a_capture_belongs_to_the_connection_that_has_asked_for_it(plane: DataPlane, tmp_path: Path) -> None:
     captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
     with pytest.raises(UsageProblem, match="another command"):
         captures.end(0, ASKER + 1)
     captures.forget(ASKER + 1)
-    assert 0 in plane._captures
+    with pytest.raises(UsageProblem, match="already"):
+        captures.begin(0, tmp_path / "b.pcap", ASKER + 1)
     captures.forget(ASKER)
-    assert not plane._captures
+    captures.begin(0, tmp_path / "b.pcap", ASKER + 1)
 
 
-def test_a_node_and_a_file_are_captured_once(plane: PythonPlane, tmp_path: Path) -> None:
+def test_a_node_and_a_file_are_captured_once(plane: DataPlane, tmp_path: Path) -> None:
     captures = Captures(plane)
     captures.begin(0, tmp_path / "a.pcap", ASKER)
     with pytest.raises(UsageProblem, match="already"):

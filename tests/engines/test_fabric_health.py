@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 
 from testbed.engines.fabric.data_plane import BACKLOG
+from testbed.engines.fabric.native_plane.forwarder import NativeForwarder
+from testbed.engines.fabric.planes import PLANES
+from testbed.engines.fabric.python_plane.forwarder import Forwarder
 from testbed.engines.fabric.python_plane.plane import PythonPlane
 from testbed.engines.fabric.reports import Reports
 from testbed.engines.fabric.start import FabricHandle, start_fabric
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
 from testbed.protocol.fabric import FabricStatus, GetStatus
-from tests.engines.planes import setup
+from tests.engines.planes import MakePlane, attached, setup
 from tests.engines.quiet import skip_where_nobody_keeps_time
 from tests.engines.slow_reader import make_slow
 from tests.engines.test_frames import super_segment
@@ -29,9 +32,10 @@ STOPPED_S = 0.7
 """Longer than a fabric may stand still at once."""
 
 
-def test_a_node_that_floods_leaves_room_for_the_others() -> None:
-    plane = PythonPlane(setup(pair("1s"), most_held_of_one_bytes=50_000))
-    made = plane._forwarder
+@pytest.mark.parametrize("make", [Forwarder, NativeForwarder])
+def test_a_node_that_floods_leaves_room_for_the_others(make: type[Forwarder] | type[NativeForwarder]) -> None:
+    given = setup(pair("1s"))
+    made = make(given.network, given.addresses, seed=1, mtu=1500, most_held_of_one_bytes=50_000)
     frame = super_segment(10_000)
     for _ in range(8):
         made.offer(0.0, 0, frame)
@@ -45,16 +49,16 @@ def test_a_node_that_floods_leaves_room_for_the_others() -> None:
     assert len(list(made.advance(2.0))) == 6
     made.offer(2.0, 0, frame)
     assert made.held == 1
-    plane.close()
 
 
-def test_so_many_bytes_are_on_their_way_and_no_more() -> None:
-    plane = PythonPlane(setup(pair("1s"), most_held_bytes=50_000))
-    for _ in range(8):
-        plane._forwarder.offer(0.0, 0, super_segment(10_000))
-    assert plane.figures().held_frames == 5, "one more than fits, and then no more"
-    assert plane._forwarder.unfit[0] == {BACKLOG: 3 * 7}
-    plane.close()
+def test_so_many_bytes_are_on_their_way_and_no_more(make: MakePlane) -> None:
+    plane = make(pair("1s"), most_held_bytes=50_000)
+    with attached(plane, 0) as node:
+        for _ in range(8):
+            node.send(super_segment(10_000))
+            plane.run(time.monotonic())
+        assert plane.figures().held_frames == 5, "one more than fits, and then no more"
+        assert plane.figures().ports[0].unfit == {BACKLOG: 3 * 7}
 
 
 @contextmanager
@@ -179,14 +183,15 @@ def test_a_node_was_given_all_packets_that_arrived_and_no_others(tmp_path: Path)
 
 @needs_network
 @pytest.mark.alone
+@pytest.mark.parametrize("plane", sorted(PLANES))
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_a_fabric_that_reads_late_under_load_says_so(
-    is_slow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_slow: bool, plane: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five hundred datagrams a second are nothing for one that does not, and every packet of it is in time."""
     if is_slow:
         make_slow(monkeypatch)
-    with world(pair("50ms"), tmp_path) as made:
+    with world(pair("50ms"), tmp_path, data_plane=plane) as made:
         one, _ = made.node(0, datagrams(address(1), 500, 1, 0.002)), made.node(1)
         made.begin()
         one.start()

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from testbed.engines.fabric.deliveries import Wait
+from testbed.engines.fabric.native_plane.forwarder import NativeForwarder
 from testbed.engines.fabric.python_plane.forwarder import Forwarder
 from testbed.network.graph import expand
 from testbed.plan.addresses import address
@@ -15,6 +16,11 @@ from testbed.topologies.source import Form
 from tests.engines.test_frames import ip as packet
 from tests.engines.test_frames import super_segment, vnet
 from tests.engines.world import links, pair
+
+
+@pytest.fixture(params=[Forwarder, NativeForwarder], ids=["python", "native"], autouse=True)
+def _each_forwarder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request.module, "Forwarder", request.param)
 
 
 def forwarder(topology: str) -> Forwarder:

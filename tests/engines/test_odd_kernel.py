@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.engines.fabric.planes import PLANES
 from testbed.engines.fabric.python_plane.ports import Ports
 from testbed.plan.addresses import address
 from tests.engines.odd_kernel import fails_with, make_odd
@@ -72,9 +73,10 @@ def test_another_error_is_no_sign_of_an_older_kernel(capfd: pytest.CaptureFixtur
 
 
 @needs_network
-def test_a_whole_network_is_carried_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("plane", sorted(PLANES))
+def test_a_whole_network_is_carried_there(plane: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_odd(monkeypatch, errno.EOPNOTSUPP)
-    with world(pair("5ms"), tmp_path) as made:
+    with world(pair("5ms"), tmp_path, data_plane=plane) as made:
         one, _ = made.node(0, echo_times(address(1), 20, 0.005)), made.node(1)
         one.start()
         assert len(one.result()) == 20

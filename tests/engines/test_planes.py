@@ -8,7 +8,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,9 @@ import pytest
 import testbed.engines.fabric
 from testbed.engines.device import hand_over
 from testbed.engines.fabric import planes
-from testbed.engines.fabric.data_plane import DataPlane, Figures, LostDevice, PortFigures, Setup, UnderWay
+from testbed.engines.fabric.data_plane import Figures, LostDevice, PortFigures, Setup, UnderWay
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.python_plane.delay_counts import DelayCounts
-from testbed.engines.fabric.python_plane.plane import PythonPlane
 from testbed.engines.fabric.sockets import node_socket
 from testbed.engines.fabric.start import FabricConversation
 from testbed.engines.tun import NotATun
@@ -45,7 +44,7 @@ from testbed.protocol.fabric import (
     Uncut,
     Watch,
 )
-from tests.engines.planes import setup
+from tests.engines.planes import MakePlane, attached, setup
 from tests.engines.test_frames import super_segment
 from tests.engines.world import configuration, links, pair
 
@@ -236,32 +235,10 @@ def test_the_packet_model_is_reached_through_its_package_alone() -> None:
         assert not [name for name in names if name.startswith("testbed.network.packets.")], path
 
 
-# -- the data plane in Python ------------------------------------------------------------------------------------------
+# -- every data plane --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., PythonPlane]]:
-    """Planes whose devices are sockets."""
-    monkeypatch.setattr("testbed.engines.fabric.python_plane.plane.make_fit", lambda _: None)
-    made: list[PythonPlane] = []
-
-    def made_of(topology: str, **more: Any) -> PythonPlane:
-        made.append(PythonPlane(setup(topology, **more)))
-        return made[-1]
-
-    yield made_of
-    for plane in made:
-        plane.close()
-
-
-def attached(plane: DataPlane, port: int) -> socket.socket:
-    theirs, ours = socket.socketpair(type=socket.SOCK_SEQPACKET)
-    theirs.settimeout(1.0)
-    plane.attach(port, ours.detach())
-    return theirs
-
-
-def test_it_carries_frames_until_a_time(make: Callable[..., PythonPlane]) -> None:
+def test_it_carries_frames_until_a_time(make: MakePlane) -> None:
     plane = make(pair("20ms"))
     with attached(plane, 0) as one, attached(plane, 1) as other:
         one.send(super_segment(10_000))
@@ -278,7 +255,7 @@ def test_it_carries_frames_until_a_time(make: Callable[..., PythonPlane]) -> Non
         assert plane.figures().delays.packets == 0
 
 
-def test_it_comes_back_when_the_control_plane_has_something_to_do(make: Callable[..., PythonPlane]) -> None:
+def test_it_comes_back_when_the_control_plane_has_something_to_do(make: MakePlane) -> None:
     wakeup = os.eventfd(1)
     plane = make(pair(), wakeup=wakeup)
     began_s = time.monotonic()
@@ -287,7 +264,7 @@ def test_it_comes_back_when_the_control_plane_has_something_to_do(make: Callable
     os.close(wakeup)
 
 
-def test_it_tells_which_device_is_lost(make: Callable[..., PythonPlane]) -> None:
+def test_it_tells_which_device_is_lost(make: MakePlane) -> None:
     plane = make(pair())
     reading, writing = os.pipe()
     os.close(reading)
@@ -299,11 +276,12 @@ def test_it_tells_which_device_is_lost(make: Callable[..., PythonPlane]) -> None
     assert not plane.detach(1)
 
 
-def test_what_is_no_device_is_refused_and_the_one_before_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    plane = PythonPlane(setup(pair()))
+@pytest.mark.parametrize("name", sorted(planes.PLANES))
+def test_what_is_no_device_is_refused_and_the_one_before_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = planes.PLANES[name](setup(pair()))
     reading, writing = os.pipe()
     with monkeypatch.context() as patched:
-        patched.setattr("testbed.engines.fabric.python_plane.plane.make_fit", lambda _: None)
+        patched.setattr(f"testbed.engines.fabric.{name}_plane.plane.make_fit", lambda _: None)
         assert not plane.attach(0, reading)
     with pytest.raises(NotATun):
         plane.attach(0, writing)
@@ -311,7 +289,7 @@ def test_what_is_no_device_is_refused_and_the_one_before_stays(monkeypatch: pyte
     plane.close()
 
 
-def test_a_change_is_at_its_time_and_never_before_what_was_carried(make: Callable[..., PythonPlane]) -> None:
+def test_a_change_is_at_its_time_and_never_before_what_was_carried(make: MakePlane) -> None:
     plane = make(pair("20ms"))
     network = setup(pair("40ms")).network
     began_s = time.monotonic()
@@ -328,7 +306,7 @@ LINE = links(
 )
 
 
-def test_what_another_host_has_begun_goes_on_from_its_link(make: Callable[..., PythonPlane]) -> None:
+def test_what_another_host_has_begun_goes_on_from_its_link(make: MakePlane) -> None:
     plane = make(LINE)
     network = setup(LINE).network
     (link,) = np.flatnonzero(network.dest == 1).tolist()

@@ -17,6 +17,8 @@ from testbed.network.packets import Arrival, Packets
 from testbed.seeds import stream
 from tests.network.test_flows import network_from
 
+pytestmark = pytest.mark.usefixtures("_each_model")
+
 MTU = 1500
 
 
@@ -70,34 +72,6 @@ def test_an_idle_path_takes_its_latencies_and_a_transmission_on_every_link() -> 
     assert arrival == Arrival(0, 0, 1, arrival.due_s, (0,), 0.024)
     assert arrival.due_s == pytest.approx(5.0251, abs=1e-12)
     assert packets.next_s() == math.inf
-
-
-def test_it_is_known_since_when_the_first_link_of_a_path_is_free() -> None:
-    packets = Packets(pair(rate="12Mbps"), seed=1)
-    assert packets.route_of(0, 1) is None, "nothing has gone there yet"
-    packets.offer(1.0, 0, 1, [MTU] * 3)
-    route = packets.route_of(0, 1)
-    assert route is not None
-    (link,) = route.links
-    assert link.free_since_s == math.inf, "it is not known how much comes"
-    packets.advance(1.0)
-    assert link.free_since_s == pytest.approx(1.003)
-    packets.offer(1.002, 0, 1, [MTU])
-    packets.advance(1.002)
-    assert link.free_since_s == pytest.approx(1.004)
-
-
-def test_it_is_known_which_segments_are_under_way() -> None:
-    packets = Packets(pair(rate="12Mbps", more=", queue: 2ms"), seed=1)
-    packets.offer(0.0, 0, 1, [MTU] * 2)
-    packets.offer(0.0, 0, 1, [MTU] * 2)
-    packets.offer(0.0, 0, 1, [MTU])
-    packets.advance(0.0005)
-    assert packets.under_way() == {0, 1}, "the third one found the queue full"
-    packets.advance(0.022)
-    assert packets.under_way() == {1}
-    packets.advance(1.0)
-    assert packets.under_way() == set()
 
 
 @pytest.mark.parametrize(("share", "latency", "together"), [(0.0, "100ms", 2), (0.01, "100ms", 10), (0.01, "10s", 10)])
@@ -521,17 +495,6 @@ def test_jitter_keeps_order_through_a_cut_unless_something_was_offered(is_offere
     packets.offer(0.003, 0, 1, [MTU])
     first, second = finish(packets)
     assert (first.segment < second.segment) == is_in_order
-
-
-def test_what_is_due_before_a_cut_is_handed_over() -> None:
-    """Though it is asked for later; whose frame it is stays known until then."""
-    packets = Packets(pair(), seed=1)
-    packets.offer(0.0, 0, 1, [MTU])
-    packets.cut(0.03, 1)
-    assert packets.under_way() == {0}
-    assert packets.next_s() == 0.03
-    assert times(packets.advance(0.03)) == pytest.approx([0.021])
-    assert packets.under_way() == set()
 
 
 def test_a_transit_node_that_is_cut_off_is_gone_round() -> None:

@@ -18,6 +18,8 @@ from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 from tests.network.test_flows import network_from
 
+pytestmark = pytest.mark.usefixtures("_each_model")
+
 TEXT = """
 services: {a: {replicas: 2}, b: {}}
 bridges: [x]

@@ -15,12 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from testbed.network.graph import Network, expand
 from testbed.network.moment import moments
 from testbed.network.packets import Packets
 from testbed.topologies.load import load_bytes
 from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
+
+pytestmark = pytest.mark.usefixtures("_each_model")
 
 WINDOW_S = 0.0007
 CUTS = ((0.0307, 2, True), (0.0419, 2, False), (0.1717, 1, True), (0.1831, 1, False))

@@ -23,9 +23,6 @@ BACKLOG = "backlog"
 """Why frames are not carried while too many are on their way."""
 WRITE = "write "
 """How causes begin for which a device refused a packet."""
-MOST_CAPTURED_BYTES = 4 << 30
-"""Of one capture: one that is forgotten must not fill the disk."""
-CAPTURE_FULL = f"it has {MOST_CAPTURED_BYTES} bytes, the most that one may have"
 MOST_HELD_BYTES = 1 << 30
 """Of frames on their way; a network that would hold more is not carried faithfully, and the run is overloaded."""
 
@@ -50,6 +47,12 @@ class Setup(NamedTuple):
     """A frame that comes while more bytes of frames than that are on their way is dropped, for BACKLOG."""
     most_held_of_one_bytes: int = MOST_HELD_BYTES // 4
     """The same for frames of its origin, so that one node that floods the network leaves room for the others."""
+    most_captured_bytes: int = 4 << 30
+    """Of one capture: one that is forgotten must not fill the disk."""
+
+    @property
+    def capture_is_full(self) -> str:
+        return f"it has {self.most_captured_bytes} bytes, the most that one may have"
 
 
 class LostDevice(NamedTuple):

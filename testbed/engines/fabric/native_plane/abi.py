@@ -247,7 +247,7 @@ _FUNCTIONS = {
     "core_plane_attach": (c_int64, _PLANE, c_int64, c_int64),
     "core_plane_detach": (c_int64, _PLANE, c_int64),
     "core_plane_run": (c_int64, _PLANE, c_double, POINTER(Lost)),
-    "core_plane_begin_capture": (None, _PLANE, c_int64, c_int64),
+    "core_plane_begin_capture": (None, _PLANE, c_int64, c_int64, c_int64),
     "core_plane_end_capture": (c_int64, _PLANE, c_int64),
     "core_plane_flush_captures": (None, _PLANE),
     "core_plane_port": (None, _PLANE, c_int64, POINTER(PortFigures)),

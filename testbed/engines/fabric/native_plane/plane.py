@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from testbed.engines.fabric import delays
-from testbed.engines.fabric.data_plane import CAPTURE_FULL, WRITE, Figures, LostDevice, PortFigures, Setup, UnderWay
+from testbed.engines.fabric.data_plane import WRITE, Figures, LostDevice, PortFigures, Setup, UnderWay
 from testbed.engines.fabric.devices import close_aside, close_together, make_fit
 from testbed.engines.fabric.histogram import Histogram
 from testbed.engines.fabric.native_plane import abi
@@ -25,6 +25,7 @@ class NativePlane:
     """The data plane over the compiled core. While it carries packets, other threads of Python's run."""
 
     def __init__(self, setup: Setup) -> None:
+        self._setup = setup
         self._core = abi.core()
         self._arrays = ForwarderArrays(
             setup.network,
@@ -102,13 +103,13 @@ class NativePlane:
     def begin_capture(self, port: int, path: Path) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._captures[port] = descriptor
-        self._core.core_plane_begin_capture(self._pointer, port, descriptor)
+        self._core.core_plane_begin_capture(self._pointer, port, descriptor, self._setup.most_captured_bytes)
 
     def end_capture(self, port: int) -> str | None:
         why = self._core.core_plane_end_capture(self._pointer, port)
         os.close(self._captures.pop(port))
         if why == abi.CAPTURE_FULL:
-            return CAPTURE_FULL
+            return self._setup.capture_is_full
         return os.strerror(why) if why else None
 
     # -- figures ---------------------------------------------------------------------------------------------------

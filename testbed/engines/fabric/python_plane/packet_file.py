@@ -10,7 +10,7 @@ import struct
 import time
 from pathlib import Path
 
-from testbed.engines.fabric.data_plane import CAPTURE_FULL, MOST_CAPTURED_BYTES
+from testbed.engines.fabric.data_plane import Setup
 
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _LINKTYPE_RAW = 101
@@ -21,11 +21,12 @@ _RECORD = struct.Struct("=IIII")
 class PacketFile:
     """One node's capture."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, setup: Setup) -> None:
         self.path = path
         self._file = path.open("wb")
         self._file.write(struct.pack("=IHHiIII", _MAGIC_NANOSECONDS, 2, 4, 0, 0, _LONGEST, _LINKTYPE_RAW))
-        self._left = MOST_CAPTURED_BYTES
+        self._setup = setup
+        self._left = setup.most_captured_bytes
         self.ended: str | None = None
         """Why nothing is written any more, though it goes on."""
 
@@ -33,7 +34,7 @@ class PacketFile:
         """A packet that the node sends or receives now. A full disk ends the capture, and nothing else."""
         self._left -= len(packet) + _RECORD.size
         if self.ended is None and self._left < 0:
-            self.ended = CAPTURE_FULL
+            self.ended = self._setup.capture_is_full
         if self.ended is not None:
             return
         seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)

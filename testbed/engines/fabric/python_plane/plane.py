@@ -32,7 +32,7 @@ class PythonPlane:
     """The data plane over `network/packets`: the reference for others, and what runs where there is no other."""
 
     def __init__(self, setup: Setup) -> None:
-        self._limits = setup.limits
+        self._setup = setup
         self._forwarder = Forwarder(
             setup.network,
             setup.addresses,
@@ -53,7 +53,7 @@ class PythonPlane:
         self._lost: list[LostDevice] = []
         self._began_s = time.monotonic()
         """The packet model's times are since then."""
-        self._delays = DelayCounts(self._limits, self._began_s)
+        self._delays = DelayCounts(setup.limits, self._began_s)
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class PythonPlane:
     # -- captures --------------------------------------------------------------------------------------------------
 
     def begin_capture(self, port: int, path: Path) -> None:
-        self._captures[port] = PacketFile(path)
+        self._captures[port] = PacketFile(path, self._setup)
 
     def end_capture(self, port: int) -> str | None:
         file = self._captures.pop(port)
@@ -184,7 +184,7 @@ class PythonPlane:
         )
 
     def restart_delays(self) -> None:
-        self._delays = DelayCounts(self._limits, time.monotonic())
+        self._delays = DelayCounts(self._setup.limits, time.monotonic())
 
     def close(self) -> None:
         for port in list(self._captures):

@@ -10,9 +10,6 @@
 
 enum { BUFFER_BYTES = 1 << 17, LONGEST = 262144, LINKTYPE_RAW = 101 };
 
-/* A forgotten capture must not fill the disk. */
-static const int64_t MOST_BYTES = INT64_C(4) << 30;
-
 struct capture {
     int descriptor;
     int64_t ended; /* why nothing is written any more, though it goes on */
@@ -33,12 +30,12 @@ static void put(struct capture *capture, const void *data, size_t bytes)
     capture->used += bytes;
 }
 
-struct capture *capture_begin(int descriptor)
+struct capture *capture_begin(int descriptor, int64_t most_bytes)
 {
     const uint32_t header[] = {0xA1B23C4D /* nanoseconds */, 2 | 4 << 16, 0, 0, LONGEST, LINKTYPE_RAW};
     struct capture *capture = memory_new(1, sizeof *capture);
     capture->descriptor = descriptor;
-    capture->left_bytes = MOST_BYTES;
+    capture->left_bytes = most_bytes;
     put(capture, header, sizeof header);
     return capture;
 }
@@ -64,7 +61,8 @@ void capture_add(struct capture *capture, const uint8_t *head, size_t head_bytes
 
 void capture_flush(struct capture *capture)
 {
-    for (size_t at = 0; at < capture->used && !capture->ended;) {
+    /* What was added before the file became too large is written still. */
+    for (size_t at = 0; at < capture->used && capture->ended <= 0;) {
         ssize_t bytes = write(capture->descriptor, capture->buffer + at, capture->used - at);
         if (bytes >= 0)
             at += (size_t)bytes;

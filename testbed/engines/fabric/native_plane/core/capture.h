@@ -10,7 +10,7 @@
 
 struct capture;
 
-struct capture *capture_begin(int descriptor);
+struct capture *capture_begin(int descriptor, int64_t most_bytes);
 
 /* A packet that the node sends or receives now, in two parts. A full disk ends the capture, and nothing else. */
 void capture_add(struct capture *capture, const uint8_t *head, size_t head_bytes, const uint8_t *tail,

@@ -234,7 +234,7 @@ EXPORTED int64_t core_plane_detach(struct core_plane *plane, int64_t rank);
 EXPORTED int64_t core_plane_run(struct core_plane *plane, double until_s, struct core_lost *lost);
 
 /* Writes packets that a node reads or writes to a file, whose descriptor stays the caller's. */
-EXPORTED void core_plane_begin_capture(struct core_plane *plane, int64_t rank, int64_t descriptor);
+EXPORTED void core_plane_begin_capture(struct core_plane *plane, int64_t rank, int64_t descriptor, int64_t most_bytes);
 
 /* Gives 0, or why the file lacks packets: CORE_CAPTURE_FULL, or the error. */
 EXPORTED int64_t core_plane_end_capture(struct core_plane *plane, int64_t rank);

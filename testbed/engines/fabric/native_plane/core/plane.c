@@ -55,9 +55,9 @@ int64_t core_plane_detach(struct core_plane *plane, int64_t rank)
     return descriptor;
 }
 
-void core_plane_begin_capture(struct core_plane *plane, int64_t rank, int64_t descriptor)
+void core_plane_begin_capture(struct core_plane *plane, int64_t rank, int64_t descriptor, int64_t most_bytes)
 {
-    plane->ports.ports[rank].capture = capture_begin((int)descriptor);
+    plane->ports.ports[rank].capture = capture_begin((int)descriptor, most_bytes);
 }
 
 int64_t core_plane_end_capture(struct core_plane *plane, int64_t rank)
