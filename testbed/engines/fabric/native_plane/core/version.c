@@ -2,15 +2,18 @@
 
 #include "version.h"
 
+#define TEXT(number) LITERAL(number)
+#define LITERAL(number) #number
+
 uint32_t core_abi(void) { return 0; } /* raised to 1 when the data plane is there */
 
 const char *core_sources(void) { return CORE_SOURCES; }
 
 const char *core_compiler(void) {
 #if defined(__clang__)
-    return "clang " __clang_version__;
+    return "clang " TEXT(__clang_major__) "." TEXT(__clang_minor__) "." TEXT(__clang_patchlevel__);
 #elif defined(__GNUC__)
-    return "gcc " __VERSION__;
+    return "gcc " TEXT(__GNUC__) "." TEXT(__GNUC_MINOR__) "." TEXT(__GNUC_PATCHLEVEL__);
 #else
     return "another compiler";
 #endif
