@@ -98,14 +98,6 @@ def test_where_nothing_can_be_written_it_says_so(tmp_path: Path) -> None:
         compile_core.compile_core(tmp_path / "nowhere" / "core.so", a_compiler())
 
 
-def test_ziglang_compiles_for_both_kinds_of_machines(tmp_path: Path) -> None:
-    pytest.importorskip("ziglang", reason="the package ziglang is not here")
-    for machine in compile_core.MACHINES:
-        compile_core.compile_core(tmp_path / machine, compile_core.zig(machine))
-    x86, arm = ((tmp_path / machine).read_bytes() for machine in compile_core.MACHINES)
-    assert (x86[:4], x86[18], arm[18]) == (b"\x7fELF", 62, 183)
-
-
 # -- loading -----------------------------------------------------------------------------------------------------------
 
 

@@ -58,4 +58,4 @@ def why_not() -> PreflightRefused | None:
 def compiler() -> str:
     """What compiled the library that is loaded, with its version."""
     name: bytes = load().core_compiler()
-    return name.decode().strip()
+    return name.decode()

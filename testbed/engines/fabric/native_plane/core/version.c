@@ -2,6 +2,9 @@
 
 #include "core.h"
 
+#define TEXT(number) LITERAL(number)
+#define LITERAL(number) #number
+
 uint32_t core_abi(void)
 {
     return CORE_ABI;
@@ -15,9 +18,9 @@ const char *core_sources(void)
 const char *core_compiler(void)
 {
 #if defined(__clang__)
-    return "clang " __clang_version__;
+    return "clang " TEXT(__clang_major__) "." TEXT(__clang_minor__) "." TEXT(__clang_patchlevel__);
 #elif defined(__GNUC__)
-    return "gcc " __VERSION__;
+    return "gcc " TEXT(__GNUC__) "." TEXT(__GNUC_MINOR__) "." TEXT(__GNUC_PATCHLEVEL__);
 #else
     return "another compiler";
 #endif
