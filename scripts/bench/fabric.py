@@ -17,7 +17,6 @@ traffic or the machine was the limit. Figures mean something on an otherwise idl
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from pathlib import Path
 import yaml
 from emulated_nodes import BARE, Role, Traffic, carried, compiled
 from round_trips import round_trips
-from tables import Row, as_text
+from tables import Row, as_text, load
 
 from testbed.engines.fabric.health import Health
 from testbed.engines.fabric.planes import PLANES
@@ -187,22 +186,34 @@ def flows_row(plane: str, count: int, found: Flows) -> Row:
     }
 
 
-def most_flows(plane: str, counts: Sequence[int], congestion: str) -> Iterator[Row]:
-    """A row for every number of flows, until one is too many; then for some between that and the one before."""
-    right, wrong = 0, 0
-    for count in counts:
+def most_flows(plane: str, counts: Sequence[int], congestion: str) -> list[Row]:
+    """A row for every number of flows tried, and one with the largest that was right."""
+    rows: list[Row] = []
+
+    def are_right(count: int) -> bool:
         found = _tried(plane, count, congestion)
-        yield flows_row(plane, count, found)
-        if not found.are_right:
+        rows.append(flows_row(plane, count, found))
+        return found.are_right
+
+    right, wrong = largest(counts, are_right)
+    return [*rows, {"what": "most flows", "carrier": plane, "flows": right, "too_many": wrong}]
+
+
+def largest(counts: Sequence[int], holds: Callable[[int], bool]) -> tuple[int, int | None]:
+    """The largest number that holds, to a quarter, and the least that was tried and does not.
+
+    Tries the numbers in turn, then some between the last that holds and the first that does not.
+    """
+    right, wrong = 0, None
+    for count in counts:
+        if not holds(count):
             wrong = count
             break
         right = count
-    while right and wrong - right > max(1, right // 4):
+    while right and wrong is not None and wrong - right > max(1, right // 4):
         count = (right + wrong) // 2
-        found = _tried(plane, count, congestion)
-        yield flows_row(plane, count, found)
-        right, wrong = (count, wrong) if found.are_right else (right, count)
-    tell(f"{plane}: {right} flows" + (f", not {wrong}" if wrong else ""))
+        right, wrong = (count, wrong) if holds(count) else (right, count)
+    return right, wrong
 
 
 def _tried(plane: str, count: int, congestion: str) -> Flows:
@@ -218,10 +229,6 @@ def _tried(plane: str, count: int, congestion: str) -> Flows:
 def tell(words: str) -> None:
     """To the terminal: how far it is."""
     print(words, file=sys.stderr, flush=True)
-
-
-def load() -> str:
-    return "load " + " ".join(f"{each:.1f}" for each in os.getloadavg())
 
 
 def main() -> None:
