@@ -10,8 +10,9 @@ idle:  round trips of an idle network over those asked for, and how late packets
 
 The bare forwarder is `bare_forwarder.c`: it polls two TUN devices, reads and writes. `udp` and `tcp` measure all
 carriers in turns, --times times, with a core for the carrier and the others for the traffic. Figures are medians;
-ratios are to the bare forwarder's. `busy` is the share of a core that the carrier used: where that is well below 1, the
-traffic or the machine was the limit. Figures mean something on an otherwise idle machine only.
+`of_bare` is the ratio to the bare forwarder's. `busy` is the share of a core that the carrier used: where that is well
+below 1, the traffic or other programs were the limit. `of_bare_cpu` is the ratio for the same processor time, which is
+the same on an otherwise idle machine, and still means something on another.
 """
 
 from __future__ import annotations
@@ -118,8 +119,10 @@ def tcp_once(carrier: str) -> Row:
     }
 
 
-def in_turns(what: str, once: Callable[[str], Row], key: str, planes: Sequence[str], times: int) -> Iterator[Row]:
-    """A row for every carrier; `of_bare` is the ratio of `key` to the bare forwarder's."""
+def in_turns(
+    what: str, once: Callable[[str], Row], carries: str, costs: str, planes: Sequence[str], times: int
+) -> Iterator[Row]:
+    """A row for every carrier, with its ratios to the bare forwarder: of what it carries, and of what that costs."""
     carriers = (BARE, *planes)
     found: dict[str, list[Row]] = {carrier: [] for carrier in carriers}
     for number in range(times):
@@ -127,10 +130,11 @@ def in_turns(what: str, once: Callable[[str], Row], key: str, planes: Sequence[s
             row = once(carrier)
             found[carrier].append(row)
             tell(f"{what} {number + 1}/{times} {carrier}: {as_text([row], 'table').splitlines()[1]}")
-    bare = middle(found[BARE], key)
     for carrier, rows in found.items():
         middles: Row = {name: middle(rows, name) for name in rows[0]}
-        yield {"what": what, "carrier": carrier, **middles, "of_bare": middle(rows, key) / bare}
+        of_bare = middle(rows, carries) / middle(found[BARE], carries)
+        of_bare_cpu = middle(found[BARE], costs) / middle(rows, costs)
+        yield {"what": what, "carrier": carrier, **middles, "of_bare": of_bare, "of_bare_cpu": of_bare_cpu}
 
 
 def middle(rows: Sequence[Row], key: str) -> float:
@@ -245,8 +249,8 @@ def main() -> None:
     form = "json" if given.json else "table"
     tell(load())
     benches: dict[str, Callable[[], Iterator[Row]]] = {
-        "udp": lambda: in_turns("udp", udp_once, "frames_per_s", planes, given.times),
-        "tcp": lambda: in_turns("tcp", tcp_once, "gbit_per_s", planes, given.times),
+        "udp": lambda: in_turns("udp", udp_once, "frames_per_s", "us_per_frame", planes, given.times),
+        "tcp": lambda: in_turns("tcp", tcp_once, "gbit_per_s", "ms_per_mb", planes, given.times),
         "flows": lambda: (row for plane in planes for row in most_flows(plane, given.flows, given.congestion)),
         "idle": lambda: (row for plane in planes for row in round_trips(plane)),
     }
