@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import msgspec
-from cpu_clocks import cpu_s
+from process_figures import cpu_s
 
 from testbed.engines.device import NodeDevice, hand_over, make_device
 from testbed.engines.fabric.health import Health
@@ -39,6 +39,7 @@ from testbed.verify.prepare import config_for
 
 BARE = "bare"
 """The carrier that is the yardstick; the others are data planes."""
+COMPILER = os.environ.get("CC", "cc")
 _SOURCES = Path(__file__).parent
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
 _PATIENCE_S = 60.0
@@ -52,8 +53,7 @@ GiveDevice = Callable[[int, int], None]
 def compiled(name: str, folder: Path) -> Path:
     """The program made from the C file of that name beside this one."""
     made = folder / name
-    compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, *_FLAGS, "-o", str(made), str(_SOURCES / f"{name}.c")], check=True)
+    subprocess.run([COMPILER, *_FLAGS, "-o", str(made), str(_SOURCES / f"{name}.c")], check=True)
     return made
 
 

@@ -10,14 +10,14 @@ idle:  round trips of an idle network over those asked for, and how late packets
 
 The bare forwarder is `bare_forwarder.c`: it polls two TUN devices, reads and writes. `udp` and `tcp` measure all
 carriers in turns, --times times, with a core for the carrier and the others for the traffic. Figures are medians;
-ratios are to the bare forwarder's. `busy` is the share of a core that the carrier used: where that is well below 1, the
-traffic or the machine was the limit. Figures mean something on an otherwise idle machine only.
+`of_bare` is the ratio to the bare forwarder's. `busy` is the share of a core that the carrier used: where that is well
+below 1, the traffic or other programs were the limit. `of_bare_cpu` is the ratio for the same processor time, which is
+the same on an otherwise idle machine, and still means something on another.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
@@ -28,7 +28,7 @@ from pathlib import Path
 import yaml
 from emulated_nodes import BARE, Role, Traffic, carried, compiled
 from round_trips import round_trips
-from tables import Row, as_text
+from tables import Row, as_text, load
 
 from testbed.engines.fabric.health import Health
 from testbed.engines.fabric.planes import PLANES
@@ -119,8 +119,10 @@ def tcp_once(carrier: str) -> Row:
     }
 
 
-def in_turns(what: str, once: Callable[[str], Row], key: str, planes: Sequence[str], times: int) -> Iterator[Row]:
-    """A row for every carrier; `of_bare` is the ratio of `key` to the bare forwarder's."""
+def in_turns(
+    what: str, once: Callable[[str], Row], carries: str, costs: str, planes: Sequence[str], times: int
+) -> Iterator[Row]:
+    """A row for every carrier, with its ratios to the bare forwarder: of what it carries, and of what that costs."""
     carriers = (BARE, *planes)
     found: dict[str, list[Row]] = {carrier: [] for carrier in carriers}
     for number in range(times):
@@ -128,10 +130,11 @@ def in_turns(what: str, once: Callable[[str], Row], key: str, planes: Sequence[s
             row = once(carrier)
             found[carrier].append(row)
             tell(f"{what} {number + 1}/{times} {carrier}: {as_text([row], 'table').splitlines()[1]}")
-    bare = middle(found[BARE], key)
     for carrier, rows in found.items():
         middles: Row = {name: middle(rows, name) for name in rows[0]}
-        yield {"what": what, "carrier": carrier, **middles, "of_bare": middle(rows, key) / bare}
+        of_bare = middle(rows, carries) / middle(found[BARE], carries)
+        of_bare_cpu = middle(found[BARE], costs) / middle(rows, costs)
+        yield {"what": what, "carrier": carrier, **middles, "of_bare": of_bare, "of_bare_cpu": of_bare_cpu}
 
 
 def middle(rows: Sequence[Row], key: str) -> float:
@@ -187,22 +190,34 @@ def flows_row(plane: str, count: int, found: Flows) -> Row:
     }
 
 
-def most_flows(plane: str, counts: Sequence[int], congestion: str) -> Iterator[Row]:
-    """A row for every number of flows, until one is too many; then for some between that and the one before."""
-    right, wrong = 0, 0
-    for count in counts:
+def most_flows(plane: str, counts: Sequence[int], congestion: str) -> list[Row]:
+    """A row for every number of flows tried, and one with the largest that was right."""
+    rows: list[Row] = []
+
+    def are_right(count: int) -> bool:
         found = _tried(plane, count, congestion)
-        yield flows_row(plane, count, found)
-        if not found.are_right:
+        rows.append(flows_row(plane, count, found))
+        return found.are_right
+
+    right, wrong = largest(counts, are_right)
+    return [*rows, {"what": "most flows", "carrier": plane, "flows": right, "too_many": wrong}]
+
+
+def largest(counts: Sequence[int], holds: Callable[[int], bool]) -> tuple[int, int | None]:
+    """The largest number that holds, to a quarter, and the least that was tried and does not.
+
+    Tries the numbers in turn, then some between the last that holds and the first that does not.
+    """
+    right, wrong = 0, None
+    for count in counts:
+        if not holds(count):
             wrong = count
             break
         right = count
-    while right and wrong - right > max(1, right // 4):
+    while right and wrong is not None and wrong - right > max(1, right // 4):
         count = (right + wrong) // 2
-        found = _tried(plane, count, congestion)
-        yield flows_row(plane, count, found)
-        right, wrong = (count, wrong) if found.are_right else (right, count)
-    tell(f"{plane}: {right} flows" + (f", not {wrong}" if wrong else ""))
+        right, wrong = (count, wrong) if holds(count) else (right, count)
+    return right, wrong
 
 
 def _tried(plane: str, count: int, congestion: str) -> Flows:
@@ -220,10 +235,6 @@ def tell(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
-def load() -> str:
-    return "load " + " ".join(f"{each:.1f}" for each in os.getloadavg())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="*", choices=["udp", "tcp", "flows", "idle", []], help="default: all")
@@ -238,8 +249,8 @@ def main() -> None:
     form = "json" if given.json else "table"
     tell(load())
     benches: dict[str, Callable[[], Iterator[Row]]] = {
-        "udp": lambda: in_turns("udp", udp_once, "frames_per_s", planes, given.times),
-        "tcp": lambda: in_turns("tcp", tcp_once, "gbit_per_s", planes, given.times),
+        "udp": lambda: in_turns("udp", udp_once, "frames_per_s", "us_per_frame", planes, given.times),
+        "tcp": lambda: in_turns("tcp", tcp_once, "gbit_per_s", "ms_per_mb", planes, given.times),
         "flows": lambda: (row for plane in planes for row in most_flows(plane, given.flows, given.congestion)),
         "idle": lambda: (row for plane in planes for row in round_trips(plane)),
     }

@@ -23,12 +23,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from bare_training import CORES, BareTraining, bare_training, processor_s
+from process_figures import sum_pss_mib
 
 from testbed.experiment.language import Experiment
-from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.fetch import ensure
-from testbed.node.trainer_of import make_trainer
-from testbed.node.training_speed import bare_loops
 from testbed.plan.files import write_plan
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
@@ -36,10 +35,10 @@ from testbed.rundir import create_run
 from testbed.runtimes.sim.compute import Shared
 from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
+from testbed.runtimes.tracking.proc_stat import descendants_of
 from testbed.topologies.bundled import find_bundled
 from testbed.topologies.load import load
 
-CORES = os.cpu_count() or 1
 MODEL_BYTES = 1_000_000
 
 
@@ -73,19 +72,8 @@ def timed(plan: RunPlan, shared: Shared) -> tuple[float, float]:
 _BARE_ROUNDS = 5
 
 
-def bare(plan: RunPlan) -> tuple[float, float]:
-    """The same training in as many processes, and nothing else: steps per second, and processor seconds of a step."""
-    data = partition_data(plan.experiment, len(plan.learners), plan.seed)
-    trainer = make_trainer(plan.experiment, data.dataset, plan.seed)
-    before = processor_s(resource.RUSAGE_CHILDREN)
-    speed = bare_loops(trainer, data.parts, processes=CORES, rounds=_BARE_ROUNDS, steps=5)
-    taken = processor_s(resource.RUSAGE_CHILDREN) - before
-    return speed.steps_per_s, taken / (len(plan.learners) * (_BARE_ROUNDS + 1) * 5)  # one round is to warm up
-
-
-def processor_s(who: int) -> float:
-    used = resource.getrusage(who)
-    return used.ru_utime + used.ru_stime
+def bare(plan: RunPlan) -> BareTraining:
+    return bare_training(plan.experiment, len(plan.learners), plan.seed, _BARE_ROUNDS, steps=5)
 
 
 def training(rounds: int) -> dict[str, float]:
@@ -162,12 +150,12 @@ def memory(rounds: int) -> dict[str, float]:
     with prepared(plan, workers=CORES) as shared, _sampling() as peaks:
         real_s, _ = timed(plan, shared)
         peak = max(peaks)
-    return {"rounds": rounds, "real_s": real_s, "peak_pss_mib": peak / 1024}
+    return {"rounds": rounds, "real_s": real_s, "peak_pss_mib": peak}
 
 
 @contextmanager
 def _sampling() -> Iterator[list[float]]:
-    """The proportional share of this process and its children, in KiB, looked at several times a second."""
+    """The proportional share of this process and its children, in MiB, looked at several times a second."""
     from threading import Event, Thread
 
     peaks: list[float] = [0.0]
@@ -175,7 +163,7 @@ def _sampling() -> Iterator[list[float]]:
 
     def watch() -> None:
         while not over.wait(0.5):
-            peaks.append(sum(_pss_kib(pid) for pid in _family(os.getpid())))
+            peaks.append(sum_pss_mib([os.getpid(), *descendants_of(os.getpid())]) or 0.0)
 
     thread = Thread(target=watch, daemon=True)
     thread.start()
@@ -184,18 +172,6 @@ def _sampling() -> Iterator[list[float]]:
     finally:
         over.set()
         thread.join()
-
-
-def _family(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(grandchild for child in children for grandchild in _family(int(child)))]
-
-
-def _pss_kib(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return float(line.split()[1])
-    return 0.0
 
 
 BENCHES = {"training": (training, 50), "network": (network, 100), "memory": (memory, 3)}
