@@ -29,7 +29,7 @@ class GNLeNet(nn.Module):
             layers += [
                 nn.Conv2d(channels, filters, kernel_size=5, padding=2),
                 nn.GroupNorm(_GROUPS, filters),
-                nn.ReLU(),
+                nn.ReLU(inplace=True),  # no gradient needs its input, and every node keeps the memory
                 nn.MaxPool2d(2),
             ]
             channels, height, width = filters, height // 2, width // 2
