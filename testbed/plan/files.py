@@ -60,26 +60,32 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
     addresses = tuple(node.address for node in plan.nodes)
     table = plan.overlay.neighbours
     overlay: PlannedOverlay = plan.overlay.model_copy(update={"neighbours": None})
+    share: NodePlan | None = None
     for node in plan.nodes:
         neighbours = None
         if node.rank == plan.server and plan.overlay.kind == "star":
             neighbours = plan.learners
         elif table is not None:
             neighbours = table[node.learner] if node.learner is not None else ()
-        yield NodePlan(
-            seed=plan.seed,
-            node=node,
-            ranks=names,
-            addresses=addresses,
-            learners=plan.learners,
-            neighbours=neighbours,
-            overlay=overlay,
-            experiment=plan.experiment,
-            ms_per_step=plan.ms_per_step,
-            time_scale=plan.time_scale,
-            server=plan.server,
-            parameters=plan.parameters,
-        )
+        if share is None:
+            share = NodePlan(
+                seed=plan.seed,
+                node=node,
+                ranks=names,
+                addresses=addresses,
+                learners=plan.learners,
+                neighbours=neighbours,
+                overlay=overlay,
+                experiment=plan.experiment,
+                ms_per_step=plan.ms_per_step,
+                time_scale=plan.time_scale,
+                server=plan.server,
+                parameters=plan.parameters,
+            )
+        else:
+            # The tables of all nodes are shared: a thousand copies of them would take seconds, and much memory.
+            share = share.model_copy(update={"node": node, "neighbours": neighbours})
+        yield share
 
 
 def read_plan(path: str | Path, within: Path | None = None) -> RunPlan:
