@@ -44,5 +44,10 @@ def settings_of(tcp: TcpSettings, group: int | str) -> dict[str, str]:
         "tcp_slow_start_after_idle": str(int(tcp.idle_restart)),
         # A connection must not depend on metrics of an earlier one to the same node.
         "tcp_no_metrics_save": "1",
+        **(
+            {"tcp_min_tso_segs": __import__("os").environ["TESTBED_TSO"]}
+            if "TESTBED_TSO" in __import__("os").environ
+            else {}
+        ),
         "ping_group_range": f"{group} {group}",
     }
