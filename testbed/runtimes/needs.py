@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _BASE_BYTES = 500_000_000
 """The zygote, the fabric and control."""
 _NODE_BYTES = 26_000_000
-"""Measured private memory of a node besides its models: the interpreter's and ZeroMQ's."""
+"""Measured private memory of a node besides its models."""
 _NODE_DESCRIPTORS = 2
 """Descriptors of a node in the fabric and in control."""
 _SPARE_DESCRIPTORS = 100
-_PEER_DESCRIPTORS = 8
-"""Measured descriptors of a node for a peer that does not answer, with two sockets; one that answers needs five."""
+_PEER_DESCRIPTORS = 4
+"""Of a node, at most: a connection to the peer, two attempts at the next one, and the peer's own connection."""
 _HOPELESS = 3.0
 """Factor by which traffic may exceed the capacity before the run is refused: estimates may be wrong."""
 
