@@ -117,26 +117,35 @@ def _read(path: Path, kind: type[_Kind], within: Path | None = None) -> _Kind:
         raise UsageProblem(f"{path}: {problem.strerror or problem}") from None
     if data is None:
         raise InvalidInput(str(path), [error("too-large", f"a plan has at most {format_size(MAX_PLAN_BYTES)}")])
+    return _parsed(str(path), data, kind)
+
+
+def plan_in(text: str) -> RunPlan:
+    """The plan that `to_text` gave as text."""
+    return _parsed("plan", text.encode(), RunPlan)
+
+
+def _parsed(path: str, data: bytes, kind: type[_Kind]) -> _Kind:
     try:
         value = json.loads(data.decode())
     except UnicodeDecodeError:
-        raise InvalidInput(str(path), [error("encoding", "this is not UTF-8", "a plan is JSON")]) from None
+        raise InvalidInput(path, [error("encoding", "this is not UTF-8", "a plan is JSON")]) from None
     except json.JSONDecodeError as problem:
         where = Where(problem.lineno, problem.colno)
-        raise InvalidInput(str(path), [error("syntax", f"not JSON: {problem.msg}", "", where)]) from None
+        raise InvalidInput(path, [error("syntax", f"not JSON: {problem.msg}", "", where)]) from None
     except RecursionError:
-        raise InvalidInput(str(path), [error("too-deep", "nested too deep for a plan")]) from None
+        raise InvalidInput(path, [error("too-deep", "nested too deep for a plan")]) from None
     if not isinstance(value, dict):
-        raise InvalidInput(str(path), [error("bad-shape", "a plan is a JSON object")])
+        raise InvalidInput(path, [error("bad-shape", "a plan is a JSON object")])
     schema = value.get("schema")
     if not isinstance(schema, int) or schema > SCHEMA:
         told = "it does not say which schema it has" if not isinstance(schema, int) else f"it has schema {schema}"
         hint = "use the version of testbed that wrote it" if isinstance(schema, int) else ""
-        raise InvalidInput(str(path), [error("schema", f"{told}; this testbed reads schema {SCHEMA}", hint)])
+        raise InvalidInput(path, [error("schema", f"{told}; this testbed reads schema {SCHEMA}", hint)])
     try:
         return kind.model_validate(value)
     except ValidationError as problem:
-        raise InvalidInput(str(path), list(_findings(problem))) from None
+        raise InvalidInput(path, list(_findings(problem))) from None
 
 
 def _findings(problem: ValidationError) -> Iterator[Finding]:

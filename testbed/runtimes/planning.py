@@ -112,6 +112,13 @@ def plan_again(file: Path, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan
     return runtime, _with_data_plane(plan, runtime, wanted.given, talk.warn)
 
 
+def planned_runtime(file: Path, wanted: Wanted) -> Runtime:
+    """The runtime that `plan_again` will give."""
+    from testbed.plan.files import read_plan
+
+    return named(wanted.runtime or read_plan(file).runtime)
+
+
 def ready_again(plan: RunPlan, runtime: Runtime, file: Path, say: Callable[[str], None]) -> None:
     """Ensures, before a run directory exists, that the plan's code can be loaded, and its data are fetched."""
     experiment = plan.experiment
