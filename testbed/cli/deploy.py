@@ -110,12 +110,14 @@ def command(
 
         print_plan(plan, output_format)
         return
-    with RunSignals(quiet=quiet, say=say) as console:
-        with run_place(results, plan, overwrite=overwrite, say=say) as directory:
-            say(f"run {plan.run_id} in {directory.path}")
-            if chosen.facts.is_virtual:
-                began_s = monotonic()
-            outcome = chosen.run(plan, directory, given, console)
+    with (
+        RunSignals(quiet=quiet, say=say) as console,
+        run_place(results, plan, overwrite=overwrite, say=say) as directory,
+    ):
+        say(f"run {plan.run_id} in {directory.path}")
+        if chosen.facts.is_virtual:
+            began_s = monotonic()
+        outcome = chosen.run(plan, directory, given, console)
     if outcome is None:
         say(f"next: testbed status {directory.path}; testbed destroy {directory.path} ends it")
         tell_of_run(directory, output_format)

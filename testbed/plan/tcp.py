@@ -12,11 +12,9 @@ if TYPE_CHECKING:
     from testbed.plan.model import NodePlan, RunPlan
 
 LARGEST_BUFFER_BYTES = 256 << 20
-
-
 SEGMENTS_AT_ONCE = 8
-"""What TCP sends as one frame at least, once its window has room for three times as many. The kernel's own rule is what a
-connection sends in a millisecond, or two: at wide-area rates nearly all frames had two, and a frame is what costs time."""
+"""What TCP sends as one frame at least, once its window has room for three times as many. The kernel's own rule is two,
+or what the connection sends in a millisecond: at wide-area rates nearly all frames had two, and frames cost time."""
 
 
 @dataclass(frozen=True, slots=True)

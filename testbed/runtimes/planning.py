@@ -94,8 +94,6 @@ def plan_again(file: Path, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan
     """The plan in a file for another run, and its runtime: the plan's own, or one in virtual time."""
     from testbed.plan.files import changed_inputs, read_plan
 
-    if any(option.is_planned and wanted.given.get(option.name) is not None for option in options()):
-        raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
     plan = read_plan(file)
     runtime = named(wanted.runtime or plan.runtime)
     plan = _for_runtime(plan, runtime)
@@ -113,9 +111,11 @@ def plan_again(file: Path, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan
 
 
 def planned_runtime(file: Path, wanted: Wanted) -> Runtime:
-    """The runtime that `plan_again` will give."""
+    """The runtime that `plan_again` will give, to be asked first: raises UsageProblem for options of a new plan."""
     from testbed.plan.files import read_plan
 
+    if any(option.is_planned and wanted.given.get(option.name) is not None for option in options()):
+        raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
     return named(wanted.runtime or read_plan(file).runtime)
 
 
