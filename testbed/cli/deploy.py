@@ -69,7 +69,7 @@ def command(
     """
     from testbed.cli.run_ending import print_summary, tell_ending, tell_of_run
     from testbed.runtimes.plan_process import planned_apart
-    from testbed.runtimes.planning import Talk, Wanted, plan_again, plan_new, planned_runtime, ready_again
+    from testbed.runtimes.planning import Talk, Wanted, plan_again, plan_new, read_again, ready_again
     from testbed.runtimes.registry import choose
     from testbed.runtimes.run_place import check_results, run_place
     from testbed.runtimes.runtime import TIME_SCALE, Checking
@@ -90,8 +90,9 @@ def command(
     elif file is not None or settings:
         raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
     else:
-        topology, leading = None, planned_runtime(plan_file, wanted)
-        new_plan = partial(plan_again, plan_file, wanted)
+        leading, read = read_again(plan_file, wanted)
+        topology = read.load_topology()
+        new_plan = partial(plan_again, leading, read, plan_file, wanted)
 
     def planned(talk: Talk) -> tuple[Runtime, RunPlan]:
         chosen, plan = new_plan(talk)

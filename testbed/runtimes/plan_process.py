@@ -85,8 +85,8 @@ class _PlanningFailed(TestbedError):
         self.exit_code = ExitCode(told.exit_code)
 
 
-def planned_apart(make: Callable[[Talk], Planned], talk: Talk, topology: Topology | None) -> Planned:
-    """Runs `make` in a forked process. `topology` is the plan's, if it is known: then it need not be parsed again."""
+def planned_apart(make: Callable[[Talk], Planned], talk: Talk, topology: Topology) -> Planned:
+    """Runs `make` in a forked process. `topology` is the plan's, so that it need not be parsed again."""
     reading, writing = os.pipe()
     with open(reading, "rb") as told:
         try:
@@ -100,7 +100,7 @@ def planned_apart(make: Callable[[Talk], Planned], talk: Talk, topology: Topolog
         finally:
             os.kill(pid, signal.SIGKILL)  # it is over, or the user has interrupted this process
             os.waitpid(pid, 0)
-    return runtime, plan if topology is None else plan.with_parsed(topology)
+    return runtime, plan.with_parsed(topology)
 
 
 def _made(told: BinaryIO, talk: Talk) -> Planned:
