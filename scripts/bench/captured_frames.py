@@ -1,6 +1,6 @@
 """What the frames of a run hold: data in segments, or nothing but an acknowledgement.
 
-Captures the packets of some nodes of a live run and counts their frames; touches the capture files, which it removes.
+Captures the packets of some nodes of a live run into files beside its directory, and counts their frames.
 """
 
 from __future__ import annotations
@@ -77,26 +77,25 @@ class Captures:
     def __init__(self, run: RunDirectory, ranks: Sequence[int]) -> None:
         """Raises TestbedError where the run has no fabric or is over."""
         self._files: dict[int, Path] = {}
-        self._stack = ExitStack()
         with ExitStack() as stack:
             fabric = stack.enter_context(live_fabric(run))
             folder = Path(mkdtemp(dir=run.path.parent))
             for rank in ranks:
-                path = folder / f"{rank}.pcap"
-                ask(fabric, partial(Capture, rank=rank, path=str(path)))
-                self._files[rank] = path
-            self._fabric = fabric
+                self._files[rank] = folder / f"{rank}.pcap"
+                ask(fabric, partial(Capture, rank=rank, path=str(self._files[rank])))
+                stack.callback(ask, fabric, partial(Capture, rank=rank))
             self._stack = stack.pop_all()
 
-    def end(self) -> Row:
+    def end(self) -> None:
+        """The files are complete; may be repeated, and the run may be over."""
+        with suppress(TestbedError):
+            self._stack.close()
+
+    def row(self) -> Row:
         """What nodes have sent, as the fabric reads it, and what they received, as it writes it."""
-        with suppress(TestbedError), self._stack:
-            for rank in self._files:
-                ask(self._fabric, partial(Capture, rank=rank))
         sent, received = FrameCounts(), FrameCounts()
         for rank, path in self._files.items():
             own = socket.inet_aton(address(rank))
             for packet in packets_of(path.read_bytes()):
                 (sent if packet[12:16] == own else received).add(packet)
-            path.unlink()
         return sent.row("read") | received.row("written")

@@ -1,8 +1,8 @@
 """Looks at a run's processes and files while it goes on: processor time, memory, the fabric's counts.
 
-Takes a run directory, gives figures. Those of the steady part are differences between the ends of two rounds of the
-first node, at a quarter and at three quarters of the run. When these are taken, memory is measured, and then some
-nodes' packets are captured for a round.
+Takes a run directory, gives figures. Those of the steady part are differences between two moments: when every node has
+done a quarter of the rounds, and three quarters. At the second one memory is measured, and then some nodes' packets are
+captured for a round.
 """
 
 from __future__ import annotations
@@ -83,43 +83,50 @@ class WatchedRun:
         self._captured = captured
         self._in_containers = in_containers
         self._free = self._least_free = available_bytes()
-        self._early, self._late = max(1, rounds // 4), max(2, rounds * 3 // 4)
+        early, late = max(1, rounds // 4), max(2, rounds * 3 // 4)
+        self._steps = [(early, self._begin), (late, self._measure), (late + 1, self._end_captures)]
+        """What is done when every node has done so many rounds."""
         self._first: Sums | None = None
-        self._steady: Row | None = None
+        self._steady: Row = {}
         self._captures: Captures | None = None
-        self._frames: Row = {}
+        self._asked = 0
+        """Of the nodes in the order of their names: so many have done the rounds that it waits for."""
 
     def look(self) -> None:
         self._least_free = min(self._least_free, available_bytes())
-        done = self._rounds_of_first()
-        if self._first is None:
-            if done >= self._early:
-                self._first = self._sums()
-        elif self._steady is None:
-            if done >= self._late:
-                self._steady = self._first.until(self._sums()) | self._memory()
-                self._begin_captures()
-        elif done > self._late:
-            self._end_captures()
+        if self._steps and self._have_done(self._steps[0][0]):
+            _, step = self._steps.pop(0)
+            step()
 
     def figures(self) -> Row:
         """After the run."""
         self._end_captures()
-        return (self._steady or {}) | self._frames | {"memory_fall_mib": round((self._free - self._least_free) / _MIB)}
+        frames = {} if self._captures is None else self._captures.row()
+        return self._steady | frames | {"memory_fall_mib": round((self._free - self._least_free) / _MIB)}
 
-    def _begin_captures(self) -> None:
+    def _begin(self) -> None:
+        self._first = self._sums()
+
+    def _measure(self) -> None:
+        assert self._first is not None, "it is measured before"
+        self._steady = self._first.until(self._sums()) | self._memory()
         ranks = [*self._pids()][: self._captured]
         with suppress(TestbedError):  # no fabric, or the run has just ended
             self._captures = Captures(self._run, ranks) if ranks else None
 
     def _end_captures(self) -> None:
         if self._captures is not None:
-            self._frames = self._captures.end()
-            self._captures = None
+            self._captures.end()
 
-    def _rounds_of_first(self) -> int:
-        first = next(iter(self._run.node_names()), None)
-        return 0 if first is None else rounds_of(self._run.node(first).journal)
+    def _have_done(self, rounds: int) -> bool:
+        """Whether every node has done so many; nodes that have are not asked again."""
+        names = self._run.node_names()
+        while self._asked < len(names) and rounds_of(self._run.node(names[self._asked]).journal) >= rounds:
+            self._asked += 1
+        if not names or self._asked < len(names):
+            return False
+        self._asked = 0
+        return True
 
     def _sums(self) -> Sums:
         pids = self._pids().values()

@@ -73,8 +73,9 @@ class Twins:
             else:
                 self.network = self.after(what, more[0])
                 self.both("change", self.now_s, self.network)
-        while (next_s := self.both("next_s")) < math.inf:
+        while (next_s := min(model.next_s() for model in self.models)) < math.inf:
             self.advance(max(next_s, self.now_s))
+        assert all(model.next_s() == math.inf for model in self.models)
 
     def take(self, link: int, origin: int, dest: int, times_s: list[float]) -> None:
         sizes = [1500 - 100 * n for n in range(len(times_s))]

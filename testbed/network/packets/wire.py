@@ -104,11 +104,25 @@ class Wires:
 
     def lookahead_s(self) -> Floats:
         """By vertex: how long it takes at least from reaching a link that leads here to being here."""
-        network = self.network
-        travel_ms = np.maximum(network.latency_ms - FARTHEST_JITTER * network.jitter_ms, 0.0)
-        least = np.full(len(network.names), math.inf)
-        np.minimum.at(least, network.dest, travel_ms * _MS * self._scale)
+        least = np.full(len(self.network.names), math.inf)
+        np.minimum.at(least, self.network.dest, self._travel_s())
         return least
+
+    def to_end_s(self) -> Floats:
+        """By link: how long it takes at least from leaving its queue to being at a node."""
+        network, travel_s = self.network, self._travel_s()
+        from_s = np.where(np.arange(len(network.names)) < network.node_count, 0.0, math.inf)
+        while True:
+            to_end_s: Floats = travel_s + from_s[network.dest]
+            before_s = from_s.copy()
+            np.minimum.at(from_s, network.origin, to_end_s)
+            if (before_s == from_s).all():
+                return to_end_s
+
+    def _travel_s(self) -> Floats:
+        network = self.network
+        found: Floats = np.maximum(network.latency_ms - FARTHEST_JITTER * network.jitter_ms, 0.0) * _MS * self._scale
+        return found
 
 
 def ordinals(network: Network) -> NDArray[np.int64]:

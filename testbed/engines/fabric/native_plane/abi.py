@@ -74,7 +74,7 @@ class Change(Structure):
         ("links", c_void_p),
         ("wires", c_void_p),
         ("lookahead_s", c_void_p),
-        ("last_hop_s", c_double),
+        ("to_end_s", c_void_p),
         ("has_new_paths", c_int64),
         ("routes", POINTER(Routes)),
         ("partitions", c_int64),
@@ -93,6 +93,7 @@ class ModelSetup(Structure):
         ("window_s", c_double),
         ("window_share", c_double),
         ("longest_window_s", c_double),
+        ("time_scale", c_double),
         ("in_order", c_int64),
         ("first", POINTER(Change)),
     )

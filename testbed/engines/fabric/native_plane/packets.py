@@ -56,6 +56,7 @@ class NetworkArrays:
             window_s=window_s * time_scale,
             window_share=window_share,
             longest_window_s=max(window_s, LONGEST_WINDOW_S) * time_scale,
+            time_scale=time_scale,
             in_order=in_order,
             first=ctypes.pointer(self._as_change(whole)),
         )
@@ -72,7 +73,7 @@ class NetworkArrays:
 
     def _as_change(self, difference: Difference) -> abi.Change:
         state, network = self._state, self._state.network
-        lookahead_s, last_hop_s = state.lookahead_s()
+        lookahead_s, _ = state.lookahead_s()
         if difference.has_new_routes:
             self._trees = self._routes()
         is_cut = np.zeros(network.node_count, dtype=np.uint8)
@@ -80,14 +81,15 @@ class NetworkArrays:
         links = np.array(difference.links, dtype=np.int32)
         wires = state.wires.rows(difference.links)
         ahead_s = np.array(lookahead_s, dtype=np.float64)[network.origin]
+        to_end_s = state.wires.to_end_s()
         groups = np.array(network.partitions, dtype=np.int32)
-        self._arrays = [is_cut, links, wires, ahead_s, groups]
+        self._arrays = [is_cut, links, wires, ahead_s, to_end_s, groups]
         return abi.Change(
             changed=links.size,
             links=abi.address(links),
             wires=abi.address(wires),
             lookahead_s=abi.address(ahead_s),
-            last_hop_s=last_hop_s,
+            to_end_s=abi.address(to_end_s),
             has_new_paths=difference.has_new_paths,
             routes=ctypes.pointer(self._trees[0]) if difference.has_new_routes else None,
             partitions=len(network.partitions),

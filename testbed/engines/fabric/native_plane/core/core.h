@@ -39,8 +39,8 @@ struct core_change {
     int64_t changed;           /* links whose wires differ */
     const int32_t *links;
     const struct core_wire *wires;
-    const double *lookahead_s; /* every link's */
-    double last_hop_s;         /* least time that any link to a node takes */
+    const double *lookahead_s; /* every link's: how long it takes at least to come there from another one */
+    const double *to_end_s;    /* and how long from leaving its queue to any node */
     int64_t has_new_paths;     /* pairs look up their links again */
     const struct core_routes *routes; /* NULL: as before */
     int64_t partitions;
@@ -53,6 +53,7 @@ struct core_model_setup {
     const uint64_t *loss_keys, *jitter_keys; /* of every link's streams */
     const int64_t *normal_table;             /* has to stay */
     double window_s, window_share, longest_window_s; /* scaled; see "Handing over" of the specification */
+    double time_scale;
     int64_t in_order;
     const struct core_change *first; /* with the wires of all links */
 };
@@ -178,7 +179,7 @@ EXPORTED const uint32_t *core_model_group_pieces(const struct model *model);
 EXPORTED void core_model_forget_groups(struct model *model);
 
 /* Nothing is handed over before; infinite when nothing is under way. It may be too early. */
-EXPORTED double core_model_next(const struct model *model);
+EXPORTED double core_model_next(struct model *model);
 
 /* From `now_s` on the network is another. What is due by then is handed over with the next advance. */
 EXPORTED int64_t core_model_change(struct model *model, double now_s, const struct core_change *change);

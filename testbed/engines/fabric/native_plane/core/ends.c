@@ -52,6 +52,12 @@ double ends_next(const struct ends *ends)
     return ends->due.count ? agenda_first(&ends->due)->time : INFINITY;
 }
 
+double ends_latency(const struct ends *ends)
+{
+    const struct train *train = agenda_first(&ends->due)->what;
+    return train->hop == GONE ? 0.0 : train->segment->route->latency_s;
+}
+
 bool ends_take(struct ends *ends, double to_s, struct due_group *group)
 {
     while (ends->due.count && agenda_first(&ends->due)->time <= to_s) {

@@ -26,6 +26,9 @@ void ends_clear(struct ends *ends);
 /* Nothing is due before; infinite where nothing is here. It may be too early. */
 double ends_next(const struct ends *ends);
 
+/* The latency of the path of what is due next; there must be something. */
+double ends_latency(const struct ends *ends);
+
 /* The next group that is due up to and including a time, if there is one; to be followed by `ends_taken`. */
 bool ends_take(struct ends *ends, double to_s, struct due_group *group);
 

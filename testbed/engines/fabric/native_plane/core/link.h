@@ -12,6 +12,7 @@ struct link {
     bool is_used; /* some flow has had it on its route */
     struct core_wire wire;
     double lookahead_s; /* no piece comes here sooner than that after it reached another link */
+    double to_end_s;    /* no piece is at a node sooner than that after it left the queue */
     struct agenda pending; /* trains whose next pieces will reach the link */
     struct stream losses, jitters;
     double backlog_s, at_s; /* so much waited at that time, as time at the link's rate */

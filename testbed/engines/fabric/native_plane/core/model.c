@@ -184,14 +184,31 @@ void model_keep(struct model *model, struct segment *segment, uint8_t *data, uin
 
 /* -- carrying ----------------------------------------------------------------------------------------------------- */
 
+/* Expects the link's first train at its end no sooner than it can be there. */
+static void expect_at_end(struct model *model, struct link *link)
+{
+    struct entry entry = *agenda_first(&link->pending);
+    const struct train *train = entry.what;
+    entry.what = link;
+    entry.time += train->pieces[train->at].size * link->wire.byte_s + link->to_end_s;
+    agenda_add(&model->earliest, entry);
+}
+
+/* The link has another first train. */
+static void announce(struct model *model, struct link *link)
+{
+    struct entry entry = *agenda_first(&link->pending);
+    entry.what = link;
+    agenda_add(&model->agenda, entry);
+    expect_at_end(model, link);
+}
+
 void model_wait(struct model *model, struct train *train)
 {
     struct link *link = train->segment->route->hops[train->hop].link;
     struct entry entry = train_entry(train);
-    if (agenda_add(&link->pending, entry)) {
-        entry.what = link;
-        agenda_add(&model->agenda, entry);
-    }
+    if (agenda_add(&link->pending, entry))
+        announce(model, link);
 }
 
 /* Whether a piece at `time` with this key comes before everything else that may happen at the link. */
@@ -275,11 +292,8 @@ static void run(struct model *model, double to_s)
         }
         move(model, train, is_all, model->carried, count);
         model_settle(model, segment);
-        if (pending->count) {
-            entry = *agenda_first(pending);
-            entry.what = link;
-            agenda_add(agenda, entry);
-        }
+        if (pending->count)
+            announce(model, link);
     }
 }
 
@@ -338,12 +352,36 @@ static void hand_over(struct model *model, double to_s)
     }
 }
 
-static double next_to_hand(const struct model *model)
+/* The first train of all that may be at its end next; NULL where none is on its way. */
+static const struct entry *first_to_end(struct model *model)
 {
-    double next_s = ends_next(&model->ends);
-    if (!model->agenda.count)
-        return next_s;
-    return fmin(next_s, agenda_first(&model->agenda)->time + model->last_hop_s);
+    struct agenda *earliest = &model->earliest;
+    for (; earliest->count; (void)agenda_pop(earliest)) {
+        const struct entry *entry = agenda_first(earliest);
+        const struct agenda *pending = &((struct link *)entry->what)->pending;
+        if (pending->count && agenda_first(pending)->key == entry->key && agenda_first(pending)->piece == entry->piece)
+            return entry;
+    }
+    return NULL;
+}
+
+static double next_to_hand(struct model *model)
+{
+    const struct entry *first = first_to_end(model);
+    return first ? fmin(first->time, ends_next(&model->ends)) : ends_next(&model->ends);
+}
+
+double model_next(struct model *model, double *latency_s)
+{
+    const struct entry *first = first_to_end(model);
+    double due_s = ends_next(&model->ends);
+    if (first && first->time < due_s) {
+        *latency_s = ((struct link *)first->what)->to_end_s;
+        due_s = first->time;
+    } else {
+        *latency_s = model->ends.due.count ? ends_latency(&model->ends) : 0.0;
+    }
+    return model->handed_count ? model->now_s : fmax(due_s, model->now_s);
 }
 
 /* Everything that is due up to and including a time, as if it had been asked for at every time before. */
@@ -358,9 +396,10 @@ static void hand_over_until(struct model *model, double to_s)
     hand_over(model, to_s);
 }
 
-double core_model_next(const struct model *model)
+double core_model_next(struct model *model)
 {
-    return model->handed_count ? model->now_s : fmax(next_to_hand(model), model->now_s);
+    double latency_s;
+    return model_next(model, &latency_s);
 }
 
 int64_t core_model_advance(struct model *model, double to_s)
@@ -513,9 +552,10 @@ static void take_conditions(struct model *model, const struct core_change *chang
         take_routes(model, change->routes);
     if (change->has_new_paths)
         model->epoch++;
-    model->last_hop_s = change->last_hop_s;
-    for (uint32_t at = 0; at < model->link_count; at++)
+    for (uint32_t at = 0; at < model->link_count; at++) {
         model->links[at].lookahead_s = change->lookahead_s[at];
+        model->links[at].to_end_s = change->to_end_s[at];
+    }
 }
 
 int64_t core_model_change(struct model *model, double now_s, const struct core_change *change)
@@ -539,6 +579,10 @@ int64_t core_model_change(struct model *model, double now_s, const struct core_c
     if (concerned)
         retime(model, now_s, rewired, concerned);
     free(rewired);
+    model->earliest.count = 0;
+    for (uint32_t at = 0; at < model->link_count; at++)
+        if (model->links[at].pending.count)
+            expect_at_end(model, &model->links[at]);
     return 0;
 }
 
@@ -630,6 +674,7 @@ void core_model_free(struct model *model)
     for (uint32_t at = 0; at < model->link_count; at++)
         agenda_free(&model->links[at].pending);
     agenda_free(&model->agenda);
+    agenda_free(&model->earliest);
     agenda_free(&model->ends.due);
     for (uint32_t origin = 0; origin < model->nodes; origin++) {
         for (uint32_t dest = 0; model->flows[origin] && dest < model->nodes; dest++) {

@@ -24,10 +24,11 @@ struct model {
     int32_t *path; /* scratch: the links of one */
     struct travel travel;
     double window_s, window_share, longest_window_s;
-    double now_s, last_hop_s;
+    double now_s;
     uint64_t epoch, segments;
     int64_t no_path, taken, pairs;
-    struct agenda agenda; /* when some train reaches which link; entries that are no longer true are skipped */
+    struct agenda agenda;   /* when some train reaches which link; entries that are no longer true are skipped */
+    struct agenda earliest; /* of the same trains, when they are at their end at the earliest */
     struct ends ends;
     struct piece *carried; /* scratch: as many as any train has */
     size_t carried_room;
@@ -66,6 +67,9 @@ static inline uint32_t segment_origin(const struct segment *segment)
 {
     return segment->route->flow->origin;
 }
+
+/* As `core_model_next`. `latency_s` becomes the least latency of what is handed over then. */
+double model_next(struct model *model, double *latency_s);
 
 /* All trains under way: those before links, and those at their end. Gives how many; the array is the caller's. */
 size_t model_trains(const struct model *model, struct train ***trains);

@@ -22,11 +22,22 @@ enum {
     DEVICE_HOLDS = 10000 /* frames; what is read after so many more has been written since */
 };
 
+/* Of the time scale. */
+static const double SLACK_S = 100e-6;
+static const double LATE_SHARE = 0.01;
+/* Of the mean time from turn to turn, what the latest one weighs. */
+static const double TURNS_SHARE = 0.1;
+/* Times the slack: turns that follow one another faster are many. */
+static const double BUSY = 3.0;
+
 struct core_plane {
     struct forwarder *forwarder;
     struct ports ports;
     struct waiting waiting;
     struct core_delays delays;
+    double slack_s;   /* by how much a packet may be late for others to be written with it, while there are many */
+    double turned_s;  /* when the turn before was */
+    double turning_s; /* from one turn to the next, in the mean of the latest ones */
     double began_s; /* the model's times are since then */
 };
 
@@ -139,13 +150,25 @@ static int read_port(struct core_plane *plane, uint32_t rank)
     return 0;
 }
 
+/* When to wake up next. While there are many packets, one may be late by a little, and several are written in a turn:
+ * it is never more than LATE_SHARE of its path's latency. */
+static double next_turn(struct core_plane *plane)
+{
+    double latency_s, due_s = model_next(plane->forwarder->model, &latency_s) + plane->began_s;
+    double turned_s = plane->turned_s;
+    plane->turned_s = plane->waiting.polled_s;
+    plane->turning_s += (plane->turned_s - turned_s - plane->turning_s) * TURNS_SHARE;
+    bool is_busy = plane->turning_s < BUSY * plane->slack_s;
+    return is_busy ? due_s + fmin(plane->slack_s, LATE_SHARE * latency_s) : due_s;
+}
+
 int64_t core_plane_run(struct core_plane *plane, double until_s, struct core_lost *lost)
 {
     struct waiting *waiting = &plane->waiting;
     int64_t lost_count = 0;
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); /* or the kernel wakes this thread up to 50 us late */
     for (;;) {
-        waiting_wait(waiting, fmin(core_model_next(plane->forwarder->model) + plane->began_s, until_s));
+        waiting_wait(waiting, fmin(next_turn(plane), until_s));
         int64_t unwritten_since = 0;
         for (int at = 0; at < waiting->ready_count; at++) {
             uint32_t rank = ready_port(&waiting->ready[at]);
@@ -200,6 +223,8 @@ struct core_plane *core_plane_new(const struct core_forwarder_setup *setup, int6
 {
     struct core_plane *plane = memory_new(1, sizeof *plane);
     plane->began_s = clock_now();
+    plane->slack_s = SLACK_S * setup->model->time_scale;
+    plane->turning_s = 1.0;
     plane->delays.limits = *limits;
     core_plane_restart_delays(plane);
     plane->ports.count = (uint32_t)setup->model->nodes;

@@ -135,7 +135,7 @@ void retime(struct model *model, double now_s, const struct rewired *rewired, si
 {
     struct train **trains;
     size_t train_count = model_trains(model, &trains);
-    model->agenda.count = 0;
+    model->agenda.count = model->earliest.count = 0;
     ends_clear(&model->ends);
     for (uint32_t at = 0; at < model->link_count; at++)
         model->links[at].pending.count = 0;
