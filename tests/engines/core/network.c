@@ -114,10 +114,26 @@ static bool is_up(const struct network *network, int link)
     return network->wires[link].is_up && !is_cut;
 }
 
+/* The least time from leaving a link's queue to being at any node. */
+static void find_ends(struct network *network, const double *travel_s)
+{
+    for (int link = 0; link < network->links; link++)
+        network->to_end_s[link] = INFINITY;
+    for (int hops = 0; hops < MOST_VERTICES; hops++) {
+        for (int link = 0; link < network->links; link++) {
+            double further_s = network->to[link] < network->nodes ? 0.0 : INFINITY;
+            for (int next = 0; next < network->links; next++)
+                if (network->from[next] == network->to[link])
+                    further_s = fmin(further_s, network->to_end_s[next]);
+            network->to_end_s[link] = travel_s[link] + further_s;
+        }
+    }
+}
+
 const struct core_change *network_change(struct network *network)
 {
     int changed = 0;
-    double least_s[MOST_VERTICES], last_hop_s = INFINITY;
+    double travel_s[MOST_LINKS], least_s[MOST_VERTICES];
     for (int vertex = 0; vertex < MOST_VERTICES; vertex++)
         least_s[vertex] = INFINITY;
     for (int link = 0; link < network->links; link++) {
@@ -128,13 +144,12 @@ const struct core_change *network_change(struct network *network)
             network->changed_wires[link] = wire;
             changed++;
         }
-        double travel_s = fmax(wire.latency_s - FARTHEST * wire.jitter_s, 0.0);
-        least_s[network->to[link]] = fmin(least_s[network->to[link]], travel_s);
-        if (network->to[link] < network->nodes)
-            last_hop_s = fmin(last_hop_s, travel_s);
+        travel_s[link] = fmax(wire.latency_s - FARTHEST * wire.jitter_s, 0.0);
+        least_s[network->to[link]] = fmin(least_s[network->to[link]], travel_s[link]);
     }
     for (int link = 0; link < network->links; link++)
         network->lookahead_s[link] = least_s[network->from[link]];
+    find_ends(network, travel_s);
     static struct core_wire wires[MOST_LINKS];
     for (int at = 0; at < changed; at++)
         wires[at] = network->changed_wires[network->changed[at]];
@@ -143,7 +158,7 @@ const struct core_change *network_change(struct network *network)
         .links = network->changed,
         .wires = wires,
         .lookahead_s = network->lookahead_s,
-        .last_hop_s = last_hop_s,
+        .to_end_s = network->to_end_s,
         .has_new_paths = 1,
         .routes = &network->routes[network->route_set],
         .partitions = network->partitions,
@@ -165,6 +180,7 @@ const struct core_forwarder_setup *network_setup(struct network *network, uint32
         .window_s = 0.0002,
         .window_share = 0.01,
         .longest_window_s = 0.001,
+        .time_scale = 1.0,
         .in_order = in_order,
         .first = network_change(network),
     };

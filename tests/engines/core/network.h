@@ -32,7 +32,7 @@ struct network {
     struct core_change change;
     int32_t changed[MOST_LINKS];
     struct core_wire changed_wires[MOST_LINKS];
-    double lookahead_s[MOST_LINKS];
+    double lookahead_s[MOST_LINKS], to_end_s[MOST_LINKS];
     struct core_model_setup model;
     struct core_forwarder_setup forwarder;
 };

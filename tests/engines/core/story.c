@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { TCP = 6, UDP = 17 };
+enum { TCP = 6, UDP = 17, ACK = 0x10, PATTERNS = 1024 };
 
 double story_step_s(struct story *story)
 {
@@ -84,6 +84,16 @@ static void put_checksum(uint8_t *ip, uint32_t ip_bytes)
     put16(ip + 10, ~sum);
 }
 
+/* Bytes that tell where in which frame they are. */
+static const uint8_t *payloads(void)
+{
+    static uint8_t bytes[65536 + PATTERNS];
+    if (!bytes[1])
+        for (uint32_t at = 0; at < sizeof bytes; at++)
+            bytes[at] = (uint8_t)(at * at >> 5 ^ at * 7);
+    return bytes;
+}
+
 uint32_t story_frame(struct story *story, const struct network *network, int origin, uint8_t *data)
 {
     uint8_t kind = story_byte(story);
@@ -98,8 +108,7 @@ uint32_t story_frame(struct story *story, const struct network *network, int ori
     uint32_t headers = ip_bytes + tcp_bytes, most = is_super ? 65535 - headers : 1500 - headers;
     uint32_t size = headers + (payload <= most ? payload : payload % most);
     memset(data, 0, VNET + headers);
-    for (uint32_t at = headers; at < size; at++) /* bytes that tell where they are from */
-        data[VNET + at] = (uint8_t)(at * 7 + (at >> 8) + kind);
+    memcpy(data + VNET + headers, payloads() + story->frames++ % PATTERNS, size - headers);
     uint8_t *ip = data + VNET, *next = ip + ip_bytes;
     data[0] = is_partial;
     data[1] = is_super ? 1 : 0;
@@ -111,17 +120,23 @@ uint32_t story_frame(struct story *story, const struct network *network, int ori
     ip[0] = (uint8_t)(0x40 | ip_bytes / 4);
     put16(ip + 2, size);
     uint8_t told = story_byte(story);
-    put16(ip + 4, told * 257u);
+    int dest = (origin + 1 + told % 4) % network->nodes;
     ip[8] = 64;
     ip[9] = is_tcp ? TCP : UDP;
     memcpy(ip + 12, &network->addresses[origin], 4);
-    memcpy(ip + 16, &network->addresses[(origin + 1 + told % 4) % network->nodes], 4);
-    put_checksum(ip, ip_bytes);
+    memcpy(ip + 16, &network->addresses[dest], 4);
     if (is_tcp) {
-        put16(next + 4, story_16(story));
+        uint32_t *sequence = &story->sequence[origin][dest];
+        uint8_t flags = story_byte(story);
+        *sequence += told & 32 ? told : 0; /* a hole */
+        put16(ip + 4, *sequence >> 8);
+        put16(next + 4, *sequence >> 16);
+        put16(next + 6, *sequence);
         next[12] = (uint8_t)(tcp_bytes << 2);
-        next[13] = story_byte(story);
+        next[13] = flags < 200 ? ACK : flags;
+        *sequence += size - headers;
     }
+    put_checksum(ip, ip_bytes);
     for (int patches = told / 64; patches > 0; patches--) {
         uint32_t at = story_byte(story) % (VNET + headers);
         data[at] = story_byte(story);

@@ -11,6 +11,8 @@
 struct story {
     const uint8_t *data;
     size_t left;
+    uint32_t frames;
+    uint32_t sequence[MOST_NODES][MOST_NODES]; /* where the next segment of a flow begins */
 };
 
 /* The next byte; 0 when there are no more. */
