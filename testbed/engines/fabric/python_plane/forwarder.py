@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import isfinite
 
 from testbed.engines.fabric.data_plane import BACKLOG, MOST_HELD_BYTES
 from testbed.engines.fabric.deliveries import TOGETHER, Delivery, Wait
@@ -77,7 +78,7 @@ class Forwarder:
         if dest is None or dest == origin:
             self.unfit[origin][Unfit.MULTICAST if is_group(frame.dest) else Unfit.UNKNOWN_DESTINATION] += 1
             return None
-        if self.held_bytes > self._most_held_bytes or self._held_of[origin] > self._most_held_of_one_bytes:
+        if self._is_full(origin):
             self.unfit[origin][BACKLOG] += len(frame.sizes)
             return None
         route = self.packets.route_of(origin, dest)
@@ -103,13 +104,18 @@ class Forwarder:
 
     def take(self, origin: int, data: bytes, link: int, pieces: Sequence[int], times_s: Sequence[float]) -> bool:
         """Packets of a frame that another fabric has carried up to a link go on from there, if there is a way."""
+        if not 0 <= origin < len(self._addresses):
+            return False
         frame = read_frame(data, self._addresses[origin], self._mtu)
-        if isinstance(frame, Unfit) or not {*pieces} <= {*range(len(frame.sizes))}:
+        if isinstance(frame, Unfit) or not _are_pieces(frame, pieces, times_s):
             self.unfit[origin][Unfit.MALFORMED] += 1
             return False
         dest = self._ranks.get(frame.dest)
         if dest is None:
             self.unfit[origin][Unfit.UNKNOWN_DESTINATION] += 1
+            return False
+        if self._is_full(origin):
+            self.unfit[origin][BACKLOG] += len(pieces)
             return False
         not_before_s = self.packets.now_s
         times_s = [max(not_before_s, time_s) for time_s in times_s]
@@ -146,6 +152,10 @@ class Forwarder:
             held = self._held.pop(segment)
             self._hold(held.origin, -len(held.frame.data))
 
+    def _is_full(self, origin: int) -> bool:
+        """Whether no more frames may be on their way."""
+        return self.held_bytes > self._most_held_bytes or self._held_of[origin] > self._most_held_of_one_bytes
+
     def _keep(self, segment: int, frame: Frame, pieces: int, origin: int) -> None:
         self._held[segment] = _Held(frame, pieces, origin)
         self._hold(origin, len(frame.data))
@@ -153,6 +163,13 @@ class Forwarder:
     def _hold(self, origin: int, size_bytes: int) -> None:
         self.held_bytes += size_bytes
         self._held_of[origin] += size_bytes
+
+
+def _are_pieces(frame: Frame, pieces: Sequence[int], times_s: Sequence[float]) -> bool:
+    """Whether these are different pieces of the frame, each with a time."""
+    numbers = {*pieces}
+    is_each_one = len(numbers) == len(pieces) == len(times_s) and numbers <= {*range(len(frame.sizes))}
+    return is_each_one and all(map(isfinite, times_s))
 
 
 def _runs(pieces: Sequence[int]) -> Iterator[tuple[int, int]]:

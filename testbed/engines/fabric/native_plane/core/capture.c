@@ -56,7 +56,8 @@ void capture_add(struct capture *capture, const uint8_t *head, size_t head_bytes
     record.nanoseconds = (uint32_t)now.tv_nsec;
     put(capture, &record, sizeof record);
     put(capture, head, head_bytes);
-    put(capture, tail, tail_bytes);
+    if (tail_bytes)
+        put(capture, tail, tail_bytes);
 }
 
 void capture_flush(struct capture *capture)

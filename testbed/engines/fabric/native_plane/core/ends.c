@@ -16,7 +16,10 @@ static void expect(struct ends *ends, struct train *train)
 {
     struct entry entry = train_entry(train);
     entry.time = train->pieces[group_end(train) - 1].time;
+    if (train->expected && train->expected_s == entry.time)
+        return;
     train->expected++;
+    train->expected_s = entry.time;
     agenda_add(&ends->due, entry);
 }
 
@@ -29,7 +32,7 @@ void ends_add(struct ends *ends, struct segment *segment, const struct piece *pi
         train_extend(ends->pool, there, pieces, count);
         if (is_later)
             return; /* what is on the agenda is early enough */
-        pieces_sort(there->pieces + there->at, there->count - there->at);
+        pieces_sort_few(there->pieces + there->at, there->count - there->at);
     } else {
         there = segment->at_end = train_new(ends->pool, segment, (int32_t)segment->route->count);
         train_extend(ends->pool, there, pieces, count);
@@ -69,6 +72,8 @@ bool ends_take(struct ends *ends, double to_s, struct due_group *group)
                 train_free(ends->pool, train);
             continue;
         }
+        if (entry.time != train->expected_s)
+            continue; /* it has been expected at another time since */
         uint32_t end = group_end(train);
         double due_s = train->pieces[end - 1].time;
         if (due_s > entry.time) {

@@ -10,14 +10,16 @@ enum {
 
 static const uint32_t NO_RANK = UINT32_MAX;
 
-static uint32_t hash(uint32_t address)
+/* Neighbouring addresses differ in their last byte, which is the highest of this number: only high bits of the product
+ * tell them apart. */
+static uint32_t hash(const struct forwarder *forwarder, uint32_t address)
 {
-    return address * UINT32_C(0x9E3779B1) >> 7;
+    return address * UINT32_C(0x9E3779B1) >> forwarder->table_shift;
 }
 
 static uint32_t rank_of(const struct forwarder *forwarder, uint32_t address)
 {
-    for (uint32_t at = hash(address);; at++) {
+    for (uint32_t at = hash(forwarder, address);; at++) {
         uint32_t rank = forwarder->table[at & forwarder->table_mask];
         if (rank == NO_RANK || forwarder->addresses[rank] == address)
             return rank;
@@ -37,13 +39,13 @@ struct forwarder *core_forwarder_new(const struct core_forwarder_setup *setup)
     forwarder->unfit = memory_new(forwarder->nodes, sizeof *forwarder->unfit);
     forwarder->spare = pool_take(&forwarder->model->pool, LARGEST_FRAME);
     uint32_t room = 4;
-    while (room < 2 * forwarder->nodes)
+    for (forwarder->table_shift = 30; room < 2 * forwarder->nodes; forwarder->table_shift--)
         room *= 2;
     forwarder->table = memory_new(room, sizeof *forwarder->table);
     forwarder->table_mask = room - 1;
     memset(forwarder->table, 0xFF, room * sizeof *forwarder->table);
     for (uint32_t rank = 0; rank < forwarder->nodes; rank++) {
-        uint32_t at = hash(forwarder->addresses[rank]);
+        uint32_t at = hash(forwarder, forwarder->addresses[rank]);
         while (forwarder->table[at & forwarder->table_mask] != NO_RANK)
             at++;
         forwarder->table[at & forwarder->table_mask] = rank;
@@ -78,6 +80,14 @@ static uint32_t sizes_of(struct forwarder *forwarder, const struct frame *frame)
         forwarder->sizes[piece] = frame->size;
     forwarder->sizes[last] = frame->last_size;
     return frame->pieces;
+}
+
+/* Whether no more frames may be on their way. */
+static bool is_full(const struct forwarder *forwarder, uint32_t origin)
+{
+    const struct model *model = forwarder->model;
+    return model->held_bytes > forwarder->most_held_bytes ||
+           model->held_of[origin] > forwarder->most_held_of_one_bytes;
 }
 
 /* The segment keeps the frame that was read: a copy, or the very block, and then there is another one to read into. */
@@ -124,7 +134,7 @@ bool forwarder_offer(struct forwarder *forwarder, double now_s, uint32_t origin,
         unfit[is_group(frame.dest) ? UNFIT_MULTICAST : UNFIT_UNKNOWN_DESTINATION]++;
         return false;
     }
-    if (model->held_bytes > forwarder->most_held_bytes || model->held_of[origin] > forwarder->most_held_of_one_bytes) {
+    if (is_full(forwarder, origin)) {
         unfit[UNFIT_BACKLOG] += frame.pieces;
         return false;
     }
@@ -151,7 +161,11 @@ int64_t core_forwarder_offer(struct forwarder *forwarder, double now_s, int64_t 
 {
     if (now_s < forwarder->model->now_s)
         return CORE_BACKWARDS;
+    if (origin < 0 || origin >= forwarder->nodes)
+        return CORE_BAD_RANK;
     struct wait found;
+    if (bytes < 0 || bytes > LARGEST_FRAME)
+        bytes = 0; /* no device gives such a frame: it is as malformed as an empty one */
     memcpy(forwarder->spare, data, (size_t)bytes);
     if (!forwarder_offer(forwarder, now_s, (uint32_t)origin, (uint32_t)bytes, since_s, &found))
         return 0;
@@ -159,30 +173,49 @@ int64_t core_forwarder_offer(struct forwarder *forwarder, double now_s, int64_t 
     return 1;
 }
 
+/* Whether these are different pieces of the frame, each with a time. */
+static bool are_pieces(const struct frame *frame, const uint32_t *numbers, const double *times_s, int64_t count)
+{
+    uint64_t seen[MOST_PIECES / 64 + 1] = {0};
+    if (count < 0 || count > frame->pieces)
+        return false;
+    for (int64_t at = 0; at < count; at++) {
+        uint32_t number = numbers[at];
+        if (number >= frame->pieces || !isfinite(times_s[at]) || seen[number / 64] >> number % 64 & 1)
+            return false;
+        seen[number / 64] |= UINT64_C(1) << number % 64;
+    }
+    return true;
+}
+
 int64_t core_forwarder_take(struct forwarder *forwarder, int64_t origin, const uint8_t *data, int64_t bytes,
                             int64_t link, const uint32_t *numbers, const double *times_s, int64_t count)
 {
     struct model *model = forwarder->model;
+    if (origin < 0 || origin >= forwarder->nodes)
+        return 0;
+    int64_t *unfit = forwarder->unfit[origin];
     struct frame frame;
-    enum unfit why =
-        frame_read(&frame, data, (uint32_t)bytes, forwarder->addresses[origin], forwarder->mtu) == FIT ? FIT
-                                                                                                      : UNFIT_MALFORMED;
-    struct piece taken[MOST_PIECES + 1];
-    for (int64_t at = 0; why == FIT && at < count; at++) {
-        if (numbers[at] >= frame.pieces || at > MOST_PIECES) {
-            why = UNFIT_MALFORMED;
-            break;
-        }
+    if (bytes < 0 || bytes > LARGEST_FRAME ||
+        frame_read(&frame, data, (uint32_t)bytes, forwarder->addresses[origin], forwarder->mtu) != FIT ||
+        !are_pieces(&frame, numbers, times_s, count)) {
+        unfit[UNFIT_MALFORMED]++;
+        return 0;
+    }
+    uint32_t dest = rank_of(forwarder, frame.dest);
+    if (dest == NO_RANK) {
+        unfit[UNFIT_UNKNOWN_DESTINATION]++;
+        return 0;
+    }
+    if (is_full(forwarder, (uint32_t)origin)) {
+        unfit[UNFIT_BACKLOG] += count;
+        return 0;
+    }
+    struct piece taken[MOST_PIECES];
+    for (int64_t at = 0; at < count; at++) {
         double time = fmax(times_s[at], model->now_s);
         uint32_t size = numbers[at] + 1 < frame.pieces ? frame.size : frame.last_size;
         taken[at] = (struct piece){time, time, numbers[at], size};
-    }
-    uint32_t dest = why == FIT ? rank_of(forwarder, frame.dest) : NO_RANK;
-    if (why == FIT && dest == NO_RANK)
-        why = UNFIT_UNKNOWN_DESTINATION;
-    if (why != FIT) {
-        forwarder->unfit[origin][why]++;
-        return 0;
     }
     struct flow *flow = model_flow(model, origin, dest);
     struct segment *segment = model_take(model, link, flow, frame.pieces, taken, (uint32_t)count);

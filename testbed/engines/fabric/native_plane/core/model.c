@@ -8,6 +8,9 @@
 
 enum { KEY_BITS = 42 }; /* of a key, for the number of the segment */
 
+/* By which sums of the same times differ at most, formed in another order. */
+static const double ROUNDING_S = 1e-9;
+
 /* -- routes ------------------------------------------------------------------------------------------------------- */
 
 /* Writes the links from one node to another into `model->path`, the last one first; gives how many. */
@@ -184,13 +187,15 @@ void model_keep(struct model *model, struct segment *segment, uint8_t *data, uin
 
 /* -- carrying ----------------------------------------------------------------------------------------------------- */
 
-/* Expects the link's first train at its end no sooner than it can be there. */
+/* Expects the link's first train at its end no sooner than it, or one behind it, can be there. If the queue has no room
+ * for the first piece, a shorter one may find some, but leaves no sooner than a full queue. */
 static void expect_at_end(struct model *model, struct link *link)
 {
     struct entry entry = *agenda_first(&link->pending);
     const struct train *train = entry.what;
+    double sending_s = train->pieces[train->at].size * link->wire.byte_s;
     entry.what = link;
-    entry.time += train->pieces[train->at].size * link->wire.byte_s + link->to_end_s;
+    entry.time += fmax(fmin(sending_s, link->wire.limit_s) + link->to_end_s - ROUNDING_S, 0.0);
     agenda_add(&model->earliest, entry);
 }
 

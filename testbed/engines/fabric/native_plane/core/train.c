@@ -11,6 +11,7 @@ struct train *train_new(struct pool *pool, struct segment *segment, int32_t hop)
     train->capacity = OWN_PIECES;
     train->hop = hop;
     train->expected = 0;
+    train->expected_s = 0.0;
     train->is_listed = false;
     train->further = train->behind = NULL;
     return train;
@@ -77,18 +78,26 @@ static bool piece_before(const struct piece *one, const struct piece *other)
     return one->depart < other->depart;
 }
 
+static void sort_by_insertion(struct piece *pieces, uint32_t count, uint32_t gap)
+{
+    for (uint32_t from = gap; from < count; from++) {
+        struct piece moved = pieces[from];
+        uint32_t at = from;
+        for (; at >= gap && piece_before(&moved, &pieces[at - gap]); at -= gap)
+            pieces[at] = pieces[at - gap];
+        pieces[at] = moved;
+    }
+}
+
 void pieces_sort(struct piece *pieces, uint32_t count)
 {
     /* Shell's sort: nearly sorted pieces cost little, and no order of a sender's making costs much. */
     static const uint32_t GAPS[] = {701, 301, 132, 57, 23, 10, 4, 1};
-    for (size_t gap_at = 0; gap_at < sizeof GAPS / sizeof *GAPS; gap_at++) {
-        uint32_t gap = GAPS[gap_at];
-        for (uint32_t from = gap; from < count; from++) {
-            struct piece moved = pieces[from];
-            uint32_t at = from;
-            for (; at >= gap && piece_before(&moved, &pieces[at - gap]); at -= gap)
-                pieces[at] = pieces[at - gap];
-            pieces[at] = moved;
-        }
-    }
+    for (size_t gap_at = 0; gap_at < sizeof GAPS / sizeof *GAPS; gap_at++)
+        sort_by_insertion(pieces, count, GAPS[gap_at]);
+}
+
+void pieces_sort_few(struct piece *pieces, uint32_t count)
+{
+    sort_by_insertion(pieces, count, 1);
 }

@@ -70,6 +70,7 @@ struct train {
     uint32_t at, count, capacity; /* pieces before `at` have been carried further */
     int32_t hop;                  /* which link they reach; the route's count at the destination; GONE */
     uint32_t expected;            /* entries of the ends' agenda that point here */
+    double expected_s;            /* which of them counts */
     struct train *further;        /* pieces of this train that are one link further, while they are there */
     bool is_listed;               /* scratch of `model_trains` */
     struct train *behind;         /* the train of which this one is `further` */
@@ -97,6 +98,9 @@ void train_free(struct pool *pool, struct train *train);
 
 /* Sorts by time, then number, then departure, in place. */
 void pieces_sort(struct piece *pieces, uint32_t count);
+
+/* The same, where few are out of place. */
+void pieces_sort_few(struct piece *pieces, uint32_t count);
 
 static inline struct entry train_entry(struct train *train)
 {
