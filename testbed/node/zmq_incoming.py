@@ -108,8 +108,8 @@ class IncomingConnection:
                     self._read_opening(self._opening, room[:count])
                 if self._is_over:
                     return
-                if count < len(room):
-                    break
+                if count < len(room) or not reader.missing:
+                    break  # if there is more, the kernel says so again
         except BlockingIOError:
             pass
         except OSError:
