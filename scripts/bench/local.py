@@ -7,8 +7,12 @@ wan:      the default experiment on --topology (wan256) over the fabric, few rou
 
 Of both: seconds from the command to the start barrier; how long after the moment that this barrier sets the nodes have
 begun, the median and the last one; rounds of all nodes a second, from the moment when the slowest
-has done its first round; memory of a node (PSS); processor time of a node's process a round. Of `wan` also how late
-packets were, the time scale, and the run's health. A figure means something on an otherwise idle machine only.
+has done its first round; memory of a node (PSS); processor time of a node's process a round.
+
+Of `loopback` also bare loops of the trainer, one step a round, on all cores, just before and after the run: the
+processor time of a node's round without theirs, and the run's rounds a second divided by theirs. Of `wan` also how late
+packets were, the time scale, and the run's health. A figure means something on an otherwise idle machine only;
+processor times bear other work best.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -27,7 +32,11 @@ from typing import Any
 
 import msgspec
 
+from testbed.experiment.language import Experiment
+from testbed.node.data.experiment_data import partition_data
 from testbed.node.data.fetch import ensure
+from testbed.node.trainer_of import make_trainer
+from testbed.node.training_speed import bare_loops
 from testbed.rundir import RunDirectory
 from testbed.runtimes.docker.live import pids_of_nodes
 from testbed.runtimes.tracking.process_records import read_record
@@ -37,6 +46,8 @@ LOOPBACK_ROUNDS = 100
 WAN_ROUNDS = 10
 MOST_LOOKED_AT = 16
 """Processes whose memory is looked at: the kernel holds each up for some milliseconds meanwhile."""
+BARE_STEPS = 600
+"""Steps of the bare loops, about; each learner does at least a few."""
 LOOPBACK = """
 services:
   n: {{replicas: {nodes}}}
@@ -174,20 +185,50 @@ def cpu_s_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
+SETTINGS: dict[str, dict[str, Any]] = {
+    "algorithm": {"name": "dpsgd"},
+    "overlay": {"kind": "regular", "degree": 5},
+    "data": {"name": "fashion-mnist", "partition": {"kind": "iid"}},
+    "model": {"name": "gn-lenet"},
+    "training": {"batch": 8, "steps": 1, "lr": 0.05},
+    "compute": {"mode": "measured"},
+    "evaluation": {"mode": "none"},
+}
+
+
+def bare(nodes: int) -> tuple[float, float]:
+    """The same training on all cores, and nothing else: steps a second, and processor milliseconds of a step."""
+    experiment = Experiment.model_validate({"topology": "none", **SETTINGS})
+    data = partition_data(experiment, nodes, seed=1)
+    trainer = make_trainer(experiment, data.dataset, 1)
+    rounds = max(4, BARE_STEPS // nodes)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    speed = bare_loops(trainer, data.parts, processes=os.cpu_count() or 1, rounds=rounds, steps=1)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    taken_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return speed.steps_per_s, 1000 * taken_s / (nodes * (rounds + 1))  # one round is to warm up
+
+
 def loopback(nodes: int, rounds: int) -> Row:
-    settings = {
-        "algorithm.name": "dpsgd",
-        "overlay": "{kind: regular, degree: 5}",
-        "data": "{name: fashion-mnist, partition: {kind: iid}}",
-        "model": "{name: gn-lenet}",
-        "training": "{batch: 8, steps: 1, lr: 0.05}",
-        "compute": "{mode: measured}",
-        "evaluation": "{mode: none}",
+    before = bare(nodes)
+    row = loopback_run(nodes, rounds)
+    after = bare(nodes)
+    steps_per_s, step_ms = ((then + now) / 2 for then, now in zip(before, after, strict=True))
+    outside_ms = None if row["cpu_ms_per_node_round"] is None else round(row["cpu_ms_per_node_round"] - step_ms, 2)
+    return {
+        **row,
+        "bare_step_cpu_ms": round(step_ms, 2),
+        "outside_training_ms": outside_ms,
+        "of_bare_loops": round(row["node_rounds_per_s"] / steps_per_s, 3),
+        "bare_before_over_after": round(before[0] / after[0], 2),
     }
+
+
+def loopback_run(nodes: int, rounds: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         topology = Path(folder) / "loopback.yaml"
         topology.write_text(LOOPBACK.format(nodes=nodes))
-        chosen = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        chosen = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={json.dumps(value)}")]
         return {
             "what": "loopback",
             **measure(str(topology), "local", ["--engine", "none", *chosen], rounds, Path(folder)),
@@ -200,8 +241,8 @@ def wan(topology: str, runtime: str, rounds: int) -> Row:
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    columns = list(rows[0])
-    texts = [["" if row[column] is None else str(row[column]) for column in columns] for row in rows]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    texts = [["" if row.get(column) is None else str(row[column]) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
     for line in (columns, *texts):
         print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)).rstrip())
