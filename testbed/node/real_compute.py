@@ -42,7 +42,7 @@ _COARSE_S = 0.001
 _TURNS = 3
 """Turns of the event loop: a message is read in one, and handled in the next."""
 _DENSE = 128
-"""Nodes per slot from which on their processes keep no memory for the next step."""
+"""Nodes per slot."""
 _WARMING_STEPS = 2
 """The first step sets everything up; the second one runs as later steps do."""
 
@@ -84,13 +84,17 @@ class Own:
     """Emulated time of an inline evaluation on a device of factor 1."""
 
 
+def is_dense(nodes: int, slots: int) -> bool:
+    """Whether so many nodes share the slots that each trains rarely. Then none keeps memory for its next step."""
+    return nodes >= _DENSE * slots
+
+
 class RealCompute:
     """The `Compute` of a node in a process of its own."""
 
     def __init__(self, own: Own, plan: NodePlan, clock: RealClock, slots: ComputeSlots | None = None) -> None:
         self._own = own
-        # Among so many, each trains rarely: what a step needs for a moment would lie idle in all others.
-        self._is_dense = slots is not None and len(plan.ranks) >= _DENSE * slots.count
+        self._is_dense = slots is not None and is_dense(len(plan.ranks), slots.count)
         self._clock = clock
         self._slots = slots
         self._learner = plan.node.learner
