@@ -3,6 +3,7 @@
  * What devices get must have come from others, whole files of captures are well-formed, and nothing is kept.
  */
 
+#include "allocations.h"
 #include "device.h"
 #include "story.h"
 
@@ -202,6 +203,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static int wakeup = NONE;
     if (wakeup == NONE)
         wakeup = eventfd(0, EFD_CLOEXEC);
+    int64_t blocks = allocations.blocks;
     struct story *story = &fuzzed.story;
     *story = (struct story){.data = data, .left = size};
     uint8_t told = story_byte(story);
@@ -226,5 +228,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     core_plane_free(fuzzed.plane);
     ledger_free(&fuzzed.ledger);
+    EXPECT(allocations.blocks == blocks);
     return 0;
 }
