@@ -5,6 +5,7 @@
 ARG BASE=python:3.11-slim
 # Images made earlier from the stages of these names below take their places: `testbed build` keeps them.
 ARG DEPENDENCIES=dependencies
+ARG CORE=core
 ARG REQUIREMENTS=requirements
 
 # ---- packages: nothing of this stage is in the image but what the next one copies ------------------------------------
@@ -29,8 +30,23 @@ RUN python -m compileall -q --invalidation-mode unchecked-hash \
         "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 COPY --from=packages /opt/testbed/ /opt/testbed/
 
+# ---- the fabric's compiled core, by the base's C compiler, or else by the package ziglang ----------------------------
+FROM ${DEPENDENCIES} AS compiler
+LABEL testbed.stage=packages
+ARG CORE=core
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+COPY image/ /packages/image/
+COPY constraints.txt testbed/engines/fabric/native_plane/compile_core.py /packages/
+COPY testbed/engines/fabric/native_plane/core/ /packages/core/
+RUN sh /packages/image/compile-core
+
+FROM ${DEPENDENCIES} AS core
+LABEL testbed.stage=dependencies
+COPY --from=compiler /added/ /opt/testbed/
+
 # ---- packages that your algorithms need, if any: algorithms/requirements.txt -----------------------------------------
-FROM ${DEPENDENCIES} AS more
+FROM ${CORE} AS more
 LABEL testbed.stage=packages
 ARG REQUIREMENTS=requirements
 ARG PIP_INDEX_URL
@@ -39,7 +55,7 @@ COPY image/ /packages/image/
 COPY constraints.txt algorithms/requirements.tx[t] /packages/algorithms/
 RUN sh /packages/image/install-requirements
 
-FROM ${DEPENDENCIES} AS requirements
+FROM ${CORE} AS requirements
 LABEL testbed.stage=dependencies
 COPY --from=more /added/ /opt/testbed/
 

@@ -61,7 +61,7 @@ class CoreHook(BuildHookInterface[Any]):
     def _compile(self, core: ModuleType, output: Path, compiler: list[str]) -> bool:
         """Whether there is a library now; one for a given machine must be had."""
         try:
-            core.compile_core(output, compiler, is_strict=False)  # compilers to come know more warnings
+            core.compile_core(output, compiler)
         except core.CannotCompile as problem:
             if compiler:
                 raise

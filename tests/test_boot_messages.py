@@ -32,7 +32,7 @@ PLANNED = {
     "time_scale": 2.0,
 }
 HEAVY = {
-    *("msgspec", "typing_extensions", "pydantic", "numpy", "torch", "zmq"),
+    *("msgspec", "typing_extensions", "pydantic", "numpy", "torch"),
     *("asyncio", "dataclasses", "inspect", "pathlib", "typing"),
     *("testbed.errors", "testbed.protocol", "testbed.runtimes.containers.supervisor"),
 }
@@ -139,13 +139,13 @@ def test_nothing_heavy_is_loaded_until_control_has_more_to_say_than_that_it_gets
 
 @pytest.mark.processes
 def test_the_check_sees_what_is_loaded(tmp_path: Path) -> None:
-    with container(tmp_path, "import dataclasses, msgspec, pydantic, numpy, zmq") as first:
+    with container(tmp_path, "import dataclasses, msgspec, pydantic, numpy") as first:
         first.comes()
         first.control.send(encode(Do(ATTACH)))
         first.hands_over(encode(Attached()))
         first.control.send(encode(Fork(0)))
         loaded, _, _ = first.tells()
-        assert loaded >= {"msgspec", "typing_extensions", "pydantic", "numpy", "zmq", "dataclasses", "inspect"}
+        assert loaded >= {"msgspec", "typing_extensions", "pydantic", "numpy", "dataclasses", "inspect"}
 
 
 @pytest.mark.processes

@@ -118,21 +118,28 @@ def test_an_installation_in_place_has_the_core_in_place(checkout: Path, tmp_path
     assert is_current(checkout / LIBRARY)
 
 
-def test_only_the_core_is_made_anew_when_only_that_has_changed(checkout: Path) -> None:
-    """In a .venv that has all else, as its stamp says; pip is not called."""
+def test_only_the_core_is_made_anew_when_only_that_has_changed(checkout: Path, tmp_path: Path) -> None:
+    """In a .venv that has all else, as its stamp says. pip is called only for a compiler."""
     a_compiler()
     venv.create(checkout / ".venv", with_pip=False)
     (site,) = (checkout / ".venv" / "lib").glob("python*/site-packages")
-    (site / "pip.py").write_text("assert __name__ != '__main__'\n")
+    (site / "pip.py").write_text("import sys\nif __name__ == '__main__':\n    print(*sys.argv[1:])\n")
     script = "echo $(cat pyproject.toml constraints.txt | sha256sum | cut -d' ' -f1)-$PWD >.venv/installed"
     subprocess.run(["/bin/sh", "-c", script], cwd=checkout, check=True)
 
-    def refreshed() -> str:
+    def refreshed(environment: dict[str, str] | None = None) -> str:
         words = [str(checkout / "scripts" / "venv")]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stderr
+        return subprocess.run(words, capture_output=True, text=True, check=True, env=environment).stderr
+
+    def change() -> None:
+        with (checkout / FOLDER / "core" / "version.c").open("a") as source:
+            source.write("/* more */\n")
 
     assert refreshed().startswith("compiled ")
     assert refreshed() == ""
-    with (checkout / FOLDER / "core" / "version.c").open("a") as source:
-        source.write("/* more */\n")
+    change()
     assert refreshed().startswith("compiled ")
+    change()
+    said = refreshed(without_compilers(tmp_path)).splitlines()
+    assert said[0].startswith("there is no C compiler")
+    assert said[-1].endswith("--editable . --no-deps")

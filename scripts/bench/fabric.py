@@ -35,6 +35,7 @@ from testbed.engines.fabric.planes import PLANES
 from testbed.engines.namespace import TcpSettings
 from testbed.plan.addresses import address
 from testbed.topologies.load import load_bytes
+from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 
 THREE_HOPS = """
@@ -61,12 +62,12 @@ AFTER_S = 0.5
 
 def between_two(carrier: str, roles: Sequence[Role]) -> Traffic:
     """One window of traffic over three hops."""
-    return _traffic(carrier, THREE_HOPS, "cubic", roles, SETTLE_S, WINDOW_S, apart=True)
+    return carried_traffic(carrier, _loaded(THREE_HOPS), "cubic", roles, SETTLE_S, WINDOW_S, apart=True)
 
 
-def _traffic(
+def carried_traffic(
     carrier: str,
-    topology: str,
+    topology: Topology,
     congestion: str,
     roles: Sequence[Role],
     settle_s: float,
@@ -74,12 +75,16 @@ def _traffic(
     *,
     apart: bool,
 ) -> Traffic:
-    loaded = load_bytes(topology.encode(), Form.YAML, "bench").require()
+    """One window of traffic between the topology's nodes, each in its role; `apart`: the carrier has its own core."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         program = compiled("traffic", folder)
-        with carried(carrier, loaded, TcpSettings(congestion=congestion), folder) as network:
+        with carried(carrier, topology, TcpSettings(congestion=congestion), folder) as network:
             return network.run(program, roles, settle_s, window_s, apart=apart)
+
+
+def _loaded(text: str) -> Topology:
+    return load_bytes(text.encode(), Form.YAML, "bench").require()
 
 
 def pouring(dest: str) -> Role:
@@ -165,7 +170,9 @@ def flows_topology(count: int) -> str:
 
 def flows_once(plane: str, count: int, congestion: str) -> Flows:
     roles = [role for at in range(count) for role in (pouring(address(2 * at + 1)), draining(address(2 * at + 1)))]
-    found = _traffic(plane, flows_topology(count), congestion, roles, FLOWS_SETTLE_S, FLOWS_WINDOW_S, apart=False)
+    found = carried_traffic(
+        plane, _loaded(flows_topology(count)), congestion, roles, FLOWS_SETTLE_S, FLOWS_WINDOW_S, apart=False
+    )
     asked = FLOW_BPS * PAYLOAD / 8 * FLOWS_WINDOW_S
     assert found.health is not None, "a fabric carries them"
     return Flows([found.results[2 * at + 1] / asked for at in range(count)], found, found.health)

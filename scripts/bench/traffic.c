@@ -1,9 +1,10 @@
 /* Traffic of benches, cheap enough that what carries it is the limit. Times are seconds of CLOCK_MONOTONIC.
  *
- * traffic flood ADDRESS FROM UNTIL SIZE     UDP datagrams of SIZE bytes, headers included, as fast as possible
- * traffic sink  ADDRESS UNTIL               takes them
- * traffic pour  ADDRESS FROM UNTIL          one TCP connection, as fast as it goes
- * traffic drain ADDRESS FROM UNTIL          takes it; counts what arrives from FROM to UNTIL
+ * traffic flood ADDRESS FROM UNTIL SIZE [BPS]  UDP datagrams of SIZE bytes, headers included: BPS bits a second, or as
+ *                                              many as possible
+ * traffic sink  ADDRESS UNTIL                  takes them
+ * traffic pour  ADDRESS FROM UNTIL             one TCP connection, as fast as it goes
+ * traffic drain ADDRESS FROM UNTIL             takes it; counts what arrives from FROM to UNTIL
  *
  * ADDRESS is the receiver's. Prints how many datagrams or bytes it has sent or taken, and waits to be ended: until then
  * its connection is open, and its device can be asked for counts.
@@ -24,6 +25,7 @@ enum {
     PORT = 5001,
     UDP_HEADERS = 28,
     DATAGRAMS = 64, /* per call */
+    LARGEST_CALL = 65507,
     BLOCK = 1 << 20,
     RETRY_US = 20000,
 };
@@ -79,16 +81,20 @@ static int waits_for(int descriptor, double until)
     return left > 0 && poll(&one, 1, (int)(left * 1e3) + 1) > 0;
 }
 
-/* One call is many datagrams: the kernel cuts a block into them (UDP_SEGMENT). */
-static long long flood(const struct sockaddr_in *dest, double from, double until, int size)
+/* One call is many datagrams: the kernel cuts a block into them (UDP_SEGMENT). At a slow pace, those of a millisecond. */
+static long long flood(const struct sockaddr_in *dest, double from, double until, int size, double bps)
 {
     int made = checked(socket(AF_INET, SOCK_DGRAM, 0), "socket"), payload = size - UDP_HEADERS;
+    int many = payload * DATAGRAMS > LARGEST_CALL ? LARGEST_CALL / payload : DATAGRAMS;
+    double per_s = bps / 8 / size;
+    if (bps > 0 && per_s < many * 1e3)
+        many = (int)(per_s / 1e3) + 1;
     checked(connect(made, (const struct sockaddr *)dest, sizeof *dest), "connect");
     checked(setsockopt(made, IPPROTO_UDP, UDP_SEGMENT, &payload, sizeof payload), "UDP_SEGMENT");
     long long sent = 0;
-    for (sleep_until(from); now() < until;)
-        if (send(made, block, (size_t)(payload * DATAGRAMS), 0) > 0)
-            sent += DATAGRAMS;
+    for (sleep_until(from); now() < until; sleep_until(bps > 0 ? from + (double)sent / per_s : 0))
+        if (send(made, block, (size_t)(payload * many), 0) > 0)
+            sent += many;
     return sent;
 }
 
@@ -162,8 +168,8 @@ int main(int count, char **words)
     long long found;
     if (!strcmp(role, "sink") && count == 4)
         found = sink(&address, first);
-    else if (!strcmp(role, "flood") && count == 6)
-        found = flood(&address, first, until, atoi(words[5]));
+    else if (!strcmp(role, "flood") && (count == 6 || count == 7))
+        found = flood(&address, first, until, atoi(words[5]), count == 7 ? atof(words[6]) : 0);
     else if (!strcmp(role, "pour") && count == 5)
         found = pour(&address, first, until);
     else if (!strcmp(role, "drain") && count == 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ from testbed.errors import UsageProblem
 
 if TYPE_CHECKING:
     from testbed.experiment.origin import Setting
-    from testbed.runtimes.runtime import Given
+    from testbed.plan.model import RunPlan
+    from testbed.runtimes.runtime import Given, Runtime
 
 
 @click.command("deploy")
@@ -66,7 +68,8 @@ def command(
     order, a second Ctrl-C at once.
     """
     from testbed.cli.run_ending import print_summary, tell_ending, tell_of_run
-    from testbed.runtimes.planning import Talk, Wanted, plan_again, plan_new, ready_again
+    from testbed.runtimes.plan_process import planned_apart
+    from testbed.runtimes.planning import Talk, Wanted, plan_again, plan_new, read_again, ready_again
     from testbed.runtimes.registry import choose
     from testbed.runtimes.run_place import check_results, run_place
     from testbed.runtimes.runtime import TIME_SCALE, Checking
@@ -79,30 +82,43 @@ def command(
         check_results(results)
     wanted = Wanted(results, run_id, runtime, given, overwrite=overwrite, dry=dry_run)
     talk = Talk(say, _say, _keep_quiet if quiet else print_findings)
-    if plan_file is not None:
-        if file is not None or settings:
-            raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
-        chosen, plan = plan_again(plan_file, wanted, talk)
-    else:
+    if plan_file is None:
         first = choose(runtime, given)
-        chosen, plan = plan_new(resolve(file, settings, quiet=quiet), first, wanted, talk)
-    is_fitted = plan_file is None and given.get(TIME_SCALE.name) is None
-    folder = results / plan.run_id
-    checking = Checking(folder, given, say, force=force, is_fitted=is_fitted, dry=dry_run)
+        resolved = resolve(file, settings, quiet=quiet)
+        topology, leading = resolved.topology, first.runtime
+        new_plan = partial(plan_new, resolved, first, wanted)
+    elif file is not None or settings:
+        raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
+    else:
+        leading, read = read_again(plan_file, wanted)
+        topology = read.load_topology()
+        new_plan = partial(plan_again, leading, read, plan_file, wanted)
+
+    def planned(talk: Talk) -> tuple[Runtime, RunPlan]:
+        chosen, plan = new_plan(talk)
+        if plan_file is not None and not dry_run:
+            ready_again(plan, chosen, plan_file, talk.say)
+        is_fitted = plan_file is None and given.get(TIME_SCALE.name) is None
+        checking = Checking(results / plan.run_id, given, talk.say, force=force, is_fitted=is_fitted, dry=dry_run)
+        return chosen, chosen.check(plan, checking)
+
+    if leading.facts.plans_apart and not dry_run:
+        chosen, plan = planned_apart(planned, talk, topology)
+    else:
+        chosen, plan = planned(talk)
     if dry_run:
         from testbed.cli.plan_view import print_plan
 
-        print_plan(chosen.check(plan, checking), output_format)
+        print_plan(plan, output_format)
         return
-    with RunSignals(quiet=quiet, say=say) as console:
-        if plan_file is not None:
-            ready_again(plan, chosen, plan_file, say)
-        plan = chosen.check(plan, checking)
-        with run_place(results, plan, overwrite=overwrite, say=say) as directory:
-            say(f"run {plan.run_id} in {directory.path}")
-            if chosen.facts.is_virtual:
-                began_s = monotonic()
-            outcome = chosen.run(plan, directory, given, console)
+    with (
+        RunSignals(quiet=quiet, say=say) as console,
+        run_place(results, plan, overwrite=overwrite, say=say) as directory,
+    ):
+        say(f"run {plan.run_id} in {directory.path}")
+        if chosen.facts.is_virtual:
+            began_s = monotonic()
+        outcome = chosen.run(plan, directory, given, console)
     if outcome is None:
         say(f"next: testbed status {directory.path}; testbed destroy {directory.path} ends it")
         tell_of_run(directory, output_format)

@@ -43,19 +43,22 @@ from testbed.image.facts import (
     size_of,
 )
 from testbed.image.packages import (
+    CORE_COMPILER,
+    MORE_STAGE,
     OF_THE_MACHINE,
     Packages,
     image_with,
     name_of,
+    on_top_of,
     run_build,
     versions_in,
-    without_all_packages,
 )
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 TORCH_CPU = "cpu"
+NO_CORE = "no C compiler was there when the image's packages were built, so its fabric runs in Python, much slower"
 _ID = re.compile(r"(?:sha256:)?[0-9a-f]{12,64}")
 """An image id: names one existing image, so it cannot be built."""
 
@@ -97,6 +100,8 @@ def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Bui
         base = choose_base(engine, request.base, say)
         packages = image_with(engine, Packages(context, base, request.torch, request.wheels), tell, say)
         versions = versions_in(engine, packages)
+        if CORE_COMPILER not in versions:
+            say(f"warning: {NO_CORE}; with the package ziglang: docker image rm {packages}, and build again")
         labels = {
             VERSION_LABEL: __version__,
             BASE_LABEL: base,
@@ -108,7 +113,7 @@ def build_image(request: Request, tell: Tell, say: Callable[[str], None]) -> Bui
         def built(tag: str | None, code: Mapping[str, str], tell: Tell) -> str:
             return run_build(
                 engine,
-                without_all_packages(context),
+                on_top_of(context, MORE_STAGE),
                 tag,
                 tell,
                 arguments={"BASE": base, "REQUIREMENTS": packages},

@@ -2,23 +2,24 @@
 
 Takes a folder that all processes share, gives slots; locks files there. The kernel releases a lock when its holder
 dies. There are as many queues as slots. In each queue the kernel keeps the order, first come, first served, and the
-first process polls all slots until one is free. So no slot stays free while a process waits for one, and at most as
-many processes poll as there are slots.
+first process looks for a free slot whenever one has been given up. So no slot stays free while a process waits for one.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import select
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _LOCKS, _MOUNTS, _DESCRIPTORS = Path("/proc/locks"), Path("/proc/self/mountinfo"), Path("/proc/self/fdinfo")
-_SLOT, _QUEUE = "slot-", "queue-"
-_LOOK_S = 0.0005
-"""Interval of polling for a free slot: short beside any work, and at most as many processes poll as there are cores."""
+_SLOT, _QUEUE, _BELL = "slot-", "queue-", "bell"
+"""The last is a pipe into which the holder of a slot writes a byte when it gives the slot up and others wait."""
+_LOOK_MS = 5
+"""Interval of looking for a free slot without that: its holder has died, or another process has read the byte."""
 _ASIDE_S = 0.01
 """Longer than the time that a process may run between two attempts to pause it."""
 
@@ -57,6 +58,7 @@ def make_slots(folder: Path, count: int) -> None:
     for kind in (_SLOT, _QUEUE):
         for number in range(count):
             (folder / f"{kind}{number}").touch(0o600)
+    os.mkfifo(folder / _BELL, 0o600)
 
 
 def slots_in(folder: Path) -> int:
@@ -75,11 +77,17 @@ class ComputeSlots:
         self._queues: list[int] = []
         self._favourite = favourite % count
         self._steps_aside = False
+        self._bell = -1
+        self._rings = select.poll()
         try:
             for kind, files in ((_SLOT, self._slots), (_QUEUE, self._queues)):
                 for number in range(count):
                     path = folder / f"{kind}{number}"
                     files.append(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            with suppress(FileExistsError):
+                os.mkfifo(folder / _BELL, 0o600)
+            self._bell = os.open(folder / _BELL, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._rings.register(self._bell, select.POLLIN)
         except OSError:
             self.close()
             raise
@@ -96,7 +104,7 @@ class ComputeSlots:
         try:
             yield
         finally:
-            fcntl.flock(slot, fcntl.LOCK_UN)
+            self._give_up(slot)
 
     @contextmanager
     def one_if_free(self) -> Iterator[bool]:
@@ -106,7 +114,7 @@ class ComputeSlots:
             yield slot is not None
         finally:
             if slot is not None:
-                fcntl.flock(slot, fcntl.LOCK_UN)
+                self._give_up(slot)
 
     def step_aside(self) -> None:
         """Gives up the first place in a queue: this process is about to be stopped, and others would wait for it.
@@ -120,6 +128,15 @@ class ComputeSlots:
             for file in files:
                 os.close(file)
             files.clear()
+        if self._bell >= 0:
+            os.close(self._bell)
+            self._bell = -1
+
+    def _give_up(self, slot: int) -> None:
+        fcntl.flock(slot, fcntl.LOCK_UN)
+        if self._is_awaited():
+            with suppress(BlockingIOError):  # then there are bytes enough
+                os.write(self._bell, b"!")
 
     def _next_free(self) -> int:
         """Waits for this process's turn in its queue, and then for the first slot that becomes free."""
@@ -131,7 +148,9 @@ class ComputeSlots:
                 while not self._steps_aside:
                     if (slot := self._free()) is not None:
                         return slot
-                    time.sleep(_LOOK_S)
+                    if self._rings.poll(_LOOK_MS):
+                        with suppress(BlockingIOError):
+                            os.read(self._bell, 1)
             finally:
                 fcntl.flock(queue, fcntl.LOCK_UN)
             time.sleep(_ASIDE_S)

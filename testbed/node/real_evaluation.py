@@ -55,7 +55,7 @@ class PieceWork:
         except BaseException as problem:
             self._problem = problem
         if self._problem is not None or self._next >= len(self._samples):
-            self._done.set()
+            self._end()
         return self.is_done
 
     def give_up(self, problem: BaseException) -> None:
@@ -63,6 +63,10 @@ class PieceWork:
         if not self.is_done:
             self._problem = problem
             self._done.set()
+
+    def _end(self) -> None:
+        self._vector = self._vector[:0]  # the memory of a model, in each node
+        self._done.set()
 
     def _one_piece(self) -> None:
         chosen = self._samples[self._next : self._next + _PIECE]

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from testbed.parent import die_with_parent
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _KEPT_BYTES, _LARGEST_KEPT_BYTES = 1 << 30, 32 << 20
 """The second is the maximum of glibc."""
 
@@ -56,11 +56,15 @@ def fork_worker(body: Callable[[], None]) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Keeps freed memory for the next step: returning it, and getting it zeroed again, took up to a fifth of a step."""
+    """Keeps freed memory for the next step: returning it, and getting it zeroed again, took up to a fifth of a step.
+
+    All threads share it, so that the memory of a training step serves for messages afterwards.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # glibc's
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def _be_worker(body: Callable[[], None], parent: int) -> NoReturn:

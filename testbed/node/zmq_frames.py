@@ -1,7 +1,7 @@
-"""Messages as ZeroMQ frames, and the envelope that precedes each on the wire.
+"""Messages as frames, and the envelope that precedes each on the wire.
 
-Takes messages, gives frames; touches nothing. The frames of a message are made once for all its recipients. A message
-that is sent again keeps its number, so that its recipient detects duplicates.
+Takes messages, gives buffers to write; touches nothing. A message's buffers are made once for all its recipients. A
+message that is sent again keeps its number, so that its recipient detects duplicates.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import zmq
 
 from testbed.node.messages import Buffer, Message
+from testbed.node.zmtp import frame_head
 
 _FORM = struct.Struct("<2sIQQ")
 _MAGIC = b"T1"
 
 ENVELOPE_BYTES = _FORM.size
+_ENVELOPE_HEAD = frame_head(ENVELOPE_BYTES, more=True)
 
 
 class Envelope(NamedTuple):
@@ -36,33 +37,32 @@ class Envelope(NamedTuple):
         return _FORM.pack(_MAGIC, *self)
 
 
-def opened(data: bytes) -> Envelope | None:
+def opened(data: bytes | memoryview) -> Envelope | None:
     """Parses an envelope; None when the bytes are none."""
     if len(data) != _FORM.size:
         return None
-    magic, *values = _FORM.unpack(data)
-    return Envelope(*values) if magic == _MAGIC else None
-
-
-def frame_bytes(size: int) -> int:
-    """Bytes of a frame on a ZeroMQ connection, with its flags and length."""
-    return size + (2 if size < 256 else 9)
+    magic, sender, life, number = _FORM.unpack(data)
+    return Envelope(sender, life, number) if magic == _MAGIC else None
 
 
 class FramedMessage:
-    """A message's frames, which ZeroMQ shares among all connections and frees after the last use."""
+    """A message as it goes over a connection, without its envelope."""
 
-    __slots__ = ("__weakref__", "ahead_bytes", "frames", "wire_bytes")
+    __slots__ = ("__weakref__", "ahead_bytes", "buffers", "wire_bytes")
 
     def __init__(self, message: Message) -> None:
-        self.frames = [zmq.Frame(_bytes_of(frame), copy=True, track=False) for frame in message.frames()]
-        self.wire_bytes = frame_bytes(ENVELOPE_BYTES) + sum(frame_bytes(len(frame)) for frame in self.frames)
+        frames = message.frames()
+        self.buffers: list[bytes | memoryview] = []
+        for number, frame in enumerate(frames, 1):
+            body = _unchanging(frame)
+            self.buffers += [frame_head(len(body), more=number < len(frames)), body]
+        self.wire_bytes = len(_ENVELOPE_HEAD) + ENVELOPE_BYTES + sum(map(len, self.buffers))
         self.ahead_bytes = self.wire_bytes - message.nbytes
         """Bytes on the wire that are not part of the application's message."""
 
 
 class FramedMessageCache:
-    """Caches the frames of every message that is still referenced."""
+    """Caches the buffers of every message that is still referenced."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Message, FramedMessage] = WeakKeyDictionary()
@@ -97,8 +97,26 @@ class OutgoingMessage:
         """How many of the message's own bytes are among the first `left` bytes of the connection."""
         return min(self.message.nbytes, max(0, left - self.begin - self.framed.ahead_bytes))
 
+    def buffers(self, rank: int, life: int) -> list[bytes | memoryview]:
+        """All bytes to write, the envelope first."""
+        return [_ENVELOPE_HEAD + _FORM.pack(_MAGIC, rank, life, self.number), *self.framed.buffers]
 
-def _bytes_of(frame: bytes | Buffer) -> bytes | Buffer:
+
+def _unchanging(frame: bytes | Buffer) -> bytes | memoryview:
+    """The frame's bytes, copied only if they might change before they have left."""
     if isinstance(frame, bytes):
         return frame
-    return np.ascontiguousarray(frame).reshape(-1).view(np.uint8) if frame.size else b""
+    if not frame.size:
+        return b""
+    flat = np.ascontiguousarray(frame).reshape(-1).view(np.uint8)
+    return (flat if _is_frozen(frame) else flat.copy()).data
+
+
+def _is_frozen(values: Buffer) -> bool:
+    """Whether no array that these values belong to can be written."""
+    owner: object = values
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return owner is None or isinstance(owner, bytes) or (isinstance(owner, memoryview) and owner.readonly)

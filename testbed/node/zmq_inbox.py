@@ -8,31 +8,34 @@ counted and dropped.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+import socket
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-
-import zmq
+from functools import partial
 
 from testbed.node.messages import MalformedMessage, Message, from_frames
 from testbed.node.zmq_connection import HANDSHAKE_MS
-from testbed.node.zmq_frames import frame_bytes, opened
-from testbed.node.zmq_guard import ConnectionGuard
-from testbed.node.zmq_monitor import Monitor, descriptor
+from testbed.node.zmq_frames import opened
+from testbed.node.zmq_incoming import Ending, IncomingConnection
+from testbed.node.zmq_tcp_info import cut_off
+from testbed.node.zmtp import SCRATCH_BYTES, FrameReader
 
 Receive = Callable[[int, Message], None]
 
 _MOST_FRAMES = 16
 _AT_ONCE = 64
-"""Messages read before other tasks of this process run."""
+"""Connections accepted before other tasks of this process run."""
+_BACKLOG = 128
+_ACCEPT_AGAIN_S = 0.5
+"""The pause in accepting connections when descriptors have run out."""
+_MOST_CONNECTIONS = 16
+"""Per address: one is in use, another may be attempted, and those of crashed lives stay for a while."""
 _LIVES = 4
 """Lives remembered of one sender: messages of an earlier one may arrive after the first of the next."""
-_WAITING_MESSAGES = 8
-"""Per connection; beyond them the sender has to wait."""
+_MARGIN_BYTES = 1 << 20
+"""By how much a message may exceed what is read, before its connection is reset."""
 _KEEPALIVE_S, _KEEPALIVE_AGAIN_S, _KEEPALIVE_TIMES = 30, 10, 3
-_HANDSHAKE_FAILED = (
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-)
 
 
 class Refusal(StrEnum):
@@ -65,7 +68,6 @@ class ZmqInbox:
 
     def __init__(
         self,
-        context: zmq.Context[zmq.Socket[bytes]],
         addresses: Sequence[str],
         own_rank: int,
         port: int,
@@ -81,82 +83,113 @@ class ZmqInbox:
         self._ranks = {address: rank for rank, address in enumerate(addresses)}
         self._largest = largest
         self._receive = receive
+        self._time_scale = time_scale
         self._numbers: dict[int, OrderedDict[int, int]] = {}
         """The number of the last message, by sender and life."""
+        self._connections: dict[str, deque[IncomingConnection]] = {}
+        """By address, oldest first."""
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._loop = asyncio.get_running_loop()
-        self._guard = ConnectionGuard(largest, _WAITING_MESSAGES, self._ranks, self._cut)
-        self._socket = context.socket(zmq.PULL)
-        self._again: asyncio.Handle | None = None
-        try:
-            self._listen(f"tcp://{addresses[own_rank]}:{port}", time_scale)
-        except BaseException:
-            self._socket.close(linger=0)
-            raise
-        self._descriptor = descriptor(self._socket)
-        self._loop.add_reader(self._descriptor, self._read)
-        wanted = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | _HANDSHAKE_FAILED
-        self._monitor = Monitor(self._socket, wanted, self._hear)
-        self._read()
-
-    def _listen(self, endpoint: str, time_scale: float) -> None:
-        options = {
-            zmq.LINGER: 0,
-            zmq.RCVHWM: _WAITING_MESSAGES,
-            # Slightly oversized messages are read and counted; larger ones never get any memory.
-            zmq.MAXMSGSIZE: 2 * self._largest,
-            zmq.HANDSHAKE_IVL: round(HANDSHAKE_MS * time_scale),
-            zmq.TCP_KEEPALIVE: 1,
-            zmq.TCP_KEEPALIVE_IDLE: round(_KEEPALIVE_S * time_scale),
-            zmq.TCP_KEEPALIVE_INTVL: round(_KEEPALIVE_AGAIN_S * time_scale),
-            zmq.TCP_KEEPALIVE_CNT: _KEEPALIVE_TIMES,
-        }
-        for option, value in options.items():
-            self._socket.setsockopt(option, value)
-        self._socket.bind(endpoint)
+        self._again: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._listener = socket.create_server((addresses[own_rank], port), backlog=_BACKLOG)
+        self._listener.setblocking(False)
+        self._loop.add_reader(self._listener, self._accept)
 
     def close(self) -> None:
         """Stops receiving."""
-        if self._socket.closed:
+        if self._is_closed:
             return
+        self._is_closed = True
         if self._again is not None:
             self._again.cancel()
-        self._loop.remove_reader(self._descriptor)
-        self._monitor.close()
-        self._guard.close()
-        self._socket.close(linger=0)
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        for each in [each for those in self._connections.values() for each in those]:
+            each.close(reset=False)
+        self._connections.clear()
 
-    def _read(self) -> None:
-        """Reads what is there. ZeroMQ's descriptor signals only changes: leftovers must be read again later."""
-        self._again = None
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+                made, (address, *_) = self._listener.accept()
+            except BlockingIOError:
                 return
-            # Monitor events that precede a message tell which connection its descriptor belongs to.
-            self._monitor.read()
-            refusal = self._judge(frames)
-            if refusal is not None:
-                self._refuse(refusal, str(frames[0].get("Peer-Address")))
-            if self._socket.closed:
+            except ConnectionError:
+                continue
+            except OSError:  # descriptors have run out
+                self._loop.remove_reader(self._listener)
+                self._again = self._loop.call_later(_ACCEPT_AGAIN_S, self._accept_again)
                 return
-        self._again = self._loop.call_soon(self._read)
+            self._take(made, address)
 
-    def _judge(self, frames: Sequence[zmq.Frame]) -> Refusal | None:
-        address = str(frames[0].get("Peer-Address"))
-        self._guard.brought(frames[0].get(zmq.SRCFD), sum(frame_bytes(len(frame)) for frame in frames))
-        rank = self._ranks.get(address)
-        if rank is None:
-            return Refusal.STRANGER
-        envelope = opened(frames[0].bytes) if len(frames[0]) < 256 else None
+    def _accept_again(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _take(self, made: socket.socket, address: str) -> None:
+        """Begins to read, unless a stranger has connected; of too many connections, the oldest is reset.
+
+        The newest is the live one of a peer that reconnected.
+        """
+        made.setblocking(False)
+        for option, value in (
+            (socket.TCP_KEEPIDLE, round(_KEEPALIVE_S * self._time_scale)),
+            (socket.TCP_KEEPINTVL, round(_KEEPALIVE_AGAIN_S * self._time_scale)),
+            (socket.TCP_KEEPCNT, _KEEPALIVE_TIMES),
+        ):
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if address not in self._ranks:
+            cut_off(made)
+            made.close()
+            self._refuse(Refusal.STRANGER, address)
+            return
+        reader = FrameReader(
+            self._scratch,
+            partial(self._judge, address),
+            # Slightly oversized messages are read and counted; larger ones never get any memory.
+            largest_frame=2 * self._largest,
+            largest_message=2 * self._largest + _MARGIN_BYTES,
+            most_frames=_MOST_FRAMES,
+        )
+        those = self._connections.setdefault(address, deque())
+        those.append(IncomingConnection(made, address, reader, HANDSHAKE_MS / 1000 * self._time_scale, self._over))
+        if len(those) > _MOST_CONNECTIONS:
+            those.popleft().close(reset=True)
+            self._refuse(Refusal.GREEDY, address)
+
+    def _over(self, connection: IncomingConnection, ending: Ending) -> None:
+        those = self._connections[connection.address]
+        those.remove(connection)
+        if not those:
+            del self._connections[connection.address]
+        if ending is Ending.FOREIGN:
+            self._refuse(Refusal.FOREIGN, "")
+        elif ending is Ending.ENDLESS:
+            self._refuse(Refusal.GREEDY, connection.address)
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def _judge(self, address: str, frames: Sequence[bytes | memoryview]) -> None:
+        if self._is_closed:
+            return
+        refusal = self._taken(self._ranks[address], frames)
+        if refusal is not None:
+            self._refuse(refusal, address)
+
+    def _taken(self, rank: int, frames: Sequence[bytes | memoryview]) -> Refusal | None:
+        """Hands over a message; gives why not, if it is refused."""
+        envelope = opened(frames[0])
         if envelope is None or not 1 < len(frames) <= _MOST_FRAMES:
             return Refusal.MALFORMED
         if envelope.sender != rank:
             return Refusal.IMPOSTOR
-        if sum(len(frame) for frame in frames[1:]) > self._largest:
+        if sum(map(len, frames)) - len(frames[0]) > self._largest:
             return Refusal.OVERSIZED
         try:
-            message = from_frames([frames[1].bytes, *(frame.buffer for frame in frames[2:])])
+            message = from_frames(frames[1:])
         except MalformedMessage:
             return Refusal.MALFORMED
         if not self._is_new(rank, envelope.life, envelope.number):
@@ -172,18 +205,6 @@ class ZmqInbox:
         if len(lives) > _LIVES:
             lives.popitem(last=False)
         return True
-
-    def _hear(self, event: int, value: int) -> None:
-        match event:
-            case zmq.EVENT_ACCEPTED:
-                self._guard.comes(value)
-            case zmq.EVENT_DISCONNECTED:
-                self._guard.goes(value)
-            case _:
-                self._refuse(Refusal.FOREIGN, "")
-
-    def _cut(self, address: str) -> None:
-        self._refuse(Refusal.GREEDY if address in self._ranks else Refusal.STRANGER, address)
 
     def _refuse(self, refusal: Refusal, address: str) -> None:
         rank = self._ranks.get(address)

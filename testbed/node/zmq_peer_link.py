@@ -1,7 +1,7 @@
 """Delivers messages to one peer, over as many successive connections as its restarts and the network require.
 
-Takes messages, hands them to ZeroMQ one by one, each when the previous one has left; touches its connections. The
-kernel tells what has left and what has arrived, so no acknowledgement messages are needed. What had not arrived when a
+Takes messages, writes them one by one, each when the previous one has left; touches its connections. The kernel tells
+what has left and what has arrived, so no acknowledgement messages are needed. What had not arrived when a
 connection ended is sent again on the next one.
 """
 
@@ -12,20 +12,16 @@ from collections import deque
 from collections.abc import Callable
 
 from testbed.node.zmq_connection import ZmqConnection
-from testbed.node.zmq_frames import Envelope, OutgoingMessage
+from testbed.node.zmq_frames import OutgoingMessage
 from testbed.node.zmq_tcp_info import TcpProgress
 
 Connect = Callable[[Callable[[ZmqConnection], None], Callable[[ZmqConnection], None]], ZmqConnection]
 """Makes a connection that will call the first function when it is up, and the second when it is over."""
 
-_SOONEST_S, _LATEST_S = 0.001, 0.1
-"""Bounds of the time between checks of a message's progress."""
-_ARRIVAL_S = 0.25
-"""Time between checks whether all has arrived; not urgent."""
-_AT_ONCE = 3
-"""Immediate checks after a message has been handed over: a small one has left by then."""
 _PATIENCE_S = 1.0
 """A peer that has acknowledged nothing for this long may be dead, or have restarted since."""
+_CHECKS = 2
+"""Checks of that in this time. What has arrived is not urgent: the next message, or the end of the run, asks for it."""
 _RATHER_LET_GO = 4 << 10
 """Fewer unsent bytes than this are sent rather than giving up the connection."""
 _UNDERWAY = 4096
@@ -37,23 +33,21 @@ _ROOM_S = 0.01
 class PeerLink:
     """Sends messages to one peer, in order."""
 
-    def __init__(self, rank: int, life: int, connect: Connect, time_scale: float, on_idle: Callable[[], None]) -> None:
+    def __init__(self, rank: int, life: int, connect: Connect, time_scale: float) -> None:
         self._rank = rank
         self._life = life
         self._connect = connect
         self._patience_s = _PATIENCE_S * time_scale
-        self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[OutgoingMessage] = deque()
         self._leaving: OutgoingMessage | None = None
-        """The message held by ZeroMQ or the kernel."""
+        """The message that is being written, or held by the kernel."""
         self._gone: deque[OutgoingMessage] = deque()
         """Messages that have left, but are not acknowledged."""
         self._connection: ZmqConnection | None = None
         self._rival: ZmqConnection | None = None
         """A second connection, attempted while the peer is silent on the current one."""
-        self._timer: asyncio.Handle | None = None
-        self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._acknowledged = 0
         self._heard_s = 0.0
         self.connections = 0
@@ -84,7 +78,6 @@ class PeerLink:
         if outgoing is not self._leaving:
             if outgoing in self._waiting:
                 self._waiting.remove(outgoing)
-                self._tell_if_idle()
             return 0
         assert self._connection is not None  # noqa: S101 - it is leaving on it
         left = self._connection.progress().left
@@ -137,7 +130,6 @@ class PeerLink:
         self._connection = rival
         if self._waiting and rival is None:
             self._connection = self._connect(self._up, self._over)
-        self._tell_if_idle()
 
     def _put_back(self) -> None:
         """Queues messages that have not arrived again, in order."""
@@ -158,48 +150,41 @@ class PeerLink:
         outgoing = self._waiting.popleft()
         if self.is_idle:
             self._heard_s = self._loop.time()
-        outgoing.begin = connection.progress().written
+        outgoing.begin = connection.position
         self._leaving = outgoing
-        if not connection.send([Envelope(self._rank, self._life, outgoing.number).packed(), *outgoing.framed.frames]):
-            self._begin_anew(forget=True)
+        connection.send(outgoing.buffers(self._rank, self._life))
+        self._loop.call_soon(self._look_for, connection, outgoing)
+
+    def _look_for(self, connection: ZmqConnection, outgoing: OutgoingMessage) -> None:
+        """Looks whether a message that was just written has left at once; else the connection tells when it has."""
+        if self._connection is not connection or self._leaving is not outgoing:
             return
-        self._looks = 0
-        self._look_after(0.0)
+        self.look()
+        if self._leaving is outgoing and connection is self._connection:
+            connection.when_sent(self.look)
 
-    def _look_after(self, delay_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(delay_s, self._look) if delay_s else self._loop.call_soon(self._look)
-
-    def _look(self) -> None:
+    def look(self) -> None:
         """Updates what has left and arrived, and schedules the next check."""
-        self._timer = None
         connection = self._connection
         if connection is None or not connection.is_up:
             return
-        self._looks += 1
-        now = connection.progress()
-        self._learn(now)
-        if self.is_idle:
-            self._tell_if_idle()
-            return
-        self._look_after(self._until_news(now))
-        if self._loop.time() - self._heard_s >= self._patience_s and self._rival is None:
+        self._learn(connection.progress())
+        if self._waiting and len(self._gone) >= _UNDERWAY:
+            self._check_in(_ROOM_S)
+        elif self._timer is None and not self.is_idle:
+            self._check_in(self._patience_s / _CHECKS)
+
+    def _check_in(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay_s, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self.look()
+        is_silent = not self.is_idle and self._loop.time() - self._heard_s >= self._patience_s
+        if is_silent and self._rival is None and self._connection is not None and self._connection.is_up:
             self._rival = self._connect(self._up, self._over)
-
-    def _until_news(self, now: TcpProgress) -> float:
-        """Time until the next check."""
-        if self._leaving is not None:
-            return self._until_left(self._leaving, now)
-        return _ROOM_S if self._waiting else _ARRIVAL_S
-
-    def _until_left(self, outgoing: OutgoingMessage, now: TcpProgress) -> float:
-        """Most of the time that the message still needs at the recent rate."""
-        if self._looks < _AT_ONCE and outgoing.framed.wire_bytes <= _RATHER_LET_GO:
-            return 0.0
-        if not now.rate:
-            return _SOONEST_S
-        return min(_LATEST_S, max(_SOONEST_S, 0.8 * (outgoing.end - now.left) / now.rate))
 
     def _learn(self, now: TcpProgress) -> None:
         if now.acknowledged > self._acknowledged:
@@ -219,7 +204,3 @@ class PeerLink:
             outgoing.left = True
             outgoing.on_left()
         self._hand_over_next()
-
-    def _tell_if_idle(self) -> None:
-        if self.is_idle:
-            self._on_idle()

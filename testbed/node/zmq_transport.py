@@ -1,8 +1,8 @@
-"""A node's transport in real runs: messages over ZeroMQ, on TCP.
+"""A node's transport in real runs: messages in ZeroMQ's protocol, on TCP.
 
-Takes messages from the outbox, passes those that arrive to a callback; touches sockets, and ZeroMQ's own thread until
-it is closed. Every node listens with one PULL socket and has a PUSH socket to each peer that it sends to. Nothing is
-answered on a connection: the kernel's acknowledgements tell what has arrived.
+Takes messages from the outbox, passes those that arrive to a callback; touches sockets. Every node listens as a PULL
+socket and is a PUSH socket to each peer that it sends to. Nothing is answered on a connection: the kernel's
+acknowledgements tell what has arrived.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import zmq
-
 from testbed.node.messages import MAX_BUFFER, Message
 from testbed.node.zmq_connection import ZmqConnection
 from testbed.node.zmq_frames import FramedMessageCache, OutgoingMessage
@@ -20,6 +18,8 @@ from testbed.node.zmq_inbox import OnRefusal, Receive, Refusal, ZmqInbox
 from testbed.node.zmq_peer_link import PeerLink
 
 PORT = 5555
+_LOOK_S = 0.02
+"""Interval of looking whether all has arrived, for a caller that waits for that."""
 
 
 class ZmqShipment:
@@ -65,14 +65,7 @@ class ZmqTransport:
         self._links: dict[int, PeerLink] = {}
         self._framed_messages = FramedMessageCache()
         self._numbers = 0
-        self._idle: asyncio.Future[None] | None = None
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
-        self._context.set(zmq.MAX_SOCKETS, max(1023, 16 * len(addresses)))
-        try:
-            self._inbox = ZmqInbox(self._context, addresses, rank, port, largest, receive, on_refusal, time_scale)
-        except BaseException:
-            self._context.destroy(linger=0)
-            raise
+        self._inbox = ZmqInbox(addresses, rank, port, largest, receive, on_refusal, time_scale)
 
     @property
     def refused(self) -> Mapping[Refusal, int]:
@@ -112,28 +105,22 @@ class ZmqTransport:
 
     async def all_arrived(self, within_s: float) -> bool:
         """Waits at most `within_s` until the peers' kernels have all that was sent; whether they have."""
+        links = self._links.values()
         try:
             async with asyncio.timeout(within_s):
-                while not self._is_idle:
-                    if self._idle is None:
-                        self._idle = asyncio.get_running_loop().create_future()
-                    await asyncio.shield(self._idle)
+                while not all(link.is_idle for link in links):
+                    await asyncio.sleep(_LOOK_S)
+                    for link in list(links):
+                        link.look()
         except TimeoutError:
             return False
         return True
 
     def close(self) -> None:
-        """Ends all connections and ZeroMQ's thread; the kernel still sends its unsent bytes. May be repeated."""
-        if self._context.closed:
-            return
+        """Ends all connections; the kernel still sends its unsent bytes. May be repeated."""
         for link in self._links.values():
             link.close(forget=False)
         self._inbox.close()
-        self._context.destroy(linger=0)
-
-    @property
-    def _is_idle(self) -> bool:
-        return all(link.is_idle for link in self._links.values())
 
     def _link_to(self, to: int) -> PeerLink:
         link = self._links.get(to)
@@ -145,11 +132,6 @@ class ZmqTransport:
         own, peer = self._addresses[self._rank], self._addresses[to]
 
         def connect(on_up: Callable[[ZmqConnection], None], on_over: Callable[[ZmqConnection], None]) -> ZmqConnection:
-            return ZmqConnection(self._context, own, (peer, self._port), self._time_scale, on_up, on_over)
+            return ZmqConnection(own, (peer, self._port), self._time_scale, on_up, on_over)
 
-        return PeerLink(self._rank, self._life, connect, self._time_scale, self._on_idle)
-
-    def _on_idle(self) -> None:
-        if self._idle is not None and self._is_idle:
-            self._idle.set_result(None)
-            self._idle = None
+        return PeerLink(self._rank, self._life, connect, self._time_scale)

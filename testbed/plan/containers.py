@@ -19,7 +19,7 @@ from testbed.topologies.model import NodeAction, NodeEvent, Topology
 _MIB = 1 << 20
 _STEP_BYTES = 64 * _MIB
 _PROCESS_BYTES = 320 * _MIB
-"""A process that has loaded torch for itself holds 217 to 245 MB; ZeroMQ and the interpreter some 26 MB more."""
+"""A process that has loaded torch for itself holds 217 to 245 MB; the rest of a node some 26 MB more."""
 LEAST_BYTES = 512 * _MIB
 """Includes data, a minibatch and an evaluation."""
 UNKNOWN_BYTES = 2048 * _MIB

@@ -60,26 +60,32 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
     addresses = tuple(node.address for node in plan.nodes)
     table = plan.overlay.neighbours
     overlay: PlannedOverlay = plan.overlay.model_copy(update={"neighbours": None})
+    share: NodePlan | None = None
     for node in plan.nodes:
         neighbours = None
         if node.rank == plan.server and plan.overlay.kind == "star":
             neighbours = plan.learners
         elif table is not None:
             neighbours = table[node.learner] if node.learner is not None else ()
-        yield NodePlan(
-            seed=plan.seed,
-            node=node,
-            ranks=names,
-            addresses=addresses,
-            learners=plan.learners,
-            neighbours=neighbours,
-            overlay=overlay,
-            experiment=plan.experiment,
-            ms_per_step=plan.ms_per_step,
-            time_scale=plan.time_scale,
-            server=plan.server,
-            parameters=plan.parameters,
-        )
+        if share is None:
+            share = NodePlan(
+                seed=plan.seed,
+                node=node,
+                ranks=names,
+                addresses=addresses,
+                learners=plan.learners,
+                neighbours=neighbours,
+                overlay=overlay,
+                experiment=plan.experiment,
+                ms_per_step=plan.ms_per_step,
+                time_scale=plan.time_scale,
+                server=plan.server,
+                parameters=plan.parameters,
+            )
+        else:
+            # The tables of all nodes are shared: a thousand copies of them would take seconds, and much memory.
+            share = share.model_copy(update={"node": node, "neighbours": neighbours})
+        yield share
 
 
 def read_plan(path: str | Path, within: Path | None = None) -> RunPlan:
@@ -111,26 +117,35 @@ def _read(path: Path, kind: type[_Kind], within: Path | None = None) -> _Kind:
         raise UsageProblem(f"{path}: {problem.strerror or problem}") from None
     if data is None:
         raise InvalidInput(str(path), [error("too-large", f"a plan has at most {format_size(MAX_PLAN_BYTES)}")])
+    return _parsed(str(path), data, kind)
+
+
+def plan_in(text: str) -> RunPlan:
+    """The plan that `to_text` gave as text."""
+    return _parsed("plan", text.encode(), RunPlan)
+
+
+def _parsed(path: str, data: bytes, kind: type[_Kind]) -> _Kind:
     try:
         value = json.loads(data.decode())
     except UnicodeDecodeError:
-        raise InvalidInput(str(path), [error("encoding", "this is not UTF-8", "a plan is JSON")]) from None
+        raise InvalidInput(path, [error("encoding", "this is not UTF-8", "a plan is JSON")]) from None
     except json.JSONDecodeError as problem:
         where = Where(problem.lineno, problem.colno)
-        raise InvalidInput(str(path), [error("syntax", f"not JSON: {problem.msg}", "", where)]) from None
+        raise InvalidInput(path, [error("syntax", f"not JSON: {problem.msg}", "", where)]) from None
     except RecursionError:
-        raise InvalidInput(str(path), [error("too-deep", "nested too deep for a plan")]) from None
+        raise InvalidInput(path, [error("too-deep", "nested too deep for a plan")]) from None
     if not isinstance(value, dict):
-        raise InvalidInput(str(path), [error("bad-shape", "a plan is a JSON object")])
+        raise InvalidInput(path, [error("bad-shape", "a plan is a JSON object")])
     schema = value.get("schema")
     if not isinstance(schema, int) or schema > SCHEMA:
         told = "it does not say which schema it has" if not isinstance(schema, int) else f"it has schema {schema}"
         hint = "use the version of testbed that wrote it" if isinstance(schema, int) else ""
-        raise InvalidInput(str(path), [error("schema", f"{told}; this testbed reads schema {SCHEMA}", hint)])
+        raise InvalidInput(path, [error("schema", f"{told}; this testbed reads schema {SCHEMA}", hint)])
     try:
         return kind.model_validate(value)
     except ValidationError as problem:
-        raise InvalidInput(str(path), list(_findings(problem))) from None
+        raise InvalidInput(path, list(_findings(problem))) from None
 
 
 def _findings(problem: ValidationError) -> Iterator[Finding]:

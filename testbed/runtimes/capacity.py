@@ -1,23 +1,39 @@
 """What this machine has for a run: the traffic that the fabric can carry, and the cores that other programs leave free.
 
-Takes the length of a measurement, gives figures; reads the kernel's counters.
+Takes a plan, or the length of a measurement, gives figures; reads the kernel's counters.
 """
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from testbed.cores import allowed_cores, usable_cores
+from testbed.plan.model import RunPlan
 
-CARRIED_BYTES_S = 35e6
-"""Bytes a second of real time that the fabric carries, with one core for itself and one for the nodes' kernels, on the
-machine of docs/performance.md. With more traffic, frames wait in the nodes' devices. A frame costs 50 to 65 µs, and
-holds 1.6 kB on average, acknowledgements included."""
 _CORES = 2
-"""Cores that this keeps busy: the fabric is one process, and the nodes' kernels need about as much time."""
-BYTE_S = _CORES / CARRIED_BYTES_S
-"""Processor time of a byte that a node sends, in seconds."""
+"""Of the machine of docs/performance.md: the fabric keeps one busy, and the nodes' kernels about as much."""
+
+
+class Carrier(NamedTuple):
+    """What a data plane carries on that machine."""
+
+    peak_bytes_s: float
+    """Bytes a second of real time at the peak of a round. With more, frames wait in the nodes' devices."""
+    byte_s: float
+    """Processor time of a byte that a node sends, on its way and in both nodes' kernels, in seconds."""
+
+
+CARRIERS = {
+    # 16 us a frame, which holds 3.5 kB on average, acknowledgements included: wan256 is valid at time scale 2, and
+    # nearly so at 1.
+    "native": Carrier(270e6, 20e-9),
+    # 50 to 65 us a frame, which holds half as much.
+    "python": Carrier(35e6, 57e-9),
+}
+
+
 _KERNEL_COUNTERS = Path("/proc/stat")
 _MEASURE_S = 0.3
 _LEAST_FREE = 1.0
@@ -26,9 +42,15 @@ _IDLE, _WAITING = 3, 4
 """Indices of the idle times among the kernel's counters of a core."""
 
 
-def carried_bytes_s() -> float:
+def carrier(plan: RunPlan) -> Carrier:
+    """That of the plan's data plane; where it is chosen later, and where there is none, that of the compiled one."""
+    choice = plan.data_plane
+    return CARRIERS[(choice.used if choice is not None else None) or "native"]
+
+
+def carried_bytes_s(plan: RunPlan) -> float:
     """Traffic of all nodes together that this machine carries."""
-    return min(usable_cores(), _CORES) / BYTE_S
+    return carrier(plan).peak_bytes_s * min(usable_cores(), _CORES) / _CORES
 
 
 def in_mb_s(bytes_s: float) -> str:

@@ -18,6 +18,7 @@ from testbed.plan.instead import congestion_words, is_longer, step_words
 from testbed.plan.make import NOMINAL_MS_PER_STEP, paced
 from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import largest_scale, late_for_tcp, smallest_scale
+from testbed.runtimes.capacity import carried_bytes_s, carrier, in_mb_s
 from testbed.runtimes.earlier_runs import EarlierRun, earlier_alike
 from testbed.runtimes.runtime import AUTO, UNSHAPED
 
@@ -90,7 +91,10 @@ def fitted(
         sustained_ms = 0.0 if steps is None else steps.sustained_at(time_scale)
         return paced(plan, nominal_ms, sustained_ms, time_scale)
 
-    made = _carried(at, say) if asked is None and plan.engine != UNSHAPED else at(1.0 if asked is None else asked)
+    if asked is None and plan.engine != UNSHAPED:
+        made = _carried(at, carried_bytes_s(plan), say)
+    else:
+        made = at(1.0 if asked is None else asked)
     if steps is not None and made.experiment.compute.mode == "paced":
         say(f"a local step takes {step_words(made)}{f': {steps.why(made)}' if is_longer(made) else ''}")
     say(f"TCP's congestion control: {congestion_words(made)}")
@@ -102,14 +106,12 @@ def fitted(
 def _step_times(plan: RunPlan, parameters: int) -> StepTimes:
     from testbed.runtimes.machine_speed import sent_bytes_of, step_times
 
-    return step_times(plan.experiment, len(plan.learners), sent_bytes_of(parameters, plan.overlay.degree))
+    sent_bytes = sent_bytes_of(parameters, plan.overlay.degree)
+    return step_times(plan.experiment, len(plan.learners), sent_bytes * carrier(plan).byte_s)
 
 
-def _carried(at: Callable[[float], RunPlan], say: Callable[[str], None]) -> RunPlan:
+def _carried(at: Callable[[float], RunPlan], carried: float, say: Callable[[str], None]) -> RunPlan:
     """The plan with the smallest time scale with which this machine carries the nodes' traffic, up to TCP's limit."""
-    from testbed.runtimes.capacity import carried_bytes_s, in_mb_s
-
-    carried = carried_bytes_s()
     made = at(1.0)
     if (cost := estimate(made)).peak_bytes_s is None:
         say("time scale 1: how much the nodes will send is not known; say --time-scale if it is too much")

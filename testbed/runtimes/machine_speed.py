@@ -20,7 +20,7 @@ from testbed.node.training import Trainer
 from testbed.node.training_batch import Indices
 from testbed.node.training_cost import to_two_digits
 from testbed.node.training_speed import bare_loops, sustained_ms_per_step
-from testbed.runtimes.capacity import BYTE_S, free_cores
+from testbed.runtimes.capacity import free_cores
 
 _AT_MOST_S, _GLANCE_S = 0.7, 0.1
 _AMPLE = 2.0
@@ -49,8 +49,9 @@ class StepTimes:
         return to_two_digits(self.sustained / time_scale)
 
 
-def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms: float = 0.0) -> StepTimes:
-    """Measures the step times. A learner sends `sent_bytes` a round. Call it before the run uses any cores.
+def step_times(experiment: Experiment, learners: int, sending_s: float, chosen_ms: float = 0.0) -> StepTimes:
+    """Measures the step times. What a learner sends in a round takes `sending_s` of processors' time. Call it before
+    the run uses any cores.
 
     With `chosen_ms`, a step in real time, measures only as long as needed to tell whether that is long enough.
     """
@@ -59,7 +60,7 @@ def step_times(experiment: Experiment, learners: int, sent_bytes: int, chosen_ms
     trainer = make_trainer(experiment, data.dataset, experiment.seed)
     steps = max(1, trainer.steps_per_round(data.sizes[0]))
     # Learners that wait for each other train at the same time, and send at the same time.
-    sent_s = 0.0 if waits(experiment) else sent_bytes * BYTE_S
+    sent_s = 0.0 if waits(experiment) else sending_s
     messages = learners * (_ROUND_S + sent_s) / usable_cores() / steps * 1000
 
     def within(seconds: float) -> StepTimes:

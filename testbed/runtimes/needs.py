@@ -20,7 +20,7 @@ from testbed.plan.containers import MODEL_COPIES
 from testbed.plan.estimate import Estimate, estimate
 from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import SCALES, smallest_scale
-from testbed.runtimes.capacity import carried_bytes_s, in_mb_s
+from testbed.runtimes.capacity import carried_bytes_s, carrier, in_mb_s
 from testbed.runtimes.runtime import UNSHAPED
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _BASE_BYTES = 500_000_000
 """The zygote, the fabric and control."""
 _NODE_BYTES = 26_000_000
-"""Measured private memory of a node besides its models: the interpreter's and ZeroMQ's."""
+"""Measured private memory of a node besides its models."""
 _NODE_DESCRIPTORS = 2
 """Descriptors of a node in the fabric and in control."""
 _SPARE_DESCRIPTORS = 100
-_PEER_DESCRIPTORS = 8
-"""Measured descriptors of a node for a peer that does not answer, with two sockets; one that answers needs five."""
+_PEER_DESCRIPTORS = 4
+"""Of a node, at most: a connection to the peer, two attempts at the next one, and the peer's own connection."""
 _HOPELESS = 3.0
 """Factor by which traffic may exceed the capacity before the run is refused: estimates may be wrong."""
 
@@ -100,7 +100,7 @@ def traffic_need(plan: RunPlan, cost: Estimate) -> Need | None:
     """The need of the fabric; None if the traffic is unknown."""
     if cost.peak_bytes_s is None:
         return None
-    real, carried = cost.peak_bytes_s / plan.time_scale, carried_bytes_s()
+    real, carried = cost.peak_bytes_s / plan.time_scale, carried_bytes_s(plan)
     return Need(
         "processors: traffic at its peak",
         in_mb_s(real),
@@ -126,9 +126,9 @@ def _step(plan: RunPlan) -> Iterator[Need]:
         return
     from testbed.runtimes.machine_speed import sent_bytes_of, step_times
 
-    sent_bytes = sent_bytes_of(plan.parameters, plan.overlay.degree)
+    sending_s = sent_bytes_of(plan.parameters, plan.overlay.degree) * carrier(plan).byte_s
     try:
-        times = step_times(plan.experiment, len(plan.learners), sent_bytes, plan.ms_per_step * plan.time_scale)
+        times = step_times(plan.experiment, len(plan.learners), sending_s, plan.ms_per_step * plan.time_scale)
     except (CodeProblem, ModelProblem, Impossible):
         return  # the run reports it with a node's name
     yield step_need(plan, times)

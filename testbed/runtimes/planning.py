@@ -90,14 +90,20 @@ def plan_new(resolved: Resolved, chosen: Chosen, wanted: Wanted, talk: Talk) -> 
     return chosen.runtime, plan
 
 
-def plan_again(file: Path, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan]:
-    """The plan in a file for another run, and its runtime: the plan's own, or one in virtual time."""
-    from testbed.plan.files import changed_inputs, read_plan
+def read_again(file: Path, wanted: Wanted) -> tuple[Runtime, RunPlan]:
+    """The plan in a file, and the runtime that another run of it will have."""
+    from testbed.plan.files import read_plan
 
     if any(option.is_planned and wanted.given.get(option.name) is not None for option in options()):
         raise UsageProblem("a plan is complete: it takes no topology and no settings", "leave out one of the two")
     plan = read_plan(file)
-    runtime = named(wanted.runtime or plan.runtime)
+    return named(wanted.runtime or plan.runtime), plan
+
+
+def plan_again(runtime: Runtime, plan: RunPlan, file: Path, wanted: Wanted, talk: Talk) -> tuple[Runtime, RunPlan]:
+    """The plan of a file for another run, and its runtime: the plan's own, or one in virtual time."""
+    from testbed.plan.files import changed_inputs
+
     plan = _for_runtime(plan, runtime)
     check_options(runtime, wanted.given)
     run_id = _free_run_id(wanted, plan.topology_name, plan.experiment.algorithm.name)

@@ -50,6 +50,8 @@ class Facts:
     """Why it is preferred to the runtimes after it in the list, if this machine supports it."""
     has_own_files: bool = False
     """Learners have files and packages of their own: code that cannot be loaded here may be loaded there."""
+    plans_apart: bool = False
+    """The command leads the run itself, and its memory counts: plans are made in a process of their own."""
 
 
 @dataclass(frozen=True)

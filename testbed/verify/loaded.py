@@ -16,13 +16,13 @@ from testbed.engines.fabric.traffic_log import Second
 from testbed.verify import judge
 from testbed.verify.idle import Ends
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.network import PATIENCE_S, Running, answer_of
+from testbed.verify.network import Running
 from testbed.verify.pairs import Pair, SharedBottleneck
 from testbed.verify.plan import Plan, filling_work, flood_work, tcp_work
-from testbed.verify.probe_protocol import DatagramsReceived, DatagramsSent, Echoed
+from testbed.verify.probe_protocol import DatagramsReceived, DatagramsSent
 from testbed.verify.probes import HEADERS_BYTES, PROBE_BYTES
 from testbed.verify.sizing import MARGIN_S, EchoNeed, Effort, StreamNeed, TcpNeed, filling, is_gated, tcp, waves
-from testbed.verify.traffic import TcpFlow, start_echo, start_tcp_flows, stream_all, tcp_rates
+from testbed.verify.traffic import TcpFlow, echo_all, start_tcp_flows, stream_all, tcp_rates
 
 _SHARED_LONGER = 2
 """Factor of the second measurement, which decides: TCP flows may take a while to converge."""
@@ -84,15 +84,12 @@ def _fill(pair: Pair, running: Running, idle_s: float | None) -> Row:
     need = filling(pair)
     asked_s = next(hop.queue_s for hop in pair.there.hops if hop.link == pair.there.bottleneck)
     assert need is not None  # noqa: S101 - it is among the work
-    opened = start_tcp_flows([TcpFlow(pair, need.warm_s, need.seconds - MARGIN_S)] * _FILLERS, running)
-    start_s = opened.start_s + need.warm_s
-    count = int((opened.until_s - start_s) / _FILLED_GAP_S)
+    flow_s = need.seconds - MARGIN_S
+    count = int((flow_s - need.warm_s) / _FILLED_GAP_S)
     probes = EchoNeed(count, _FILLED_GAP_S, _FILLED_GAP_S, 2 * pair.round_trip_s + 2 * asked_s + MARGIN_S)
-    responding, asking, until_s = start_echo(pair, probes, 0, start_s, running)
-    answers = running.nodes.answers(
-        {responding, asking} | {number for both in opened.numbers for number in both}, until_s + PATIENCE_S
-    )
-    delays_s = sorted(answer_of(Echoed, answers, asking).there_s)
+    flows = [TcpFlow(pair, need.warm_s, flow_s)] * _FILLERS
+    ((_, echoed),) = echo_all([(pair, probes)], running, flows, need.warm_s)
+    delays_s = sorted(echoed.there_s)
     if idle_s is None or not delays_s:
         return Row(pair.name, "queue", asked_s * 1e3, None, "ms", Verdict.WRONG, "nothing arrived")
     full_s = delays_s[min(len(delays_s) - 1, int(_FULLEST * len(delays_s)))] - idle_s

@@ -45,13 +45,17 @@ def start_echo(pair: Pair, need: EchoNeed, place: int, start_s: float, running: 
     return responding, asking, until_s
 
 
-def echo_all(jobs: Sequence[tuple[Pair, EchoNeed]], running: Running) -> list[tuple[Responded, Echoed]]:
-    """Probes all pairs at once: occasional probes do not disturb each other."""
-    start_s = time.monotonic() + HEADSTART_S
+def echo_all(
+    jobs: Sequence[tuple[Pair, EchoNeed]], running: Running, flows: Sequence[TcpFlow] = (), after_s: float = 0.0
+) -> list[tuple[Responded, Echoed]]:
+    """Probes all pairs at once, `after_s` after these flows have begun; occasional probes do not disturb each other."""
+    opened = start_tcp_flows(flows, running)
+    start_s = opened.start_s + after_s
     orders = [start_echo(pair, need, place, start_s, running) for place, (pair, need) in enumerate(jobs)]
     numbers = {number for *both, _ in orders for number in both}
+    numbers.update(number for both in opened.numbers for number in both)
     longest_s = max((until_s for *_, until_s in orders), default=start_s)
-    answers = running.nodes.answers(numbers, longest_s + PATIENCE_S)
+    answers = running.nodes.answers(numbers, max(longest_s, opened.until_s) + PATIENCE_S)
     return [
         (answer_of(Responded, answers, responding), answer_of(Echoed, answers, asking))
         for responding, asking, _ in orders
@@ -123,7 +127,7 @@ def start_tcp_flows(wanted: Sequence[TcpFlow], running: Running) -> StartedFlows
         nodes.order(each.pair.dest, TcpReceive(receiving, port, start_s + each.warm_s, until_s))
         nodes.order(each.pair.origin, TcpSend(sending, running.addresses[each.pair.dest], port, start_s, until_s))
         numbers.append((receiving, sending))
-    return StartedFlows(start_s, start_s + max(each.seconds for each in wanted), tuple(numbers))
+    return StartedFlows(start_s, start_s + max((each.seconds for each in wanted), default=0.0), tuple(numbers))
 
 
 def tcp_rates(opened: StartedFlows, running: Running) -> list[TcpRate]:

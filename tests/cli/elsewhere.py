@@ -23,7 +23,7 @@ from types import ModuleType
 THIRD_PARTY = (
     *("click.testing", "docker", "jinja2", "matplotlib.figure", "matplotlib.backends.backend_agg", "msgspec.json"),
     *("networkx", "numpy.random", "PIL.Image", "pydantic", "pytest", "rich.live", "rich.progress", "rich.table"),
-    *("scipy.sparse.csgraph", "scipy.special", "sklearn.datasets", "torch.nn.functional", "torch.utils", "yaml", "zmq"),
+    *("scipy.sparse.csgraph", "scipy.special", "sklearn.datasets", "torch.nn.functional", "torch.utils", "yaml"),
 )
 STANDARD = (
     *("asyncio", "ctypes.util", "getpass", "multiprocessing", "platform", "shutil", "ssl", "subprocess", "tempfile"),

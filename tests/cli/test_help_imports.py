@@ -12,7 +12,7 @@ from testbed.cli.verbs import HIDDEN, VERBS
 
 pytestmark = pytest.mark.processes
 
-HEAVY = {"torch", "numpy", "scipy", "pydantic", "yaml", "rich", "zmq", "matplotlib", "networkx", "docker", "sklearn"}
+HEAVY = {"torch", "numpy", "scipy", "pydantic", "yaml", "rich", "matplotlib", "networkx", "docker", "sklearn"}
 NOT_AT_THE_TOP = HEAVY | {"msgspec", "asyncio", "ssl", "logging", "subprocess", "multiprocessing"}
 EVERY_HELP = """
 import json, sys

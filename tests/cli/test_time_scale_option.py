@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from testbed.cli.main import main
 from testbed.errors import PreflightRefused
 from testbed.plan.model import RunPlan
-from testbed.runtimes import capacity
 from testbed.runtimes.machine_speed import StepTimes
 from testbed.runtimes.processes.runtime import LocalRuntime
 from testbed.runtimes.runtime import Checking
@@ -38,8 +37,8 @@ def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def carries(monkeypatch: pytest.MonkeyPatch, bytes_s: float) -> None:
-    for where in ("capacity", "needs"):
-        monkeypatch.setattr(f"testbed.runtimes.{where}.carried_bytes_s", lambda: bytes_s)
+    for where in ("fitting", "needs"):
+        monkeypatch.setattr(f"testbed.runtimes.{where}.carried_bytes_s", lambda _: bytes_s)
 
 
 def deploy(*arguments: str, runtime: str = "local") -> Result:
@@ -343,9 +342,3 @@ class TestBeforeAnythingStarts:
     def test_what_has_no_engine_is_not_carried(self, monkeypatch: pytest.MonkeyPatch) -> None:
         carries(monkeypatch, 1.0)
         assert self.said(self.plan(4.0).model_copy(update={"engine": "none"})) == []
-
-
-def test_the_figure_is_in_one_place() -> None:
-    assert capacity.carried_bytes_s() <= capacity.CARRIED_BYTES_S
-    cores = capacity.CARRIED_BYTES_S * capacity.BYTE_S
-    assert cores == pytest.approx(2.0)

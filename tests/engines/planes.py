@@ -19,8 +19,8 @@ MakePlane = Callable[..., DataPlane]
 NEVER_READABLE = os.eventfd(0, os.EFD_CLOEXEC)
 
 
-def setup(topology: str, **more: Any) -> Setup:
-    loaded = load_bytes(topology.encode(), Form.YAML, "test").require()
+def setup(topology: str, form: Form = Form.YAML, **more: Any) -> Setup:
+    loaded = load_bytes(topology.encode(), form, "test").require()
     addresses = [socket.inet_aton(address(node.rank)) for node in loaded.nodes]
     made = Setup(
         network=expand(loaded),

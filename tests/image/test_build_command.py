@@ -74,6 +74,8 @@ def test_what_changes_often_comes_last() -> None:
     order = [
         "constraints.txt",
         "--from=packages",
+        "native_plane/core/",
+        "--from=compiler",
         "requirements.tx[t]",
         "--from=more",
         "/lib/testbed/",
@@ -85,7 +87,7 @@ def test_what_changes_often_comes_last() -> None:
 
 def test_only_the_environment_of_packages_leaves_the_first_stage() -> None:
     assert re.findall(r"--from=packages (\S+)", DOCKERFILE) == ["/opt/testbed/"]
-    assert re.findall(r"--from=more (\S+)", DOCKERFILE) == ["/added/"]
+    assert re.findall(r"--from=(?:compiler|more) (\S+)", DOCKERFILE) == ["/added/", "/added/"]
     last = DOCKERFILE.split("FROM ${REQUIREMENTS}")[1]
     for secret in ("image/", "pip.conf", "ca.crt", "ARG"):
         assert secret not in last, secret

@@ -13,7 +13,7 @@ from docker.utils.build import exclude_paths
 from testbed.errors import InvalidInput, UsageProblem
 from testbed.image.build import Request, context_for
 from testbed.image.context import EVERYTHING, Context, checkout, context_of, package, sources_of
-from testbed.image.packages import without_all_packages, without_packages
+from testbed.image.packages import CORE_STAGE, MORE_STAGE, STAGE, on_top_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -162,14 +162,15 @@ def test_a_change_is_a_change(tmp_path: Path) -> None:
 
 def test_what_comes_on_top_of_the_packages() -> None:
     text = "# a\nARG X=1\nFROM ${BASE} AS packages\nRUN b\nFROM ${DEPENDENCIES} AS testbed\nCOPY c\nFROM d\n"
-    cut = without_packages(Context({}, {"Dockerfile": text.encode(), "e": b""}))
+    cut = on_top_of(Context({}, {"Dockerfile": text.encode(), "e": b""}), STAGE)
     assert cut.read("Dockerfile") == b"# a\nARG X=1\nFROM ${DEPENDENCIES} AS testbed\nCOPY c\nFROM d\n"
     assert cut.names() == ["Dockerfile", "e"]
     own = Context({}, {"Dockerfile": b"FROM mine\nCOPY c\n"})
-    assert without_packages(own).read("Dockerfile") == own.read("Dockerfile"), "a file of the user's is taken whole"
-    real = without_all_packages(context_of(ROOT)).read("Dockerfile").decode()
-    assert "ARG REQUIREMENTS" in real.split("FROM ", 1)[0]
-    assert real.count("\nFROM ") == 1
+    assert on_top_of(own, STAGE).read("Dockerfile") == own.read("Dockerfile"), "a file of the user's is taken whole"
+    for stage, left in ((STAGE, 5), (CORE_STAGE, 3), (MORE_STAGE, 1)):
+        real = on_top_of(context_of(ROOT), stage).read("Dockerfile").decode()
+        assert f"ARG {stage.upper()}=" in real.split("FROM ", 1)[0]
+        assert real.count("\nFROM ") == left
 
 
 def test_what_is_below_a_name() -> None:

@@ -7,7 +7,6 @@ import socket
 import time
 
 import pytest
-import zmq
 
 from testbed.node.zmq_connection import ZmqConnection
 from tests.node.test_zmq_transport import GREETING
@@ -48,9 +47,9 @@ def test_the_attempt_that_is_not_taken_ends_when_its_opening_is_over(
     """
     monkeypatch.setattr("testbed.node.zmq_connection._ATTEMPT_MS", 50)
 
-    async def body(context: zmq.Context[zmq.Socket[bytes]], slow: socket.socket) -> None:
+    async def body(slow: socket.socket) -> None:
         up = asyncio.Event()
-        connection = ZmqConnection(context, "127.0.0.1", slow.getsockname(), 1.0, lambda _: up.set(), lambda _: None)
+        connection = ZmqConnection("127.0.0.1", slow.getsockname(), 1.0, lambda _: up.set(), lambda _: None)
         try:
             await asyncio.sleep(AT_ONCE_S)
             opening = asyncio.get_running_loop().run_in_executor(None, opened, slow)
@@ -68,7 +67,7 @@ def test_the_attempt_that_is_not_taken_ends_when_its_opening_is_over(
         finally:
             connection.close(forget=True)
 
-    with zmq.Context() as context, socket.socket() as slow:
+    with socket.socket() as slow:
         slow.bind(("127.0.0.1", 0))
         slow.settimeout(PATIENCE_S)
-        asyncio.run(body(context, slow))
+        asyncio.run(body(slow))

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import stat
 import struct
 import threading
 import time
@@ -19,10 +20,10 @@ import pytest
 import zmq
 
 from testbed.node.messages import Message
-from testbed.node.zmq_frames import Envelope, FramedMessage, frame_bytes, opened
+from testbed.node.zmq_frames import Envelope, FramedMessage, opened
 from testbed.node.zmq_inbox import Refusal
-from testbed.node.zmq_tcp_info import handle_of
 from testbed.node.zmq_transport import ZmqTransport
+from testbed.node.zmtp import frame_head
 
 Test = Callable[[], Awaitable[None]]
 
@@ -558,16 +559,18 @@ def _kept_alive(port: int) -> Iterator[tuple[int, ...]]:
     """Seconds of silence, seconds between questions, and how many: of connections that were made to this port."""
     options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
     for name in os.listdir("/proc/self/fd"):
-        if (found := handle_of(int(name))) is not None:
-            with found[0] as connection:
-                if connection.family == socket.AF_INET and connection.getsockname()[1] == port:
-                    yield tuple(connection.getsockopt(socket.IPPROTO_TCP, option) for option in options)
+        with contextlib.suppress(OSError):
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as found:
+                if found.family == socket.AF_INET and found.getpeername() and found.getsockname()[1] == port:
+                    yield tuple(found.getsockopt(socket.IPPROTO_TCP, option) for option in options)
 
 
 def test_another_protocol_is_counted(port: int) -> None:
     async def test() -> None:
         async with ends(port, 0) as (a,):
-            with socket.create_connection((addresses()[0], port)) as raw:
+            with socket.create_connection((addresses()[0], port), source_address=(addresses()[2], 0)) as raw:
                 raw.sendall(greeting(b"PUSH", b"NONSENSE"))
                 await a.refuses(Refusal.FOREIGN)
 
@@ -599,7 +602,7 @@ def test_a_message_that_nobody_would_take_is_not_sent(port: int) -> None:
 def test_a_taken_address_is_an_error_that_leaves_nothing(port: int) -> None:
     async def test() -> None:
         async with ends(port, 0):
-            with pytest.raises(zmq.ZMQError, match="in use"):
+            with pytest.raises(OSError, match="in use"):
                 End(0, port)
 
     asyncio.run(test())
@@ -689,4 +692,4 @@ def test_envelopes() -> None:
     assert opened(envelope.packed()) == envelope
     assert opened(envelope.packed() + b"x") is None
     assert opened(b"") is None
-    assert (frame_bytes(255), frame_bytes(256)) == (257, 265)
+    assert [len(frame_head(size, more=False)) for size in (0, 255, 256)] == [2, 2, 9]

@@ -13,8 +13,6 @@ from testbed.runtimes import machine_speed
 from testbed.runtimes.machine_speed import step_times
 from tests.runtimes.sim_runs import plan_of, star
 
-BYTES = 1_000
-
 
 @pytest.fixture
 def measured_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -38,7 +36,7 @@ def measured_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_glance_is_enough_where_the_step_that_is_chosen_is_ample(
     chosen_ms: float, looks: list[float], measured_s: list[float]
 ) -> None:
-    times = step_times(plan_of(star(4)).experiment, 4, BYTES, chosen_ms)
+    times = step_times(plan_of(star(4)).experiment, 4, 0.001, chosen_ms)
     assert measured_s == looks
     assert 0 < times.least < times.sustained
 
@@ -59,8 +57,8 @@ def test_what_is_sent_counts_where_others_train_meanwhile(algorithm: dict[str, o
     experiment = plan_of(star(4)).experiment
     chosen = type(experiment.algorithm).model_validate(algorithm)
     sustained = [
-        step_times(experiment.model_copy(update={"algorithm": chosen}), 4, sent_bytes).sustained
-        for sent_bytes in (0, 10**10)
+        step_times(experiment.model_copy(update={"algorithm": chosen}), 4, sending_s).sustained
+        for sending_s in (0.0, 500.0)
     ]
     assert (sustained[1] > 10 * sustained[0]) == counts
 

@@ -6,7 +6,9 @@ Takes seconds, gives `Lateness`; touches nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from testbed.protocol.fabric import Lateness
 
@@ -23,10 +25,9 @@ LENGTH = _STEPS + _LONG_STEPS + 1
 class Histogram:
     """Counts in equal steps, longer ones for what is long."""
 
-    def __init__(self, counts: Sequence[int] | None = None, max_s: float = 0.0) -> None:
-        """Counts that were made elsewhere have LENGTH steps."""
-        self._counts = [0] * LENGTH if counts is None else list(counts)
-        self._max_s = max_s
+    def __init__(self) -> None:
+        self._counts = [0] * LENGTH
+        self._max_s = 0.0
 
     def add(self, late_s: float) -> None:
         if late_s > self._max_s:
@@ -41,21 +42,28 @@ class Histogram:
         return sum(self._counts)
 
     def percentile_s(self, share: float) -> float:
-        """The upper end of the step in which it lies, and never more than the maximum."""
-        left = share * self.count
-        for step, count in enumerate(self._counts):
-            left -= count
-            if count and left <= 0:
-                return min(_end_s(step), self._max_s)
-        return 0.0
+        return _percentile_s(np.cumsum(self._counts), share, self._max_s)
 
     def told(self) -> Lateness:
-        return Lateness(
-            count=self.count,
-            p50_ms=round(self.percentile_s(0.5) * 1e3, 3),
-            p99_ms=round(self.percentile_s(0.99) * 1e3, 3),
-            max_ms=round(self._max_s * 1e3, 3),
-        )
+        return told(np.array(self._counts), self._max_s)
+
+
+def told(counts: NDArray[np.int64], max_s: float) -> Lateness:
+    """What counts of LENGTH steps come to."""
+    upto = np.cumsum(counts)
+    return Lateness(
+        count=int(upto[-1]),
+        p50_ms=round(_percentile_s(upto, 0.5, max_s) * 1e3, 3),
+        p99_ms=round(_percentile_s(upto, 0.99, max_s) * 1e3, 3),
+        max_ms=round(max_s * 1e3, 3),
+    )
+
+
+def _percentile_s(upto: NDArray[np.int64], share: float, max_s: float) -> float:
+    """The upper end of the step in which it lies, and never more than the maximum."""
+    if not upto[-1]:
+        return 0.0
+    return min(_end_s(int(np.searchsorted(upto, share * upto[-1]))), max_s)
 
 
 def _end_s(step: int) -> float:

@@ -45,4 +45,4 @@ def choose(asked: str | None = None) -> ChosenPlane:
         return ChosenPlane(NATIVE)
     if name == NATIVE:
         raise denied
-    return ChosenPlane(PYTHON, f"the fabric runs in Python, {library.SLOWER}: {denied.message}; {denied.hint}")
+    return ChosenPlane(PYTHON, library.slower(denied.message, denied.hint))

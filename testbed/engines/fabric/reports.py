@@ -1,13 +1,16 @@
 """What the fabric says about itself: its files once a second, and its status when asked.
 
-Takes a data plane, gives `Health` and `FabricStatus`; touches the engine's files.
+Takes a data plane, gives `Health` and `FabricStatus`; touches the engine's files. A thread of its own writes these: no
+packet waits for that where the data plane leaves Python's lock alone.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,14 +41,26 @@ class Reports:
         self._cpu_s = 0.0
         self._unwritten: str | None = None
         """Why the files are incomplete."""
+        self._writer = ThreadPoolExecutor(max_workers=1, initializer=_have_no_hurry)
+        self._writing: Future[None] | None = None
 
     def write(self, t: float | None, *, is_last: bool = False) -> None:
-        """A second is over. A full disk ends no run: the fabric says so, and carries on."""
-        self._snapshot = self._plane.counters()
-        health = self._health(t, self._snapshot)
+        """A second is over. A full disk ends no run: the fabric says so, and carries on.
+
+        While a slow disk still takes the second before, this one waits for the next.
+        """
+        if self._writing is not None:
+            if not (self._writing.done() or is_last):
+                return
+            self._writing.result()
+        snapshot = self._snapshot = self._plane.counters()
+        figures = self._plane.figures()
+        self._writing = self._writer.submit(self._write, t, snapshot, figures, is_last=is_last)
+
+    def _write(self, t: float | None, snapshot: Snapshot, figures: Figures, *, is_last: bool) -> None:
         try:
-            self._traffic_log.write(t, self._snapshot, self._config.time_scale, is_last=is_last)
-            write_health(self._health_path, health)
+            self._traffic_log.write(t, snapshot, self._config.time_scale, is_last=is_last)
+            write_health(self._health_path, self._health(t, snapshot, figures))
         except OSError as problem:
             self._unwritten = problem.strerror or str(problem)
 
@@ -67,13 +82,16 @@ class Reports:
         )
 
     def close(self) -> None:
+        """All files are complete. Raises what went wrong in writing them and was not the disk's fault."""
+        self._writer.shutdown()
+        if self._writing is not None:
+            self._writing.result()
         with suppress(OSError):
             self._traffic_log.close()
 
-    def _health(self, t: float | None, snapshot: Snapshot) -> Health:
+    def _health(self, t: float | None, snapshot: Snapshot, figures: Figures) -> Health:
         cpu_s, before_s = _cpu_s(), self._cpu_s
         self._cpu_s = cpu_s
-        figures = self._plane.figures()
         delays = figures.delays
         return Health(
             t=t,
@@ -126,6 +144,11 @@ class Reports:
     def _why_overloaded(self, figures: Figures) -> tuple[str, ...]:
         found = why_overloaded(figures, self._config.time_scale, time.monotonic())
         return found if self._unwritten is None else (*found, f"the engine's files are incomplete: {self._unwritten}")
+
+
+def _have_no_hurry() -> None:
+    """The calling thread gets no processor before those that carry packets."""
+    os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
 def _attached(figures: Figures) -> int:

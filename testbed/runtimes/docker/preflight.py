@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from testbed.code import place_words
+from testbed.engines.fabric.config import NATIVE, PYTHON
+from testbed.engines.fabric.native_plane.library import slower
 from testbed.errors import PreflightRefused, TestbedError
 from testbed.experiment.attached import own_code, own_files
 from testbed.image.code import missing_files
@@ -28,7 +30,7 @@ from testbed.image.facts import (
     temporary_container,
     why_not_this_testbed,
 )
-from testbed.image.packages import versions_in
+from testbed.image.packages import CORE_COMPILER, versions_in
 from testbed.memory import available_bytes
 from testbed.node.data.store import cache_folder
 from testbed.plan.containers import PART_PIDS, limits_of, models_bytes
@@ -37,6 +39,7 @@ from testbed.runtimes.containers.check_code import CodeFault
 from testbed.runtimes.containers.container_paths import ContainerPaths
 from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, isolation_options
 from testbed.runtimes.docker.leftovers import refuse_if_there
+from testbed.runtimes.runtime import FABRIC
 from testbed.units import size_for_people
 
 if TYPE_CHECKING:
@@ -71,14 +74,26 @@ def check_engine_and_image(
         _check_files(engine, plan, image)
         check_code(engine, plan, image, folder.resolve())
         _check_processors(engine, plan)
-        versions = _versions(engine, found)
+        inside = versions_in(engine, found)
+        _check_core(plan, image, inside, say)
+        versions = _versions(labels_of(engine, found), inside)
     _check_memory(plan, say, force=force)
     return plan.model_copy(update={"versions": {**versions, IMAGE: found}})
 
 
-def _versions(engine: DockerClient, image: str) -> dict[str, str]:
+def _check_core(plan: RunPlan, image: str, inside: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Refuses an image without the fabric's compiled core if that is asked for; warns if it would be taken."""
+    choice = plan.data_plane
+    if choice is None or choice.asked == PYTHON or CORE_COMPILER in inside:
+        return
+    why, what_to_do = f"the image {image} has no compiled core", f"build it anew: testbed build --tag {image}"
+    if choice.asked == NATIVE:
+        raise PreflightRefused(why, f"{what_to_do}; or leave out {FABRIC.flag}")
+    say(f"warning: {slower(why, what_to_do)}")
+
+
+def _versions(labels: Mapping[str, str], inside: Mapping[str, str]) -> dict[str, str]:
     """Versions of the software in the image, as far as it records them."""
-    labels, inside = labels_of(engine, image), versions_in(engine, image)
     told = {
         "testbed": labels.get(VERSION_LABEL),
         "python": inside.get("python") or labels.get(PYTHON_LABEL),

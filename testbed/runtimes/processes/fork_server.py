@@ -12,6 +12,8 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +36,9 @@ from testbed.runtimes.processes.model_files import ModelFiles
 from testbed.runtimes.processes.shared_models import ModelSlots
 from testbed.runtimes.tracking.process_records import Places
 
+_BATCH = 32
+"""Orders that are carried out together, before news are told again."""
+
 
 class ForkServer:
     """Forks evaluations of averages, one after the other, and reaps its children."""
@@ -55,24 +60,34 @@ class ForkServer:
         """Until control hangs up, then all children are killed; raises CouldNotStart where a node cannot be forked."""
         while True:
             for descriptor, _ in self._poll.poll():
-                if descriptor == self._control.fileno():
-                    packet = self._control.recv(MAX_MESSAGE_BYTES)
-                    if not packet:
-                        self._end()
-                        return
-                    self._obey(TO_ZYGOTE.read(packet))
-                else:
+                if descriptor != self._control.fileno():
                     self._reap(descriptor)
+                elif not self._hear():
+                    self._end()
+                    return
             evaluator = self._averages.begin(self._let_go)
             if evaluator is not None:
                 self._watch(None, evaluator)
 
-    def _obey(self, order: ToZygote) -> None:
-        match order:
-            case EvaluateAverage():
-                self._averages.ask(order)
-            case Discard(ranks=ranks, slots=slots):
-                self._models.clear(ranks, slots)
+    def _hear(self) -> bool:
+        """Carries out orders that have come, a batch at most; False once control has hung up."""
+        orders: list[ToZygote] = []
+        with suppress(BlockingIOError):
+            while len(orders) < _BATCH:
+                packet = self._control.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
+                if not packet:
+                    return False
+                orders.append(TO_ZYGOTE.read(packet))
+        self._obey(orders)
+        return True
+
+    def _obey(self, orders: Sequence[ToZygote]) -> None:
+        for order in orders:
+            match order:
+                case EvaluateAverage():
+                    self._averages.ask(order)
+                case Discard(ranks=ranks, slots=slots):
+                    self._models.clear(ranks, slots)
 
     def _let_go(self) -> None:
         """In a child, which keeps no descriptors of the others."""
@@ -141,10 +156,11 @@ def main(arguments: list[str]) -> None:
     made = loaded(plan, control)
     if made is None:
         return
+    models = ModelFiles([places.run.node(node.name) for node in plan.nodes], made.trainer.parameters)
+    server = ForkServer(places, made, models, control, int(cores))
     with objects_shared():
         control.send(encode(Warm()))
-        models = ModelFiles([places.run.node(node.name) for node in plan.nodes], made.trainer.parameters)
-        serve(ForkServer(places, made, models, control, int(cores)), control)
+        serve(server, control)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from typing import get_args
 from testbed.cores import usable_cores
 from testbed.engines.denied import NetworkDenied, raised_limit
 from testbed.engines.fabric.native_plane import library
-from testbed.engines.fabric.native_plane.library import SLOWER
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
 from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.namespace import TcpSettings
@@ -72,7 +71,7 @@ def _core() -> Check:
     """The fabric's compiled data plane; without it the one in Python does the same."""
     name, denied = "compiled core", library.why_not()
     if denied is not None:
-        return Check(name, False, f"{denied.message}: the fabric runs in Python, {SLOWER}", denied.hint)
+        return Check(name, False, f"{denied.message}, so the fabric runs in Python", denied.hint)
     return Check(name, True, f"interface {library.ABI}, by {library.compiler()}: the fabric takes it by default")
 
 

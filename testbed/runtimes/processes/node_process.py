@@ -40,7 +40,6 @@ from testbed.node.world import Vector
 from testbed.node.zmq_inbox import Refusal
 from testbed.node.zmq_transport import ZmqTransport
 from testbed.parent import die_with_parent
-from testbed.plan.files import read_node_plan
 from testbed.plan.model import NodePlan
 from testbed.plan.tcp import tcp_of
 from testbed.protocol.message import encode
@@ -105,7 +104,7 @@ class NodeSetup:
     """It leaves in good order when its container is stopped."""
 
 
-def live(setup: NodeSetup, parent: int) -> None:
+def live(setup: NodeSetup, plan: NodePlan, parent: int) -> None:
     """The node's whole life, its network included; whatever it prints goes to its log.
 
     It dies with its parent, the zygote: no other process would reap it.
@@ -115,7 +114,6 @@ def live(setup: NodeSetup, parent: int) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    plan = read_node_plan(directory.plan)
     try:
         _get_network(setup, plan)
     except NetworkDenied as denied:

@@ -50,7 +50,7 @@ class LocalRuntime(Runtime):
     """Forks learners from a zygote; `run` in this folder is a run."""
 
     name = "local"
-    facts = Facts("real processes", engines=(SHAPED, UNSHAPED), is_virtual=False)
+    facts = Facts("real processes", engines=(SHAPED, UNSHAPED), is_virtual=False, plans_apart=True)
     options = (ENGINE, FABRIC, TIME_SCALE, DETACH)
 
     def unsupported(self) -> PreflightRefused | None:

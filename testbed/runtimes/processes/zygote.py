@@ -12,7 +12,9 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 
 from testbed.engines.fabric.sockets import node_socket
 from testbed.engines.kernel import raise_open_file_limit
@@ -25,6 +27,7 @@ from testbed.limits import keep_within, limits_for
 from testbed.node.own import Material
 from testbed.node.training_process import fork_worker, objects_shared
 from testbed.plan.containers import limits_of
+from testbed.plan.files import split
 from testbed.plan.model import RunPlan
 from testbed.protocol.message import encode
 from testbed.protocol.nodes import Unable
@@ -48,11 +51,12 @@ def main(arguments: list[str]) -> None:
     made = loaded(plan, control)
     if made is None:
         return
+    models = SharedModels(len(plan.nodes), made.trainer.parameters)
+    isolation = NodeIsolation(Sandbox.in_file(int(told))) if told else None
+    zygote = Zygote(places, plan, made, models, control, int(cores), int(loopback), isolation)
     with objects_shared():
         control.send(encode(Warm()))
-        models = SharedModels(len(plan.nodes), made.trainer.parameters)
-        isolation = NodeIsolation(Sandbox.in_file(int(told))) if told else None
-        serve(Zygote(places, plan, made, models, control, int(cores), int(loopback), isolation), control)
+        serve(zygote, control)
 
 
 class Zygote(ForkServer):
@@ -75,31 +79,28 @@ class Zygote(ForkServer):
         model_bytes = 4 * made.trainer.parameters
         self._limits = [limits_for(each.memory_bytes, model_bytes) for each in limits_of(plan, topology)]
         self._nodes = plan.nodes
+        self._shares = tuple(split(plan))
         self._places = places
         self._owns = [made.own(node.learner) for node in plan.nodes]
         self._cores = cores
         self._isolation = isolation
         self._loopback = loopback
 
-    def _obey(self, order: ToZygote) -> None:
-        match order:
-            case Fork():
-                self._fork(order)
-            case _:
-                super()._obey(order)
+    def _obey(self, orders: Sequence[ToZygote]) -> None:
+        super()._obey(orders)
+        self._fork([self._setup(order) for order in orders if isinstance(order, Fork)])
 
-    def _fork(self, order: Fork) -> None:
+    def _setup(self, order: Fork) -> NodeSetup:
         rank = order.rank
         self._averages.clear_before_life(rank)
-        name = self._nodes[rank].name
         paths = NodePaths(
-            directory=self._places.run.node(name),
+            directory=self._places.run.node(self._nodes[rank].name),
             control=self._places.control_socket,
             fabric=node_socket(self._places.sockets, rank),
             slots=self._places.slots,
             cores=self._cores,
         )
-        setup = NodeSetup(
+        return NodeSetup(
             paths=paths,
             rank=rank,
             own=self._owns[rank],
@@ -109,26 +110,40 @@ class Zygote(ForkServer):
             absent=self._absent,
             loopback=self._loopback,
         )
-        parent, isolation, limits = os.getpid(), self._isolation, self._limits[rank]
 
-        def body() -> None:
-            self._control.close()
-            self._let_go()
-            if isolation is not None:
-                isolation.keep(paths)
-            self._models.keep_only(rank)
-            keep_within(limits, has_own_users=isolation is not None)
-            live(setup, parent)
+    def _fork(self, setups: Sequence[NodeSetup]) -> None:
+        """Forks these nodes, and does nothing else in between.
 
+        What this process writes to between two forks, the first of the two children alone keeps as it was.
+        """
+        parent = os.getpid()
+        pids = []
         try:
-            with nullcontext() if isolation is None else isolation.processes():
-                pid = fork_worker(body)
+            for setup in setups:
+                with nullcontext() if self._isolation is None else self._isolation.processes():
+                    pids.append(fork_worker(partial(self._live, setup, parent)))
         except OSError as problem:
+            name = self._nodes[setups[len(pids)].rank].name
             raise CouldNotStart(f"cannot start the process of {name}: {problem.strerror}") from None
-        self._watch(rank, pid)
+        finally:
+            for setup, pid in zip(setups, pids, strict=False):
+                self._watch(setup.rank, pid)
+                self._tell_of(setup.rank, pid)
+
+    def _live(self, setup: NodeSetup, parent: int) -> None:
+        """A node's life, in its own process."""
+        self._control.close()
+        self._let_go()
+        if self._isolation is not None:
+            self._isolation.keep(setup.paths)
+        self._models.keep_only(setup.rank)
+        keep_within(self._limits[setup.rank], has_own_users=self._isolation is not None)
+        live(setup, self._shares[setup.rank], parent)
+
+    def _tell_of(self, rank: int, pid: int) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # control has gone: the next look at it says so
-            news = encode(Forked(order.rank, pid))
-            if isolation is None:
+            news = encode(Forked(rank, pid))
+            if self._isolation is None:
                 self._control.send(news)
             else:
                 send_from(self._control, news, pid)

@@ -24,7 +24,7 @@ from testbed.runtimes.tracking.proc_stat import stat_of
 from testbed.runtimes.tracking.removal import clear_away
 
 PORT = 5555
-"""The port of every node's ZeroMQ socket, at the node's address."""
+"""The port at which every node listens, at the node's address."""
 CONNECTED_S = 20.0
 """How long, in emulated time, a node waits before the start for peers that do not answer."""
 PREFIX = "testbed-"

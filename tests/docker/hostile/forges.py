@@ -9,11 +9,10 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 
-import zmq
-
 from testbed.node.messages import Message
 from testbed.node.node import Node
 from testbed.node.zmq_frames import Envelope
+from testbed.node.zmtp import SOCKET_PULL, SOCKET_PUSH, Opening, frame_head, opening
 from testbed.runtimes.tracking.process_records import PORT
 
 GOOD = Message("model", 1).header
@@ -39,10 +38,11 @@ async def act(node: Node, round_: int, told: Mapping[str, object]) -> None:  # n
 
 def messages(address: str, own: int, other: int) -> None:
     """Of the right protocol, but of no node."""
-    context = zmq.Context()
-    made = context.socket(zmq.PUSH)
-    made.setsockopt(zmq.LINGER, 2000)
-    made.connect(f"tcp://{address}:{PORT}")
+    made = socket.create_connection((address, PORT), timeout=5)
+    made.sendall(opening(SOCKET_PUSH))
+    said = Opening(SOCKET_PULL)
+    while said.rest_after(made.recv(4096)) is None:
+        pass
     envelope = Envelope(own, 2**63, 1).packed()
     for frames in (
         (Envelope(other, 1, 1).packed(), GOOD),  # the recipient's own rank
@@ -57,9 +57,9 @@ def messages(address: str, own: int, other: int) -> None:
         (pickle.dumps(Pickled()), GOOD),
         (envelope, Message("of no kind", -(2**62), {"degree": 2**62}).header),
     ):
-        made.send_multipart(frames)
+        for number, frame in enumerate(frames, 1):
+            made.sendall(frame_head(len(frame), more=number < len(frames)) + frame)
     made.close()
-    context.term()
 
 
 def connections(address: str) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from testbed.errors import PreflightRefused
 from testbed.image.facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL
-from testbed.plan.model import RunPlan
+from testbed.image.packages import CORE_COMPILER
+from testbed.plan.model import DataPlaneChoice, RunPlan
 from testbed.runtimes import machine_speed
 from testbed.runtimes.docker import preflight
 from testbed.runtimes.docker.preflight import IMAGE, check_engine_and_image
@@ -77,6 +78,21 @@ def test_versions_are_those_of_the_image(engine: FakeEngine) -> None:
     for answer in ((404, {"message": "no such file"}), (200, b"no archive"), (200, packed("no JSON"))):
         engine.answers[ARCHIVE] = answer
         assert versions() == told, "what the image does not tell is not taken from here"
+
+
+def test_an_image_without_the_compiled_core(engine: FakeEngine) -> None:
+    """Its fabric chooses where it runs; what it will find is known before."""
+    native, by_default, python = (
+        plan(data_plane=DataPlaneChoice(asked=asked, used=None)) for asked in ("native", "auto", "python")
+    )
+    with pytest.raises(PreflightRefused, match="the image mine:1 has no compiled core") as refused:
+        said(native)
+    assert refused.value.hint.startswith("build it anew: testbed build --tag mine:1")
+    (words,) = said(by_default)
+    assert words.startswith("warning: the fabric runs in Python, about ten times slower: the image mine:1 has no")
+    assert said(python) == []
+    engine.answers[ARCHIVE] = (200, packed(json.dumps({"python": "3.12.1", CORE_COMPILER: "gcc 1.2.3"})))
+    assert said(native) == said(by_default) == []
 
 
 def test_more_processors_than_there_are(engine: FakeEngine) -> None:

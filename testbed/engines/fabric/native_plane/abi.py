@@ -177,20 +177,11 @@ class Delays(Structure):
     )
 
 
-class Failure(Structure):
-    _fields_ = (("kind", c_int64), ("error", c_int64), ("count", c_int64))
-
-
-class PortFigures(Structure):
-    _fields_ = (
-        ("is_attached", c_int64),
-        ("frames_in", c_int64),
-        ("packets_out", c_int64),
-        ("bytes_out", c_int64),
-        ("absent", c_int64),
-        ("unfit", c_int64 * len(UNFIT)),
-        ("failures", Failure * 16),
-    )
+PORT_FIGURES = np.dtype(
+    [(name, np.int64) for name in ("is_attached", "frames_in", "packets_out", "bytes_out", "absent")]
+    + [("unfit", np.int64, len(UNFIT)), ("failures", np.int64, (16, 3))]
+)
+"""A failure is its kind, the number of the error, and how often it has occurred."""
 
 
 class Lost(Structure):
@@ -251,7 +242,7 @@ _FUNCTIONS = {
     "core_plane_begin_capture": (None, _PLANE, c_int64, c_int64, c_int64),
     "core_plane_end_capture": (c_int64, _PLANE, c_int64),
     "core_plane_flush_captures": (None, _PLANE),
-    "core_plane_port": (None, _PLANE, c_int64, POINTER(PortFigures)),
+    "core_plane_ports": (None, _PLANE, c_void_p),
     "core_plane_delays": (POINTER(Delays), _PLANE),
     "core_plane_restart_delays": (None, _PLANE),
 }

@@ -3,7 +3,7 @@
 Takes the C sources and a compiler, gives the library; touches that file only. It needs nothing but Python, since it
 also runs where testbed is not installed: in the build of a wheel (`hatch_build.py`) and of the image.
 
-    python -m testbed.engines.fabric.native_plane.compile_core [--if-changed] [OUTPUT]
+    python -m testbed.engines.fabric.native_plane.compile_core [--if-changed] [--strict] [OUTPUT]
 
 Its exit code is 1 if the compiler refuses the sources, and 3 if there is no compiler.
 """
@@ -61,11 +61,11 @@ def command(
     sources: Sequence[Path] | None = None,
     *,
     sanitizers: Sequence[str] = (),
-    is_strict: bool = True,
+    is_strict: bool = False,
 ) -> list[str]:
     """The command line that makes the library; with `sanitizers`, such as `address`, one for tests.
 
-    `is_strict`: a warning is an error.
+    `is_strict`: a warning is an error, as for those who change the sources. Compilers to come will know more of them.
     """
     checked = (
         f"-fsanitize={','.join(sanitizers)}",
@@ -110,10 +110,10 @@ def works(compiler: Sequence[str]) -> bool:
     with tempfile.TemporaryDirectory(prefix="testbed-") as folder:
         source = Path(folder, "trial.c")
         source.write_text(_TRIAL)
-        return _run(command(compiler, Path(folder, "trial.so"), [source], is_strict=False)) is None
+        return _run(command(compiler, Path(folder, "trial.so"), [source])) is None
 
 
-def compile_core(output: Path = LIBRARY, compiler: Sequence[str] = (), *, is_strict: bool = True) -> Sequence[str]:
+def compile_core(output: Path = LIBRARY, compiler: Sequence[str] = (), *, is_strict: bool = False) -> Sequence[str]:
     """Makes the library whole or not at all, and gives the compiler: the given one, or else the first that works.
 
     A process that has loaded the library keeps the old one. Raises CannotCompile.
@@ -171,6 +171,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Compiles the fabric's core.")
     parser.add_argument("output", nargs="?", type=Path, default=LIBRARY)
     parser.add_argument("--if-changed", action="store_true", help="do nothing if the library is of these sources")
+    parser.add_argument("--strict", action="store_true", help="a warning is an error")
     given = parser.parse_args()
     if not sys.platform.startswith("linux"):
         sys.stderr.write("the fabric runs on Linux only: there is nothing to compile\n")
@@ -178,7 +179,7 @@ def main() -> int:
     if given.if_changed and is_current(given.output):
         return 0
     try:
-        compiler = compile_core(given.output)
+        compiler = compile_core(given.output, is_strict=given.strict)
     except CannotCompile as problem:
         sys.stderr.write(f"{problem}\n")
         return problem.exit_code

@@ -14,7 +14,7 @@ from testbed.errors import PreflightRefused
 ABI = 1
 """The interface that `plane` uses, as `core_abi` tells it: a library with another number is not used."""
 LIBRARY = Path(__file__).with_name("fabric_core.so")
-SLOWER = "about ten times slower"
+_SLOWER = "about ten times slower"
 """The data plane in Python, beside this one: docs/performance.md."""
 _COMPILE = (
     "compile it: python -m testbed.engines.fabric.native_plane.compile_core (with a C compiler, or after "
@@ -53,6 +53,11 @@ def why_not() -> PreflightRefused | None:
     if sources.decode() != digest():
         return PreflightRefused("the fabric's compiled core is older than its sources", _COMPILE)
     return None
+
+
+def slower(why: str, what_to_do: str) -> str:
+    """What is said of a run whose fabric is not compiled though nothing asks for that."""
+    return f"the fabric runs in Python, {_SLOWER}: {why}; {what_to_do}"
 
 
 def compiler() -> str:

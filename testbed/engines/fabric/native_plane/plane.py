@@ -10,15 +10,18 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
+
 from testbed.engines.fabric import delays
 from testbed.engines.fabric.data_plane import WRITE, Figures, LostDevice, PortFigures, Setup, UnderWay
 from testbed.engines.fabric.devices import close_aside, close_together, make_fit
-from testbed.engines.fabric.histogram import Histogram
+from testbed.engines.fabric.histogram import told
 from testbed.engines.fabric.native_plane import abi
 from testbed.engines.fabric.native_plane.forwarder import CoreForwarder, ForwarderArrays, named_unfit
 from testbed.engines.tun import NotATun
 from testbed.network.graph import Network
 from testbed.network.packets import Routes, Snapshot
+from testbed.protocol.fabric import Lateness
 
 
 class NativePlane:
@@ -121,31 +124,18 @@ class NativePlane:
 
     def figures(self) -> Figures:
         totals = self._model.totals()
+        rows = np.empty(self._count, dtype=abi.PORT_FIGURES)
+        self._core.core_plane_ports(self._pointer, abi.address(rows))
         return Figures(
-            ports=[self._port(port) for port in range(self._count)],
+            ports=[_port(*row) for row in rows.tolist()],
             held_frames=totals.held_segments,
             held_bytes=totals.held_bytes,
             delays=self._delays(),
         )
 
-    def _port(self, port: int) -> PortFigures:
-        found = abi.PortFigures()
-        self._core.core_plane_port(self._pointer, port, found)
-        failed = {_named(each): each.count for each in found.failures if each.count}
-        if found.absent:
-            failed["absent"] = found.absent
-        return PortFigures(
-            is_attached=bool(found.is_attached),
-            frames_in=found.frames_in,
-            packets_out=found.packets_out,
-            bytes_out=found.bytes_out,
-            unfit=named_unfit(found.unfit),
-            failed=failed,
-        )
-
     def _delays(self) -> delays.DelayFigures:
         found = self._core.core_plane_delays(self._pointer).contents
-        waits = Histogram(found.waits.counts, found.waits.max_s)
+        waits = _told(found.waits)
         return delays.DelayFigures(
             began_s=found.began_s,
             packets=found.packets,
@@ -158,9 +148,9 @@ class NativePlane:
             latency_s=found.latency_s,
             absent_s=found.absent_s,
             longest_absence_s=found.longest_absence_s,
-            lateness=Histogram(found.lateness.counts, found.lateness.max_s).told(),
-            waits=waits.told(),
-            device_waits=Histogram(found.device_waits.counts, found.device_waits.max_s).told(),
+            lateness=_told(found.lateness),
+            waits=waits,
+            device_waits=_told(found.device_waits),
         )
 
     def restart_delays(self) -> None:
@@ -174,6 +164,25 @@ class NativePlane:
         self._core.core_plane_free(self._pointer)
 
 
-def _named(failure: abi.Failure) -> str:
-    name = errno.errorcode.get(failure.error, "?")
-    return f"read {name}" if failure.kind == abi.READ else WRITE + name
+def _port(
+    is_attached: int,
+    frames_in: int,
+    packets_out: int,
+    bytes_out: int,
+    absent: int,
+    unfit: list[int],
+    failures: list[list[int]],
+) -> PortFigures:
+    failed = {_named(kind, error): count for kind, error, count in failures if count}
+    if absent:
+        failed["absent"] = absent
+    return PortFigures(bool(is_attached), frames_in, packets_out, bytes_out, named_unfit(unfit), failed)
+
+
+def _named(kind: int, error: int) -> str:
+    name = errno.errorcode.get(error, "?")
+    return f"read {name}" if kind == abi.READ else WRITE + name
+
+
+def _told(counted: abi.Histogram) -> Lateness:
+    return told(np.ctypeslib.as_array(counted.counts), counted.max_s)

@@ -241,7 +241,8 @@ EXPORTED void core_plane_begin_capture(struct core_plane *plane, int64_t rank, i
 EXPORTED int64_t core_plane_end_capture(struct core_plane *plane, int64_t rank);
 EXPORTED void core_plane_flush_captures(struct core_plane *plane);
 
-EXPORTED void core_plane_port(const struct core_plane *plane, int64_t rank, struct core_port_figures *figures);
+/* Writes a row for every rank. */
+EXPORTED void core_plane_ports(const struct core_plane *plane, struct core_port_figures *figures);
 EXPORTED const struct core_delays *core_plane_delays(const struct core_plane *plane);
 EXPORTED void core_plane_restart_delays(struct core_plane *plane);
 

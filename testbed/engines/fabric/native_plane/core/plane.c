@@ -192,18 +192,18 @@ int64_t core_plane_run(struct core_plane *plane, double until_s, struct core_los
 
 /* -- figures ------------------------------------------------------------------------------------------------------ */
 
-void core_plane_port(const struct core_plane *plane, int64_t rank, struct core_port_figures *figures)
+void core_plane_ports(const struct core_plane *plane, struct core_port_figures *figures)
 {
-    const struct port *port = &plane->ports.ports[rank];
-    *figures = (struct core_port_figures){
-        .is_attached = port->descriptor >= 0,
-        .frames_in = port->frames_in,
-        .packets_out = port->packets_out,
-        .bytes_out = port->bytes_out,
-        .absent = port->absent,
-    };
-    memcpy(figures->failures, port->failures, sizeof figures->failures);
-    core_forwarder_unfit(plane->forwarder, rank, figures->unfit);
+    for (uint32_t rank = 0; rank < plane->ports.count; rank++, figures++) {
+        const struct port *port = &plane->ports.ports[rank];
+        figures->is_attached = port->descriptor >= 0;
+        figures->frames_in = port->frames_in;
+        figures->packets_out = port->packets_out;
+        figures->bytes_out = port->bytes_out;
+        figures->absent = port->absent;
+        memcpy(figures->failures, port->failures, sizeof figures->failures);
+        core_forwarder_unfit(plane->forwarder, rank, figures->unfit);
+    }
 }
 
 const struct core_delays *core_plane_delays(const struct core_plane *plane)
