@@ -23,7 +23,7 @@ from tests.engines.core_programs import FUZZERS, SANITIZERS, CannotBuild, build
 COMPILER = ("clang",)
 LONGEST_INPUT = 200
 """More calls than that seldom find more, and take longer."""
-LONGEST_S = 30
+LONGEST_S = 100
 """Of one input: longer than that, and the core hangs."""
 _DONE = re.compile(r"Done (\d+) runs")
 _COVERED = re.compile(r"cov: (\d+) ft: (\d+)")
