@@ -23,7 +23,7 @@ FUZZERS = ("fuzz_forwarder", "fuzz_plane")
 SANITIZERS = ("address", "undefined")
 _REPLACED = {
     "allocations.c": ("malloc", "calloc", "realloc", "free"),
-    "device.c": ("clock_gettime", "preadv2", "pwritev2", "syscall", "fputs"),
+    "device.c": ("clock_gettime", "preadv2", "pwritev2", "syscall", "fputs", "fwrite"),
 }
 """Functions of the C library whose place a source takes."""
 

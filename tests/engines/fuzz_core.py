@@ -46,9 +46,7 @@ def fuzz(fuzzer: Path, corpus: Path, seconds: float) -> Fuzzed:
     settings = {"ASAN_OPTIONS": "quarantine_size_mb=16"}
     done = subprocess.run(words, capture_output=True, errors="replace", env={**os.environ, **settings}, check=False)
     runs, covered = _DONE.search(done.stderr), _COVERED.findall(done.stderr)
-    return Fuzzed(
-        done.returncode == 0, int(runs[1]) if runs else 0, int(covered[-1][0]) if covered else 0, done.stderr
-    )
+    return Fuzzed(done.returncode == 0, int(runs[1]) if runs else 0, int(covered[-1][0]) if covered else 0, done.stderr)
 
 
 def main(words: Sequence[str]) -> int:

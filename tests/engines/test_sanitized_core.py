@@ -45,7 +45,17 @@ def test_the_packet_tests_pass_over_a_core_with_sanitizers(tmp_path: Path) -> No
         "CI": "true",  # the same examples every time
     }
     subprocess.run(command(compiler, core, sanitizers=SANITIZERS), check=True)
-    words = ["-q", "-p", "no:cacheprovider", "-p", "tests.engines.other_core", "-m", "not processes", "-k", "not python"]
+    words = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.engines.other_core",
+        "-m",
+        "not processes",
+        "-k",
+        "not python",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, *PACKETS],
         cwd=ROOT,
