@@ -128,10 +128,11 @@ def _made(told: BinaryIO, talk: Talk) -> Planned:
 
 def _work(make: Callable[[Talk], Planned], reading: int, writing: int) -> None:
     os.close(reading)
-    pipe = open(writing, "wb", buffering=0)  # noqa: SIM115 - until the process ends
+    pipe = open(writing, "wb")  # noqa: SIM115 - until the process ends
 
     def tell(news: _News) -> None:
         pipe.write(msgspec.json.encode(news) + b"\n")
+        pipe.flush()
 
     def found(file: str, findings: Iterable[Finding]) -> None:
         tell(_Found(file, tuple(findings)))

@@ -315,6 +315,7 @@ def test_what_another_host_has_begun_goes_on_from_its_link(make: MakePlane) -> N
         assert plane.take(UnderWay(0, data, link, (0, 2), (now_s + 0.001, now_s - 5.0)))
         assert not plane.take(UnderWay(0, b"noise", link, (0,), (now_s,)))
         assert not plane.take(UnderWay(0, data, link, (3,), (now_s,))), "it has three packets"
+        assert not plane.take(UnderWay(0, data, link, (0,), (now_s, now_s))), "one time too many"
         (wrong,) = np.flatnonzero(network.origin == 1).tolist()
         assert not plane.take(UnderWay(0, data, wrong, (0,), (now_s,))), "its way does not lead there"
         assert plane.figures().held_frames == 1
@@ -323,4 +324,4 @@ def test_what_another_host_has_begun_goes_on_from_its_link(make: MakePlane) -> N
     counters = plane.counters()
     assert (counters.in_flight, counters.no_path) == (0, 1)
     assert plane.figures().held_frames == 0
-    assert plane.figures().ports[0].unfit == {"malformed": 2}
+    assert plane.figures().ports[0].unfit == {"malformed": 3}

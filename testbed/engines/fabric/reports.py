@@ -147,8 +147,8 @@ class Reports:
 
 
 def _have_no_hurry() -> None:
-    """The calling thread gets no processor before those that carry packets."""
-    os.setpriority(os.PRIO_PROCESS, 0, 0)
+    """The calling thread gets no processor before those that carry packets. A process may be nicer than that already."""
+    os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def _attached(figures: Figures) -> int:

@@ -90,8 +90,9 @@ class CoreForwarder:
 
     def take(self, origin: int, data: bytes, link: int, pieces: Sequence[int], times_s: Sequence[float]) -> bool:
         numbers, times = np.array(pieces, dtype=np.uint32), np.array(times_s, dtype=np.float64)
+        count = times.size if times.size == numbers.size else -1
         found = self._core.core_forwarder_take(
-            self._pointer, origin, data, len(data), link, abi.address(numbers), abi.address(times), times.size
+            self._pointer, origin, data, len(data), link, abi.address(numbers), abi.address(times), count
         )
         return bool(found)
 
