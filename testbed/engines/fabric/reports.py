@@ -147,7 +147,7 @@ class Reports:
 
 
 def _have_no_hurry() -> None:
-    """The calling thread gets no processor before those that carry packets. A process may be nicer than that already."""
+    """The calling thread gets no processor before those that carry packets; the whole process may be nicer still."""
     os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
