@@ -61,10 +61,10 @@ class _Wrong(_News, frozen=True):
 
 
 class _Denied(_News, frozen=True):
-    """An OSError."""
+    """An OSError of the kernel's."""
 
-    number: int | None
-    reason: str | None
+    number: int
+    reason: str
     file: str | None
 
 
@@ -144,7 +144,9 @@ def _work(make: Callable[[Talk], Planned], reading: int, writing: int) -> None:
         tell(_Wrong(wrong.message, wrong.hint, wrong.exit_code, wrong.file, wrong.findings))
     except TestbedError as wrong:
         tell(_Wrong(wrong.message, wrong.hint, wrong.exit_code))
-    except OSError as denied:
-        tell(_Denied(denied.errno, denied.strerror, None if denied.filename is None else str(denied.filename)))
-    except Exception:
-        tell(_Failed(traceback.format_exc()))
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno is not None:  # libraries have others of their own
+            file = None if problem.filename is None else str(problem.filename)
+            tell(_Denied(problem.errno, problem.strerror or "", file))
+        else:
+            tell(_Failed(traceback.format_exc()))
