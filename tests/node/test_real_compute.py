@@ -495,6 +495,26 @@ def test_those_who_wait_for_slots_get_them_one_after_the_other(tmp_path: Path) -
     second.close()
 
 
+def test_a_holder_rings_when_another_process_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.node.compute_slots._LOOK_MS", 60_000)
+    holder, other = ComputeSlots(tmp_path, 1, 0), ComputeSlots(tmp_path, 1, 0)
+    got = threading.Event()
+
+    def wait() -> None:
+        with other.one():
+            got.set()
+
+    with holder.one():
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        time.sleep(0.1)
+        assert not got.is_set()
+    assert got.wait(5)
+    waiting.join(5)
+    holder.close()
+    other.close()
+
+
 def waiting_in_a_queue(folder: Path) -> int:
     """How many the kernel keeps waiting for a queue's file."""
     number = str((folder / "queue-0").stat().st_ino)
