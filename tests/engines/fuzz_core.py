@@ -65,7 +65,8 @@ def main(words: Sequence[str]) -> int:
                 sys.stderr.write(f"{problem}\nfuzzing needs clang with libFuzzer: apt-get install clang\n")
                 return 2
             found = fuzz(fuzzer, corpus, given.seconds / len(FUZZERS))
-            print(f"{name}: {found.runs} inputs, {found.covered} edges covered", flush=True)
+            sys.stdout.write(f"{name}: {found.runs} inputs, {found.covered} edges covered\n")
+            sys.stdout.flush()
             if not found.is_sound:
                 sys.stderr.write(found.said)
                 ended = 1
