@@ -55,6 +55,7 @@ def test_the_core_compiles_without_a_warning_and_can_be_loaded(copy: Path) -> No
     core = ctypes.CDLL(str(copy.with_name("fabric_core.so")))
     core.core_sources.restype = ctypes.c_char_p
     assert core.core_sources().decode() == compile_core.digest()
+    assert core.core_selftest() == 0
 
 
 def test_it_is_compiled_anew_when_sources_have_changed_and_only_then(copy: Path) -> None:

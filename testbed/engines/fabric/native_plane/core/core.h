@@ -2,6 +2,10 @@
  *
  * Times are seconds: of the host's monotonic clock for a plane, since the plane began for a model. Nothing here is
  * safe to call from two threads at once. Memory that Python passes in is read during the call, except where noted.
+ *
+ * Frames are hostile, and so is what other hosts say of theirs (`core_forwarder_take`): the core checks both. Time never
+ * goes backwards, and ranks of what is offered exist: that is checked, too. All else comes from the plan, and Python has
+ * checked it: links and ranks of changes, ports and captures, and that as many pieces are given as are said to be.
  */
 
 #ifndef TESTBED_CORE_H
@@ -156,6 +160,9 @@ EXPORTED const char *core_sources(void);
 
 /* The compiler and its version. */
 EXPORTED const char *core_compiler(void);
+
+/* Gives 0, or the number of what this library does otherwise than the specification of draws and times says. */
+EXPORTED int core_selftest(void);
 
 /* A model of packets under way, without devices; the routes' arrays have to stay. */
 EXPORTED struct model *core_model_new(const struct core_model_setup *setup);
