@@ -9,13 +9,12 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from mutating import templates
 from mutating.descriptions import describe
 from mutating.edits import with_change
 from mutating.kinds import SYMBOLS
 from mutating.operators import change
 from mutating.parts import parts
-from mutating.rows import ROOT, read_list
+from mutating.rows import ROOT, language_of, read_list
 from mutating.scopes import Scope, Source
 from mutating.stale import Stale
 
@@ -33,7 +32,7 @@ def rows_of(file: str, where: str) -> Iterator[str]:
         raise Stale(f"there is no testbed/{file}")
     tests = _tests_of(file)
     if not file.endswith(".py"):
-        for key, phrase in templates.phrases(path.read_text(), where):
+        for key, phrase in language_of(file).phrases(path.read_text(), where):
             yield f"  # {key}"
             yield row(file, where, phrase, tests)
         return

@@ -5,15 +5,17 @@ from __future__ import annotations
 import tomllib
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
-from mutating import templates
+from mutating import c_text, templates
 from mutating.edits import with_change
 from mutating.operators import change
 from mutating.scopes import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = ROOT / "scripts" / "mutations.toml"
+C = (".c", ".h")
 
 
 class Mutation(NamedTuple):
@@ -37,9 +39,14 @@ def read_list() -> list[Mutation]:
 def broken(mutation: Mutation, text: str) -> str:
     """The text of the file once the mutation is made; `Stale` if it does not say one thing of it."""
     if not mutation.file.endswith(".py"):
-        return templates.broken(text, mutation.where, mutation.phrase)
+        return language_of(mutation.file).broken(text, mutation.where, mutation.phrase)
     source = _source(text)
     return with_change(source, change(mutation.phrase, source.scope(mutation.where)))
+
+
+def language_of(file: str) -> ModuleType:
+    """How files are changed that are not Python's."""
+    return c_text if file.endswith(C) else templates
 
 
 @lru_cache(maxsize=16)

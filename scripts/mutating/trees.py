@@ -14,11 +14,14 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from mutating.rows import ROOT, Mutation, broken
+from mutating.rows import ROOT, C, Mutation, broken
 from mutating.stale import Stale
 
 NEVER_COPIED = (".venv", ".git", ".*_cache", "__pycache__", ".hypothesis", "results")
 LONGEST_TEST_S, LONGEST_S = 100, 600
+CORE = "testbed/engines/fabric/native_plane/fabric_core.so"
+COMPILE = "from testbed.engines.fabric.native_plane.compile_core import compile_core; compile_core(is_strict=False)"
+"""What is broken may well leave a variable unused."""
 
 
 class Ran(NamedTuple):
@@ -39,6 +42,7 @@ class Tree:
         self._times = count(1_000_000_000)
         """A changed file must have another time, or Python would go on with what it has compiled."""
         self._is_over = False
+        self._core = self._compiled()
 
     def test(self, tests: str) -> Ran:
         """Run these tests, on the package of this copy, and end whatever they leave."""
@@ -72,8 +76,12 @@ class Tree:
         path.write_text(text)
         os.utime(path, (next(self._times),) * 2)
         try:
+            if mutation.file.endswith(C) and self._core and self._compiled() is None:
+                raise Stale("this cannot be compiled")
             yield
         finally:
+            if mutation.file.endswith(C) and self._core:
+                (self.path / CORE).write_bytes(self._core)
             path.write_text(original)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
@@ -92,6 +100,14 @@ class Tree:
             with suppress(OSError):
                 if mark in (process / "environ").read_bytes():
                     os.kill(int(process.name), signal.SIGKILL)
+
+    def _compiled(self) -> bytes | None:
+        """The library of the sources as they are; None where they cannot be compiled, or nothing can."""
+        environment = {**os.environ, "PYTHONPATH": str(self.path)}
+        done = subprocess.run(
+            [sys.executable, "-c", COMPILE], cwd=self.path, env=environment, capture_output=True, check=False
+        )
+        return None if done.returncode else (self.path / CORE).read_bytes()
 
     def _path_of(self, mutation: Mutation) -> Path:
         return self.path / "testbed" / mutation.file

@@ -106,8 +106,11 @@ def _try(mutation: Mutation, whole: Ran, tree: Tree) -> Result:
         return Result(mutation, Verdict.FAILS_ANYWAY, ", ".join(FAILED.findall(whole.said)) or mutation.tests)
     if " passed" not in whole.said:
         return Result(mutation, Verdict.SKIPPED, mutation.tests)
-    with tree.with_text(mutation, text):
-        return judged(mutation, tree.test(mutation.tests))
+    try:
+        with tree.with_text(mutation, text):
+            return judged(mutation, tree.test(mutation.tests))
+    except Stale as problem:
+        return Result(mutation, Verdict.STALE, str(problem))
 
 
 def judged(mutation: Mutation, ran: Ran) -> Result:

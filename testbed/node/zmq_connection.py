@@ -172,6 +172,7 @@ class ZmqConnection:
         """What the kernel has no room for yet."""
         self.position = 0
         """Bytes handed over, the opening included."""
+        self._written = 0
         self._on_sent: Callable[[], None] | None = None
         self._attempts = [self._attempt(_ATTEMPT_MS)]
         """Once the connection is up, those that are not needed and end in good order."""
@@ -197,7 +198,7 @@ class ZmqConnection:
     def send(self, buffers: list[bytes | memoryview]) -> None:
         """Writes a message, now and whenever the kernel has room. The buffers must not change until all has left."""
         self.position += sum(map(len, buffers))
-        self._unwritten += buffers
+        self._unwritten = [*self._unwritten, *buffers] if self._unwritten else buffers
         self._write()
 
     def when_sent(self, on_sent: Callable[[], None]) -> None:
@@ -224,7 +225,7 @@ class ZmqConnection:
         """Makes an attempt the connection."""
         self._timer.cancel()
         self._tcp = attempt.taken()
-        self.position = len(_OPENING)
+        self.position = self._written = len(_OPENING)
         keep_little_unsent(self._tcp)
         self._loop.add_reader(self._tcp, self._something_came)
         self._attempts.remove(attempt)
@@ -252,7 +253,8 @@ class ZmqConnection:
             self._unwritten.clear()
             self._loop.call_soon(self._is_over)
             return
-        self._unwritten = _without(self._unwritten, written)
+        self._written += written
+        self._unwritten = _without(self._unwritten, written) if self._written < self.position else []
         if self._unwritten or self._on_sent is not None:
             if not self._unwritten:
                 writable_when_sent(tcp)

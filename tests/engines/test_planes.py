@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import select
 import socket
@@ -19,6 +20,7 @@ import testbed.engines.fabric
 from testbed.engines.device import hand_over
 from testbed.engines.fabric import planes
 from testbed.engines.fabric.data_plane import Figures, LostDevice, PortFigures, Setup, UnderWay
+from testbed.engines.fabric.delays import limits
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.python_plane.delay_counts import DelayCounts
 from testbed.engines.fabric.sockets import node_socket
@@ -27,6 +29,7 @@ from testbed.engines.tun import NotATun
 from testbed.errors import UsageProblem
 from testbed.network.graph import Network
 from testbed.network.packets import Packets, Routes, Snapshot
+from testbed.plan.addresses import address
 from testbed.protocol.fabric import (
     Applied,
     Begin,
@@ -45,7 +48,7 @@ from testbed.protocol.fabric import (
     Watch,
 )
 from tests.engines.planes import MakePlane, attached, setup
-from tests.engines.test_frames import super_segment
+from tests.engines.test_frames import ip, super_segment, vnet
 from tests.engines.world import configuration, links, pair
 
 
@@ -315,7 +318,6 @@ def test_what_another_host_has_begun_goes_on_from_its_link(make: MakePlane) -> N
         assert plane.take(UnderWay(0, data, link, (0, 2), (now_s + 0.001, now_s - 5.0)))
         assert not plane.take(UnderWay(0, b"noise", link, (0,), (now_s,)))
         assert not plane.take(UnderWay(0, data, link, (3,), (now_s,))), "it has three packets"
-        assert not plane.take(UnderWay(0, data, link, (0,), (now_s, now_s))), "one time too many"
         (wrong,) = np.flatnonzero(network.origin == 1).tolist()
         assert not plane.take(UnderWay(0, data, wrong, (0,), (now_s,))), "its way does not lead there"
         assert plane.figures().held_frames == 1
@@ -324,4 +326,71 @@ def test_what_another_host_has_begun_goes_on_from_its_link(make: MakePlane) -> N
     counters = plane.counters()
     assert (counters.in_flight, counters.no_path) == (0, 1)
     assert plane.figures().held_frames == 0
-    assert plane.figures().ports[0].unfit == {"malformed": 3}
+    assert plane.figures().ports[0].unfit == {"malformed": 2}
+
+
+@pytest.mark.parametrize(
+    ("origin", "pieces", "later_s"),
+    [
+        (0, (0, 0), (0.0, 0.0)),
+        (0, (0, 3), (0.0, 0.0)),
+        (0, (-1, 0), (0.0, 0.0)),
+        (0, (0, 2**32), (0.0, 0.0)),
+        (0, (0, 1, 2), (0.0, 0.0)),
+        (0, (0,), (0.0, 0.0)),
+        (0, (0, 1), (0.0, math.inf)),
+        (0, (0, 1), (math.nan, 0.0)),
+        (2, (0, 1), (0.0, 0.0)),
+        (-1, (0, 1), (0.0, 0.0)),
+    ],
+)
+def test_what_another_host_cannot_mean_is_not_taken(
+    make: MakePlane, origin: int, pieces: tuple[int, ...], later_s: tuple[float, ...]
+) -> None:
+    plane = make(LINE)
+    (link,) = np.flatnonzero(setup(LINE).network.dest == 1).tolist()
+    now_s = time.monotonic()
+    times_s = [now_s + each for each in later_s]
+    assert not plane.take(UnderWay(origin, super_segment(3 * 1448), link, pieces, times_s))
+    figures = plane.figures()
+    assert figures.held_frames == 0
+    assert [port.unfit for port in figures.ports] == [{"malformed": 1} if origin == 0 else {}, {}]
+
+
+def test_frames_from_other_hosts_count_as_on_their_way_and_end_where_there_is_no_room(make: MakePlane) -> None:
+    plane = make(LINE, most_held_of_one_bytes=2 * 4406)
+    (link,) = np.flatnonzero(setup(LINE).network.dest == 1).tolist()
+    frame = UnderWay(0, super_segment(3 * 1448), link, (0, 1, 2), [time.monotonic() + 5.0] * 3)
+    assert [plane.take(frame) for _ in range(4)] == [True, True, True, False]
+    assert plane.figures().ports[0].unfit == {"backlog": 3}
+
+
+def test_a_node_that_writes_much_leaves_others_their_turn(make: MakePlane) -> None:
+    plane = make(
+        links(3, [(f"n.{rank}", "x", {"latency": "0ms", "rate": "unlimited"}) for rank in range(3)], bridges=("x",))
+    )
+    dest = socket.inet_aton(address(2))
+    with attached(plane, 0) as much, attached(plane, 1) as little, attached(plane, 2) as reader:
+        for number in range(60):
+            much.send(vnet() + ip(bytes([number]), 17, socket.inet_aton(address(0)), dest))
+        little.send(vnet() + ip(b"mine", 17, socket.inet_aton(address(1)), dest))
+        while plane.figures().ports[2].packets_out < 61:
+            plane.run(time.monotonic() + 0.01)
+        order = [reader.recv(2000)[10 + 20 :] for _ in range(61)]
+    assert order.index(b"mine") <= 16, "so many frames of one are read at once"
+
+
+@pytest.mark.parametrize(
+    ("late_s", "far", "late_and_far"), [(0.02, 1000.0, (7, 0)), (0.02, 1.5, (7, 7)), (60.0, 2.0, (0, 0))]
+)
+def test_a_packet_is_late_from_the_limit_on(
+    make: MakePlane, late_s: float, far: float, late_and_far: tuple[int, int]
+) -> None:
+    plane = make(pair("20ms"), limits=limits(1.0)._replace(late_s=late_s, far=far))
+    with attached(plane, 0) as one, attached(plane, 1):
+        one.send(super_segment(10_000))
+        plane.run(time.monotonic() + 0.01)
+        time.sleep(0.06)
+        plane.run(time.monotonic() + 0.001)
+    delays = plane.figures().delays
+    assert (delays.packets, delays.late, delays.far) == (7, *late_and_far)

@@ -1,77 +1,96 @@
-"""What happens in the process that plans comes out as if there were no process."""
+"""Planning in a process of its own looks from outside as if there were none: what it says, gives and raises."""
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
+import sys
 from collections.abc import Callable
-from typing import NoReturn
 
 import pytest
 
-from testbed.errors import CouldNotStart, ExitCode, InvalidInput, TestbedError, error
+from testbed.errors import CouldNotStart, ExitCode, InvalidInput, PreflightRefused, TestbedError, error, warning
+from testbed.plan.model import RunPlan
 from testbed.runtimes.plan_process import Planned, planned_apart
 from testbed.runtimes.planning import Talk
-from testbed.topologies.load import load_bytes
-from testbed.topologies.model import Topology
-from testbed.topologies.source import Form
-from tests.engines.world import pair
+from testbed.runtimes.registry import named
+from tests.runtimes.sim_runs import plan_of, star
 
 pytestmark = pytest.mark.processes
-
-FOUND = [error("a-code", "what is wrong", "how to mend it")]
-
-
-@pytest.fixture(scope="module")
-def topology() -> Topology:
-    return load_bytes(pair().encode(), Form.YAML, "test").require()
+WRONG = error("code", "no such class", "write one")
 
 
-def raising(problem: BaseException) -> Callable[[Talk], Planned]:
-    def make(talk: Talk) -> NoReturn:
-        talk.say("at work")
-        talk.warn("warning: slow")
-        talk.findings("a.xml", FOUND)
+def apart(make: Callable[[Talk], Planned], plan: RunPlan) -> tuple[Planned, list[object]]:
+    heard: list[object] = []
+    talk = Talk(
+        heard.append, lambda text: heard.append(("warned", text)), lambda file, found: heard.append((file, *found))
+    )
+    return planned_apart(make, talk, plan.load_topology()), heard
+
+
+def failing(problem: Exception) -> None:
+    plan = plan_of(star(2))
+
+    def make(_: Talk) -> Planned:
         raise problem
 
-    return make
+    apart(make, plan)
 
 
-def killed(talk: Talk) -> NoReturn:  # noqa: ARG001
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
+def test_the_plan_and_all_words_come_out_in_order() -> None:
+    plan = plan_of(star(3))
+
+    def make(talk: Talk) -> Planned:
+        talk.say("first")
+        talk.findings("a.yaml", iter([warning("odd", "two\nlines")]))
+        talk.warn("last")
+        return named("sim"), plan
+
+    (runtime, made), heard = apart(make, plan)
+    assert (runtime.name, made) == ("sim", plan)
+    assert made.load_topology() is plan.load_topology()
+    assert heard == ["first", ("a.yaml", warning("odd", "two\nlines")), ("warned", "last")]
 
 
-def test_what_it_says_and_its_errors_come_out(topology: Topology) -> None:
-    said: list[object] = []
-    talk = Talk(said.append, said.append, lambda file, findings: said.append((file, [*findings])))
-    with pytest.raises(TestbedError, match="refused") as refused:
-        planned_apart(raising(CouldNotStart("refused", "do this")), talk, topology)
-    assert (refused.value.exit_code, refused.value.hint) == (ExitCode.NOT_STARTED, "do this")
-    assert said == ["at work", "warning: slow", ("a.xml", FOUND)]
+def test_what_is_imported_there_is_not_here() -> None:
+    plan = plan_of(star(2))
+
+    def make(talk: Talk) -> Planned:
+        import this  # noqa: F401 - a module that nothing else imports
+
+        talk.say(str("this" in sys.modules))
+        return named("sim"), plan
+
+    _, heard = apart(make, plan)
+    assert (heard[-1], "this" in sys.modules) == ("True", False)
 
 
-@pytest.mark.parametrize(
-    ("make", "expected", "exit_code"),
-    [
-        (raising(InvalidInput("a.xml", FOUND)), InvalidInput, ExitCode.INVALID_INPUT),
-        (raising(KeyError("a mistake of ours")), TestbedError, ExitCode.BUG),
-        (raising(OSError("a library's own")), TestbedError, ExitCode.BUG),
-        (killed, CouldNotStart, ExitCode.NOT_STARTED),
-    ],
-)
-def test_every_way_to_fail_has_its_exit_code(
-    make: Callable[[Talk], Planned], expected: type[TestbedError], exit_code: ExitCode, topology: Topology
-) -> None:
-    with pytest.raises(expected) as failed:
-        planned_apart(make, Talk(print, print, print), topology)
-    assert failed.value.exit_code == exit_code
+def test_errors_keep_their_words_and_exit_codes() -> None:
+    with pytest.raises(TestbedError) as refused:
+        failing(PreflightRefused("too small", "take fewer"))
+    assert (refused.value.message, refused.value.hint, refused.value.exit_code) == ("too small", "take fewer", 4)
+    with pytest.raises(InvalidInput) as wrong:
+        failing(InvalidInput("b.yaml", [WRONG]))
+    assert (wrong.value.file, wrong.value.findings, wrong.value.exit_code) == ("b.yaml", (WRONG,), 3)
+    with pytest.raises(FileNotFoundError) as missing:
+        failing(FileNotFoundError(2, "No such file or directory", "c.yaml"))
+    assert missing.value.filename == "c.yaml"
 
 
-def test_an_error_of_the_kernel_keeps_its_number_and_file(topology: Topology) -> None:
-    with pytest.raises(PermissionError) as denied:
-        planned_apart(
-            raising(PermissionError(errno.EACCES, "Permission denied", "a.txt")), Talk(print, print, print), topology
-        )
-    assert denied.value.filename == "a.txt"
+@pytest.mark.parametrize("problem", [ZeroDivisionError("of ours"), OSError("of a library, not of the kernel")])
+def test_a_bug_shows_its_traceback(problem: Exception, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TestbedError) as bug:
+        failing(problem)
+    assert bug.value.exit_code is ExitCode.BUG
+    assert f"{type(problem).__name__}: {problem}" in capfd.readouterr().err
+
+
+def test_a_process_that_is_killed_is_an_error() -> None:
+    plan = plan_of(star(2))
+
+    def make(_: Talk) -> Planned:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return named("sim"), plan
+
+    with pytest.raises(CouldNotStart, match="was killed"):
+        apart(make, plan)

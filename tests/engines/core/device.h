@@ -1,6 +1,6 @@
 /* Clocks and system calls of a plane under test: time passes when the test says so, and calls fail when it says so.
  *
- * To be linked with the options of `core_programs.WRAPPED`.
+ * To be linked as `core_programs` says.
  */
 
 #ifndef TESTBED_TEST_DEVICE_H

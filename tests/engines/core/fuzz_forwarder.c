@@ -3,6 +3,7 @@
  * Frames of other hosts (`core_forwarder_take`) may say anything, too.
  */
 
+#include "allocations.h"
 #include "story.h"
 
 #include <math.h>
@@ -151,6 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct fuzzed fuzzed;
+    int64_t blocks = allocations.blocks;
     struct story *story = &fuzzed.story;
     *story = (struct story){.data = data, .left = size};
     uint8_t told = story_byte(story);
@@ -186,5 +188,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         finish(&fuzzed);
     core_forwarder_free(fuzzed.forwarder);
     ledger_free(&fuzzed.ledger);
+    EXPECT(allocations.blocks == blocks);
     return 0;
 }

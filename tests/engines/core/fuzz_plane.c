@@ -3,6 +3,7 @@
  * What devices get must have come from others, whole files of captures are well-formed, and nothing is kept.
  */
 
+#include "allocations.h"
 #include "device.h"
 #include "story.h"
 
@@ -125,13 +126,13 @@ static void end_capture(struct fuzzed *fuzzed, int rank)
 static void compare(struct fuzzed *fuzzed)
 {
     int64_t written = 0;
+    struct core_port_figures ports[MOST_NODES];
+    core_plane_ports(fuzzed->plane, ports);
     for (int rank = 0; rank < fuzzed->network.nodes; rank++) {
-        struct core_port_figures figures;
-        core_plane_port(fuzzed->plane, rank, &figures);
-        EXPECT(figures.is_attached == (fuzzed->devices[rank] != NONE));
-        EXPECT(figures.frames_in >= fuzzed->frames_in[rank]);
-        fuzzed->frames_in[rank] = figures.frames_in;
-        written += figures.packets_out;
+        EXPECT(ports[rank].is_attached == (fuzzed->devices[rank] != NONE));
+        EXPECT(ports[rank].frames_in >= fuzzed->frames_in[rank]);
+        fuzzed->frames_in[rank] = ports[rank].frames_in;
+        written += ports[rank].packets_out;
     }
     const struct core_delays *delays = core_plane_delays(fuzzed->plane);
     EXPECT(delays->packets <= written && delays->late <= delays->packets && delays->far <= delays->late);
@@ -202,6 +203,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static int wakeup = NONE;
     if (wakeup == NONE)
         wakeup = eventfd(0, EFD_CLOEXEC);
+    int64_t blocks = allocations.blocks;
     struct story *story = &fuzzed.story;
     *story = (struct story){.data = data, .left = size};
     uint8_t told = story_byte(story);
@@ -226,5 +228,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     core_plane_free(fuzzed.plane);
     ledger_free(&fuzzed.ledger);
+    EXPECT(allocations.blocks == blocks);
     return 0;
 }

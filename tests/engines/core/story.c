@@ -102,9 +102,9 @@ uint32_t story_frame(struct story *story, const struct network *network, int ori
     bool is_super = kind & 1, is_partial = is_super || kind & 2, is_tcp = is_super || kind & 4;
     uint32_t ip_bytes = 20 + (kind & 8 ? 4u * (story_byte(story) % 11) : 0);
     uint32_t tcp_bytes = !is_tcp ? 8 : 20 + (kind & 16 ? 4u * (story_byte(story) % 11) : 0);
-    uint32_t payload = story_16(story) >> (kind & 32 ? 0 : 5), segment_bytes = 0;
+    uint32_t payload = story_16(story) >> ((kind & 96) == 96 ? 0 : 5), segment_bytes = 0;
     if (is_super)
-        segment_bytes = kind & 64 ? 44 + story_byte(story) : 1 + story_16(story) % 1460;
+        segment_bytes = kind & 64 ? 44u + story_byte(story) : 1 + story_16(story) % 1460;
     uint32_t headers = ip_bytes + tcp_bytes, most = is_super ? 65535 - headers : 1500 - headers;
     uint32_t size = headers + (payload <= most ? payload : payload % most);
     memset(data, 0, VNET + headers);

@@ -19,6 +19,9 @@ from testbed.engines.fabric.native_plane.packets import Model, NetworkArrays, ch
 from testbed.network.graph import Network
 from testbed.network.packets import DEFAULT_WINDOW_S
 
+_NUMBERS = 1 << 32
+"""Of pieces, as the core reads them."""
+
 
 class ForwarderArrays:
     """What a forwarder is made of, as the core reads it. The arrays live as long as this object."""
@@ -89,8 +92,10 @@ class CoreForwarder:
         return (wait[0], wait[1], wait[2]) if found else None
 
     def take(self, origin: int, data: bytes, link: int, pieces: Sequence[int], times_s: Sequence[float]) -> bool:
-        numbers, times = np.array(pieces, dtype=np.uint32), np.array(times_s, dtype=np.float64)
-        count = times.size if times.size == numbers.size else -1
+        is_sound = len(pieces) == len(times_s) and all(0 <= piece < _NUMBERS for piece in pieces)
+        numbers = np.array(pieces if is_sound else [], dtype=np.uint32)
+        times = np.array(times_s, dtype=np.float64)
+        count = times.size if is_sound else -1  # which the core finds malformed
         found = self._core.core_forwarder_take(
             self._pointer, origin, data, len(data), link, abi.address(numbers), abi.address(times), count
         )
