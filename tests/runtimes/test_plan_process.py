@@ -77,11 +77,12 @@ def test_errors_keep_their_words_and_exit_codes() -> None:
     assert missing.value.filename == "c.yaml"
 
 
-def test_a_bug_shows_its_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("problem", [ZeroDivisionError("of ours"), OSError("of a library, not of the kernel")])
+def test_a_bug_shows_its_traceback(problem: Exception, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TestbedError) as bug:
-        failing(ZeroDivisionError("of ours"))
+        failing(problem)
     assert bug.value.exit_code is ExitCode.BUG
-    assert "ZeroDivisionError: of ours" in capfd.readouterr().err
+    assert f"{type(problem).__name__}: {problem}" in capfd.readouterr().err
 
 
 def test_a_process_that_is_killed_is_an_error() -> None:

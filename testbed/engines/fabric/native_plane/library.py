@@ -9,6 +9,7 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
+from testbed.engines.fabric.native_plane.compile_core import digest
 from testbed.errors import PreflightRefused
 
 ABI = 1
@@ -44,8 +45,6 @@ def why_not() -> PreflightRefused | None:
     A library that was compiled from other sources than those beside it counts as missing: in a checkout, Python's part
     may be newer than the compiled one.
     """
-    from testbed.engines.fabric.native_plane.compile_core import digest  # the fabric's process starts without it
-
     try:
         sources: bytes = load().core_sources()
     except PreflightRefused as problem:
