@@ -29,7 +29,7 @@ def load() -> ctypes.CDLL:
     if not LIBRARY.exists():
         raise PreflightRefused("the fabric's compiled core is not there", _COMPILE)
     try:
-        found = ctypes.CDLL(str(LIBRARY), use_errno=True)
+        found = ctypes.CDLL(str(LIBRARY))
         found.core_abi.restype = ctypes.c_uint32
         found.core_sources.restype = found.core_compiler.restype = ctypes.c_char_p
     except (OSError, AttributeError) as problem:
