@@ -62,6 +62,22 @@ def flood(packets: Packets, rate: float, seconds: float, size: int = MTU) -> dic
     return offered
 
 
+def test_a_short_packet_is_expected_though_a_long_one_before_it_finds_the_queue_full() -> None:
+    network = network_from(
+        "services: {a: {}, b: {}, c: {}}\nbridges: [x]\nlinks:\n"
+        "  - {from: a, to: x, latency: 0ms, rate: 12Mbps, queue: 0.2ms}\n"
+        "  - {from: x, to: b, latency: 0ms, rate: unlimited}\n"
+        "  - {from: x, to: c, latency: 1s, rate: unlimited}\n"
+    )
+    packets = Packets(network, seed=1)
+    packets.offer(0.0, 0, 2, [MTU])
+    packets.advance(0.0)
+    packets.offer(0.00075, 0, 1, [MTU])
+    packets.offer(0.00085, 0, 1, [60])
+    assert packets.next_s() <= 0.00104
+    assert times(finish(packets)) == pytest.approx([0.00104, 1.001])
+
+
 def test_an_idle_path_takes_its_latencies_and_a_transmission_on_every_link() -> None:
     packets = Packets(
         line("latency: 1ms, rate: 12Mbps", "latency: 20ms, rate: 120Mbps", "latency: 3ms, rate: unlimited"), seed=1
