@@ -59,8 +59,8 @@ class Reports:
         self._writing.start()
 
     def _write(self, t: float | None, snapshot: Snapshot, figures: Figures, is_last: bool) -> None:
-        _have_no_hurry()
         try:
+            _have_no_hurry()
             self._traffic_log.write(t, snapshot, self._config.time_scale, is_last=is_last)
             write_health(self._health_path, self._health(t, snapshot, figures))
         except OSError as problem:
