@@ -7,6 +7,7 @@ from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from tests.network.test_packets_reference import (
     SLOW,
     STEPS_S,
     changed,
+    crowd,
     networks,
 )
 
@@ -113,3 +115,13 @@ def test_the_same_arrivals_and_counts(
     twins.compare()
     twins.tell(story[len(story) // 2 :])
     twins.compare()
+
+
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_the_same_on_crowded_links(in_order: bool, changes: bool) -> None:
+    network, story = crowd(changes)
+    twins = Twins(network, in_order=in_order)
+    twins.tell(story)
+    twins.compare()
+    assert len(twins.arrived) > 200
