@@ -194,8 +194,8 @@ def _udp_rate(plane: str, mbps: float) -> tuple[Found, Traffic]:
     ]
     traffic = _rate_traffic(plane, mbps, roles)
     bits_mbps = _DATAGRAM_BYTES * 8 / traffic.seconds / 1e6
-    sent = traffic.frames.sent * bits_mbps
-    return _rate(plane, "UDP", mbps, traffic.frames.arrived * bits_mbps, {"sent_mbps": sent}), traffic
+    read = traffic.frames.sent * bits_mbps
+    return _rate(plane, "UDP", mbps, traffic.frames.arrived * bits_mbps, {"read_mbps": read}), traffic
 
 
 def _tcp_rate(plane: str, mbps: float) -> tuple[Found, Traffic]:
@@ -213,8 +213,8 @@ def _rate_traffic(plane: str, mbps: float, roles: Sequence[Role]) -> Traffic:
 def _rate(plane: str, what: str, asked_mbps: float, found_mbps: float, more: dict[str, float]) -> Found:
     figures = {"asked_mbps": asked_mbps, "found_mbps": found_mbps, **more}
     told = f"{found_mbps:.4g} ({found_mbps / asked_mbps:.1%})"
-    if more and more["sent_mbps"] < asked_mbps:
-        told += f", only {more['sent_mbps']:.4g} were sent"
+    if more and more["read_mbps"] < asked_mbps:
+        told += f", of only {more['read_mbps']:.4g} read"
     return Found(plane, IDLE, what, f"{asked_mbps:g} Mbps", figures, told)
 
 

@@ -39,7 +39,8 @@ def read_list() -> list[Mutation]:
 def broken(mutation: Mutation, text: str) -> str:
     """The text of the file once the mutation is made; `Stale` if it does not say one thing of it."""
     if not mutation.file.endswith(".py"):
-        return language_of(mutation.file).broken(text, mutation.where, mutation.phrase)
+        changed: str = language_of(mutation.file).broken(text, mutation.where, mutation.phrase)
+        return changed
     source = _source(text)
     return with_change(source, change(mutation.phrase, source.scope(mutation.where)))
 

@@ -123,7 +123,9 @@ def from_frames(frames: Sequence[bytes | memoryview]) -> Message:
         except (ValueError, OverflowError):
             raise MalformedMessage(f"a buffer of shape {shape}") from None
     first = len(buffers) - header.payload
-    return Message(header.kind, header.round, header.fields, tuple(buffers[first:]), tuple(buffers[:first]))
+    message = Message(header.kind, header.round, header.fields, tuple(buffers[first:]), tuple(buffers[:first]))
+    message.__dict__["header"] = bytes(frames[0])  # as it came, so that it need not be made again to be counted
+    return message
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -22,6 +22,7 @@ from testbed.node.pace import end_of_work
 from testbed.node.real_clock import RealClock
 from testbed.node.real_evaluation import PieceWork
 from testbed.node.real_thread import PAUSE_S, ComputeThread
+from testbed.node.training_process import return_freed_memory
 from testbed.node.training_settings import TrainingFailed
 from testbed.node.world import Score, Trained, Vector
 from testbed.plan.model import NodePlan
@@ -40,6 +41,8 @@ _COARSE_S = 0.001
 
 _TURNS = 3
 """Turns of the event loop: a message is read in one, and handled in the next."""
+_DENSE = 128
+"""Nodes per slot."""
 _WARMING_STEPS = 2
 """The first step sets everything up; the second one runs as later steps do."""
 
@@ -81,11 +84,17 @@ class Own:
     """Emulated time of an inline evaluation on a device of factor 1."""
 
 
+def is_dense(nodes: int, slots: int) -> bool:
+    """Whether so many nodes share the slots that each trains rarely. Then none keeps memory for its next step."""
+    return nodes >= _DENSE * slots
+
+
 class RealCompute:
     """The `Compute` of a node in a process of its own."""
 
     def __init__(self, own: Own, plan: NodePlan, clock: RealClock, slots: ComputeSlots | None = None) -> None:
         self._own = own
+        self._is_dense = slots is not None and is_dense(len(plan.ranks), slots.count)
         self._clock = clock
         self._slots = slots
         self._learner = plan.node.learner
@@ -156,6 +165,8 @@ class RealCompute:
                     )
                 if not is_late:
                     self._evaluation(model).advance()
+            if self._is_dense:
+                return_freed_memory()
 
         await self._thread.do(lambda: self._in_a_slot(work))
 
@@ -163,7 +174,7 @@ class RealCompute:
         before, out, learner = model.copy(), self._trained, self._own_data()
 
         def work() -> float:
-            return self._own.trainer.train(
+            loss = self._own.trainer.train(
                 before,
                 learner=learner,
                 indices=self._own.samples,
@@ -172,6 +183,9 @@ class RealCompute:
                 velocity=self._velocity,
                 out=out,
             )
+            if self._is_dense:
+                return_freed_memory()
+            return loss
 
         loss = await self._takes(work, steps * self._step_s)
         if np.array_equal(model, before):

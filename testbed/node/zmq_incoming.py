@@ -27,12 +27,12 @@ from testbed.node.zmtp import (
 _OPENING = opening(SOCKET_PULL)
 _AT_ONCE = 16
 """Reads before other tasks of this process run."""
-_WAKE_BYTES = 64 << 10
-"""Of a large frame, this much is awaited before the process is woken up,"""
+_WAKE_BYTES = 256 << 10
+"""Of a large frame, at most this much is awaited before the process is woken up."""
 _WAKE_SHARE = 16
-"""but no more than this part of all bytes so far: the kernel adapts its window to what is read in a round trip."""
-_WINDOW_BYTES = 8 * _WAKE_BYTES
-"""The window must have room for many times that, or the sender would stop."""
+"""At most this part of all bytes so far is awaited: the kernel adapts its window to what is read in a round trip."""
+_WINDOW_BYTES = 4 * _WAKE_BYTES
+"""The window has room for a lot more than that; otherwise the sender would stop."""
 
 
 class Ending(Enum):
@@ -108,8 +108,8 @@ class IncomingConnection:
                     self._read_opening(self._opening, room[:count])
                 if self._is_over:
                     return
-                if count < len(room):
-                    break
+                if count < len(room) or not reader.missing:
+                    break  # if there is more, the kernel says so again
         except BlockingIOError:
             pass
         except OSError:

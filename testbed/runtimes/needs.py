@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.code import CodeProblem
+from testbed.cores import usable_cores
 from testbed.errors import PreflightRefused
 from testbed.memory import available_bytes
 from testbed.node.data.problems import Impossible
 from testbed.node.models.problems import ModelProblem
+from testbed.node.real_compute import is_dense
 from testbed.plan.containers import MODEL_COPIES
 from testbed.plan.estimate import Estimate, estimate
 from testbed.plan.model import RunPlan
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 _BASE_BYTES = 500_000_000
 """The zygote, the fabric and control."""
-_NODE_BYTES = 26_000_000
-"""Measured private memory of a node besides its models."""
+_NODE_BYTES, _DENSE_NODE_BYTES = 22_000_000, 14_000_000
+"""Measured memory of a node besides its models, the kernel's for it included; that of a step is kept in the first."""
 _NODE_DESCRIPTORS = 2
 """Descriptors of a node in the fabric and in control."""
 _SPARE_DESCRIPTORS = 100
@@ -56,7 +58,8 @@ class Need:
 def needs_of(plan: RunPlan) -> Iterator[Need]:
     nodes = len(plan.nodes)
     neighbours = max(1, plan.overlay.degree or 1)
-    node_bytes = _NODE_BYTES + 4 * (plan.parameters or 0) * (MODEL_COPIES + neighbours)
+    own_bytes = _DENSE_NODE_BYTES if is_dense(nodes, usable_cores()) else _NODE_BYTES
+    node_bytes = own_bytes + 4 * (plan.parameters or 0) * (MODEL_COPIES + neighbours)
     needed_bytes = _BASE_BYTES + nodes * node_bytes
     there_bytes = available_bytes()
     yield Need("memory", in_gib(needed_bytes), in_gib(there_bytes), needed_bytes > there_bytes)

@@ -61,10 +61,10 @@ class _Wrong(_News, frozen=True):
 
 
 class _Denied(_News, frozen=True):
-    """An OSError."""
+    """An OSError of the kernel's."""
 
-    number: int | None
-    reason: str | None
+    number: int
+    reason: str
     file: str | None
 
 
@@ -128,10 +128,11 @@ def _made(told: BinaryIO, talk: Talk) -> Planned:
 
 def _work(make: Callable[[Talk], Planned], reading: int, writing: int) -> None:
     os.close(reading)
-    pipe = open(writing, "wb", buffering=0)  # noqa: SIM115 - until the process ends
+    pipe = open(writing, "wb")  # noqa: SIM115 - until the process ends
 
     def tell(news: _News) -> None:
         pipe.write(msgspec.json.encode(news) + b"\n")
+        pipe.flush()
 
     def found(file: str, findings: Iterable[Finding]) -> None:
         tell(_Found(file, tuple(findings)))
@@ -143,7 +144,9 @@ def _work(make: Callable[[Talk], Planned], reading: int, writing: int) -> None:
         tell(_Wrong(wrong.message, wrong.hint, wrong.exit_code, wrong.file, wrong.findings))
     except TestbedError as wrong:
         tell(_Wrong(wrong.message, wrong.hint, wrong.exit_code))
-    except OSError as denied:
-        tell(_Denied(denied.errno, denied.strerror, None if denied.filename is None else str(denied.filename)))
-    except Exception:
-        tell(_Failed(traceback.format_exc()))
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno is not None:  # libraries have others of their own
+            file = None if problem.filename is None else str(problem.filename)
+            tell(_Denied(problem.errno, problem.strerror or "", file))
+        else:
+            tell(_Failed(traceback.format_exc()))

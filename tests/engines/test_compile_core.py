@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tests.engines.compiled_core import a_compiler, make_core, take
 pytestmark = pytest.mark.processes
 
 SCRIPT = Path(compile_core.__file__)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +142,21 @@ def test_a_library_of_another_interface_is_not_taken(tmp_path: Path, monkeypatch
 def test_a_library_of_other_sources_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     take(make_core(tmp_path / "core.so", sources="0123456789abcdef"), monkeypatch)
     assert denied().message == "the fabric's compiled core is older than its sources"
+
+
+def test_what_tests_the_cores_of_wheels_accepts_one_and_refuses_one_that_rounds_less(tmp_path: Path) -> None:
+    """Packets would arrive at other times than in Python."""
+    compiler = a_compiler()
+    tester, core = tmp_path / "self-test", tmp_path / "core.so"
+    subprocess.run([*compiler, str(ROOT / "scripts" / "core_self_test.c"), "-ldl", "-o", str(tester)], check=True)
+    words = compile_core.command(compiler, core)
+    subprocess.run(words, check=True)
+    assert (
+        "arrive when they should" in subprocess.run([tester, core], capture_output=True, text=True, check=True).stdout
+    )
+    if platform.machine() != "x86_64":
+        return
+    contracted = ["-ffp-contract=fast" if word == "-ffp-contract=off" else word for word in words]
+    subprocess.run([*contracted, "-mfma"], check=True)
+    if "fma" in Path("/proc/cpuinfo").read_text().split():
+        assert "at other times" in subprocess.run([tester, core], capture_output=True, text=True, check=False).stderr

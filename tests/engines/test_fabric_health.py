@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,6 +72,25 @@ def reports(folder: Path, topology: str = pair()) -> Iterator[tuple[Reports, Pyt
     yield own, plane
     own.close()
     plane.close()
+
+
+NICE = """
+import os, sys
+from pathlib import Path
+from testbed.engines.privileges import drop_privileges
+from tests.engines.test_fabric_health import reports
+os.nice(5)
+drop_privileges()
+with reports(Path(sys.argv[1])) as (own, _):
+    own.write(1.0)
+"""
+
+
+@pytest.mark.processes
+def test_a_fabric_that_was_started_nice_writes_its_files(tmp_path: Path) -> None:
+    """An ordinary user's process cannot become less nice again."""
+    subprocess.run([sys.executable, "-c", NICE, str(tmp_path)], check=True)
+    assert list(tmp_path.rglob("health.json"))
 
 
 def overloaded(own: Reports) -> tuple[str, ...]:

@@ -20,11 +20,14 @@ import pytest
 import testbed.network.paths  # noqa: F401 - another user may not be able to read it later
 from testbed.engines.fabric.config import FILE, FabricConfig, read_config, write_config
 from testbed.engines.fabric.fabric import Fabric
+from testbed.engines.fabric.planes import PLANES
 from testbed.engines.fabric.start import FabricConversation, start_fabric
 from testbed.errors import CouldNotStart, InvalidInput, UsageProblem
-from testbed.protocol.fabric import FabricStatus, GetStatus, Quit
+from testbed.protocol.fabric import Capture, FabricStatus, GetStatus, Quit
 from tests.engines.world import NOBODY, configuration, pair, world
 from tests.marking import network_denied
+
+PCAP_HEADER_BYTES = 24
 
 
 @pytest.mark.processes
@@ -39,6 +42,19 @@ def test_it_ends_within_a_second_and_leaves_files_but_no_sockets(tmp_path: Path)
     assert not config.control_socket.exists()
     assert not config.node_socket(0).exists()
     assert fabric.stop() == 0
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("data_plane", PLANES)
+def test_it_ends_in_good_order_though_packets_are_being_captured(tmp_path: Path, data_plane: str) -> None:
+    config = msgspec.structs.replace(configuration(pair(), tmp_path, tmp_path / "s"), data_plane=data_plane)
+    fabric = start_fabric(config, tmp_path / "f")
+    fabric.connect().ask(lambda number: Capture(number, 0, str(tmp_path / "a.pcap")))
+    os.kill(fabric.pid, signal.SIGTERM)
+    assert fabric.process.wait(5.0) == 0
+    assert (tmp_path / "a.pcap").stat().st_size == PCAP_HEADER_BYTES
+    assert not config.control_socket.exists()
+    fabric.stop()
 
 
 @pytest.mark.processes

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from testbed.engines.fabric.native_plane.packets import NativePackets
 from testbed.network.graph import Network
 from testbed.network.packets import Arrival, Packets
+from tests.network.test_packets import LOSSY
 from tests.network.test_packets_reference import (
     ADVANCES,
     CHANGES,
@@ -125,3 +126,19 @@ def test_the_same_on_crowded_links(in_order: bool, changes: bool) -> None:
     twins.tell(story)
     twins.compare()
     assert len(twins.arrived) > 200
+
+
+def test_a_change_in_the_past_is_refused_and_changes_nothing() -> None:
+    twins = Twins(LOSSY)
+    twins.both("offer", 0.0, 0, 1, [1500] * 3)
+    twins.advance(1.0)
+    for model in twins.models:
+        with pytest.raises(ValueError, match="backwards"):
+            model.cut(0.5, 1)
+        with pytest.raises(ValueError, match="backwards"):
+            model.change(0.5, replace(LOSSY, up=~LOSSY.up))
+    twins.both("cut", 1.0, 2)
+    for dest in (1, 2, 3):
+        twins.both("offer", 1.0, 0, dest, [1500] * 3)
+    twins.advance(2.0)
+    twins.compare()

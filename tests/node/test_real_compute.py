@@ -24,7 +24,7 @@ from testbed.node.data.partition import test_parts as parts_to_test
 from testbed.node.evaluation_samples import evaluation_parts
 from testbed.node.pace import end_of_work
 from testbed.node.real_clock import RealClock
-from testbed.node.real_compute import Overruns, Own, RealCompute
+from testbed.node.real_compute import Overruns, Own, RealCompute, is_dense
 from testbed.node.real_thread import ComputeThread
 from testbed.node.trainer_of import make_trainer
 from testbed.plan.files import split
@@ -91,6 +91,29 @@ def test_training_gives_what_the_trainer_gives_and_leaves_the_model_until_its_en
         compute.close()
 
     asyncio.run(test())
+
+
+def test_from_128_nodes_a_slot_on_a_run_is_dense() -> None:
+    assert [is_dense(nodes, 2) for nodes in (255, 256)] == [False, True]
+
+
+@pytest.mark.parametrize(("least", "returned"), [(1, 2), (4, 0)])
+def test_the_memory_of_a_step_is_returned_in_dense_runs_alone(
+    least: int, returned: int, measured: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three nodes and one slot; after warming up, and after a round's steps."""
+    monkeypatch.setattr("testbed.node.real_compute._DENSE", least)
+    calls: list[None] = []
+    monkeypatch.setattr("testbed.node.real_compute.return_freed_memory", lambda: calls.append(None))
+
+    async def test() -> None:
+        compute = measured.compute(ComputeSlots(tmp_path, 1, 0))
+        await compute.warm()
+        await compute.train(compute.initial(), 0, 3)
+        compute.close()
+
+    asyncio.run(test())
+    assert len(calls) == returned
 
 
 def test_what_was_mixed_in_meanwhile_stays(paced: Made) -> None:
@@ -470,6 +493,26 @@ def test_those_who_wait_for_slots_get_them_one_after_the_other(tmp_path: Path) -
     assert got == ["second", "first"], "who steps aside begins anew"
     first.close()
     second.close()
+
+
+def test_a_holder_rings_when_another_process_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.node.compute_slots._LOOK_MS", 60_000)
+    holder, other = ComputeSlots(tmp_path, 1, 0), ComputeSlots(tmp_path, 1, 0)
+    got = threading.Event()
+
+    def wait() -> None:
+        with other.one():
+            got.set()
+
+    with holder.one():
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        time.sleep(0.1)
+        assert not got.is_set()
+    assert got.wait(5)
+    waiting.join(5)
+    holder.close()
+    other.close()
 
 
 def waiting_in_a_queue(folder: Path) -> int:

@@ -11,9 +11,9 @@ from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import plan_of, star
 
 
-@pytest.mark.parametrize(("there_gib", "is_short"), [(0.55, True), (0.7, False)])
+@pytest.mark.parametrize(("there_gib", "is_short"), [(0.53, True), (0.6, False)])
 def test_memory_for_all_nodes_must_be_there(there_gib: float, is_short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four nodes of 26 MB beside 500 MB for everybody are 0.57 GiB, and their models are small."""
+    """Four nodes of 22 MB beside 500 MB for everybody are 0.55 GiB, and their models are small."""
     monkeypatch.setattr(needs, "available_bytes", lambda: int(there_gib * 2**30))
     (memory,) = (each for each in needs_of(locally(plan_of(star(4)))) if each.what == "memory")
     assert memory.is_short is is_short

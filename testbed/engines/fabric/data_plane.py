@@ -122,7 +122,7 @@ class DataPlane(Protocol):
         """The links have other properties from then on; packets in their queues, too. Gives since when.
 
         Later than asked for only where packets have been carried past that time. `routes` of the new network may have
-        been prepared. They are an object of Python's: a compiled data plane will need them as arrays.
+        been prepared.
         """
         ...
 
@@ -135,8 +135,8 @@ class DataPlane(Protocol):
     def run(self, until_s: float) -> Sequence[LostDevice]:
         """Carries packets until then, until `Setup.wakeup` is readable, or until a device is lost.
 
-        Frames are read in turn, one a port. A change at `until_s` is exact: nothing is carried past it here, but for
-        frames that were read later.
+        Ports are read in turn, a few frames of each. A change at `until_s` is exact: nothing is carried past it here,
+        but for frames that were read later.
         """
         ...
 

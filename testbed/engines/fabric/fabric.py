@@ -229,8 +229,8 @@ class Fabric:
         signal.set_wakeup_fd(-1)
         self._report(is_last=True)
         self._reports.close()
+        self._control.close()  # first: captures end with the connections that have asked for them
         self._plane.close()
-        self._control.close()
         for each in self._nodes:
             each.close()
         for end in (self._waker, self._woken):

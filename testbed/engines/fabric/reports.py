@@ -10,9 +10,9 @@ import os
 import resource
 import time
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 from testbed.engines.fabric.config import FabricConfig
 from testbed.engines.fabric.data_plane import DataPlane, Figures
@@ -41,28 +41,39 @@ class Reports:
         self._cpu_s = 0.0
         self._unwritten: str | None = None
         """Why the files are incomplete."""
-        self._writer = ThreadPoolExecutor(max_workers=1, initializer=_have_no_hurry)
-        self._writing: Future[None] | None = None
+        self._writing: Thread | None = None
+        self._bug: Exception | None = None
+        """What the writing thread came to grief with."""
 
     def write(self, t: float | None, *, is_last: bool = False) -> None:
         """A second is over. A full disk ends no run: the fabric says so, and carries on.
 
         While a slow disk still takes the second before, this one waits for the next.
         """
-        if self._writing is not None:
-            if not (self._writing.done() or is_last):
-                return
-            self._writing.result()
+        if self._writing is not None and self._writing.is_alive() and not is_last:
+            return
+        self._finish()
         snapshot = self._snapshot = self._plane.counters()
         figures = self._plane.figures()
-        self._writing = self._writer.submit(self._write, t, snapshot, figures, is_last=is_last)
+        self._writing = Thread(target=self._write, args=(t, snapshot, figures, is_last))
+        self._writing.start()
 
-    def _write(self, t: float | None, snapshot: Snapshot, figures: Figures, *, is_last: bool) -> None:
+    def _write(self, t: float | None, snapshot: Snapshot, figures: Figures, is_last: bool) -> None:
         try:
+            _have_no_hurry()
             self._traffic_log.write(t, snapshot, self._config.time_scale, is_last=is_last)
             write_health(self._health_path, self._health(t, snapshot, figures))
         except OSError as problem:
             self._unwritten = problem.strerror or str(problem)
+        except Exception as problem:
+            self._bug = problem
+
+    def _finish(self) -> None:
+        """The files of the second before are complete. Raises what was wrong with writing them, but for the disk."""
+        if self._writing is not None:
+            self._writing.join()
+        if self._bug is not None:
+            raise self._bug
 
     def status(self, number: int, t: float | None, cut: set[int]) -> FabricStatus:
         figures = self._plane.figures()
@@ -82,10 +93,8 @@ class Reports:
         )
 
     def close(self) -> None:
-        """All files are complete. Raises what went wrong in writing them and was not the disk's fault."""
-        self._writer.shutdown()
-        if self._writing is not None:
-            self._writing.result()
+        """All files are complete; raises as `_finish` does."""
+        self._finish()
         with suppress(OSError):
             self._traffic_log.close()
 
@@ -147,8 +156,8 @@ class Reports:
 
 
 def _have_no_hurry() -> None:
-    """The calling thread gets no processor before those that carry packets."""
-    os.setpriority(os.PRIO_PROCESS, 0, 0)
+    """The calling thread gets no processor before those that carry packets; the whole process may be nicer still."""
+    os.setpriority(os.PRIO_PROCESS, 0, max(0, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def _attached(figures: Figures) -> int:

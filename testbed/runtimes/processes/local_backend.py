@@ -38,6 +38,8 @@ from testbed.runtimes.tracking.process_records import Places, ProcessRecord, mak
 
 _ATTEMPT_S, _ATTEMPTS_S = 0.003, 3.0
 """To pause nodes at a moment when they do not compute: one try, and all of them."""
+_RECORD_S = 0.02
+"""Between a node's start and the record of it. A node that is not in the record yet ends with the zygote, which is."""
 _CONTROL = "control"
 PidOf = Callable[[int], int | None]
 
@@ -52,6 +54,7 @@ class LocalBackend:
         """The run directory, open: by that control is known as the run's."""
         self._user: LearnerUser | None = None
         """Who learners are where root has started them."""
+        self._writing: asyncio.TimerHandle | None = None
 
     def places(self, run: RunDirectory) -> Places:
         with ExitStack() as stack:
@@ -63,7 +66,9 @@ class LocalBackend:
 
     def nodes(self, plan: RunPlan, control: Control, loopback: int, news: News) -> LocalNodes:
         def forked(rank: int, pid: int) -> None:
-            self._remember(_name(rank), pid)
+            self._processes[_name(rank)] = process_record(_name(rank), pid)
+            if self._writing is None:  # many are forked at once, and each record has all of them
+                self._writing = asyncio.get_running_loop().call_later(_RECORD_S, self._write_record)
             news.began(rank, pid)
 
         keep_private(self._places.run)
@@ -80,6 +85,8 @@ class LocalBackend:
         return engine
 
     def leave(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
         end_all(each for name, each in self._processes.items() if name != _CONTROL)
         end_marked(self._places.mark, (os.geteuid(), *(() if self._user is None else (self._user.uid,))))
         try:
@@ -112,6 +119,10 @@ class LocalBackend:
 
     def _remember(self, name: str, pid: int) -> None:
         self._processes[name] = process_record(name, pid)
+        self._write_record()
+
+    def _write_record(self) -> None:
+        self._writing = None
         self._places.write_record(self._processes.values())
 
     def _is_gone(self, rank: int, pid: int | None) -> bool:

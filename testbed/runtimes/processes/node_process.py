@@ -66,10 +66,8 @@ from testbed.runtimes.tracking.process_records import CONNECTED_S, PORT
 from testbed.socket_paths import connect
 
 _LAST_WORDS_S = 5.0
-_TELL_EVERY_S = 1.0
-"""Between two reports of how computing fares: a killed node loses no more of that."""
-_SIGN_S = 2.0
-"""Between two signs of life."""
+_TELL_EVERY_S = 2.0
+"""Between two reports of how computing fares, which are signs of life, too: a killed node loses no more of that."""
 _ARRIVAL_S = 10.0
 """How long, in emulated time, the last of what was sent may take to arrive."""
 
@@ -281,14 +279,10 @@ class _Process:
             journal.close()
 
     async def _tell_how_it_fares(self, compute: RealCompute) -> None:
-        """As often as is worth it; now and then without anything new, so that silence means something."""
-        told, told_s = None, 0.0
+        """Now and then, even without anything new, so that silence means something."""
         while True:
             await asyncio.sleep(_TELL_EVERY_S)
-            now, now_s = self._overrun(compute), time.monotonic()
-            if now != told or now_s - told_s >= _SIGN_S:
-                self._link.send(now)
-                told, told_s = now, now_s
+            self._link.send(self._overrun(compute))
 
     def _overrun(self, compute: RealCompute) -> Overrun:
         over = compute.overruns

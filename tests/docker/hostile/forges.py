@@ -41,8 +41,8 @@ def messages(address: str, own: int, other: int) -> None:
     made = socket.create_connection((address, PORT), timeout=5)
     made.sendall(opening(SOCKET_PUSH))
     said = Opening(SOCKET_PULL)
-    while said.rest_after(made.recv(4096)) is None:
-        pass
+    while said.rest_after(data := made.recv(4096)) is None:
+        assert data, "it hung up"
     envelope = Envelope(own, 2**63, 1).packed()
     for frames in (
         (Envelope(other, 1, 1).packed(), GOOD),  # the recipient's own rank

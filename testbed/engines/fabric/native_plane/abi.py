@@ -14,7 +14,6 @@ from testbed.engines.fabric.data_plane import BACKLOG
 from testbed.engines.fabric.native_plane.library import load
 from testbed.engines.fabric.unfit import Unfit
 
-NO_LINK, NOT_A_STUB = -1, -2
 NO_PATH, BACKWARDS, BAD_RANK = -1, -2, -3
 """Results of functions of the model that are no numbers of segments."""
 

@@ -9,6 +9,7 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
+from testbed.engines.fabric.native_plane.compile_core import digest
 from testbed.errors import PreflightRefused
 
 ABI = 1
@@ -28,7 +29,7 @@ def load() -> ctypes.CDLL:
     if not LIBRARY.exists():
         raise PreflightRefused("the fabric's compiled core is not there", _COMPILE)
     try:
-        found = ctypes.CDLL(str(LIBRARY), use_errno=True)
+        found = ctypes.CDLL(str(LIBRARY))
         found.core_abi.restype = ctypes.c_uint32
         found.core_sources.restype = found.core_compiler.restype = ctypes.c_char_p
     except (OSError, AttributeError) as problem:
@@ -44,8 +45,6 @@ def why_not() -> PreflightRefused | None:
     A library that was compiled from other sources than those beside it counts as missing: in a checkout, Python's part
     may be newer than the compiled one.
     """
-    from testbed.engines.fabric.native_plane.compile_core import digest  # the fabric's process starts without it
-
     try:
         sources: bytes = load().core_sources()
     except PreflightRefused as problem:

@@ -7,7 +7,7 @@ is worked out here, by the reference's own code, and the core gets arrays.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -115,16 +115,19 @@ class Model:
         self._network = network
 
     def change(self, now_s: float, network: Network, routes: Routes | None = None) -> None:
-        self._change(now_s, self._network.change(network, routes))
+        self._change(now_s, lambda: self._network.change(network, routes))
 
     def cut(self, now_s: float, *ranks: int) -> None:
-        self._change(now_s, self._network.cut_off(ranks))
+        self._change(now_s, lambda: self._network.cut_off(ranks))
 
     def uncut(self, now_s: float, *ranks: int) -> None:
-        self._change(now_s, self._network.bring_back(ranks))
+        self._change(now_s, lambda: self._network.bring_back(ranks))
 
-    def _change(self, now_s: float, change: abi.Change) -> None:
-        check_time(abi.core().core_model_change(self.pointer, now_s, change), now_s, self.now_s)
+    def _change(self, now_s: float, make: Callable[[], abi.Change]) -> None:
+        before_s = self.now_s
+        if now_s < before_s:  # the core would keep the arrays that a change replaces
+            check_time(abi.BACKWARDS, now_s, before_s)
+        abi.core().core_model_change(self.pointer, now_s, make())
 
     @property
     def now_s(self) -> float:

@@ -109,8 +109,9 @@ class NativePlane:
         self._core.core_plane_begin_capture(self._pointer, port, descriptor, self._setup.most_captured_bytes)
 
     def end_capture(self, port: int) -> str | None:
+        descriptor = self._captures.pop(port)
         why = self._core.core_plane_end_capture(self._pointer, port)
-        os.close(self._captures.pop(port))
+        os.close(descriptor)
         if why == abi.CAPTURE_FULL:
             return self._setup.capture_is_full
         return os.strerror(why) if why else None

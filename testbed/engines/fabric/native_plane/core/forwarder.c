@@ -144,6 +144,7 @@ bool forwarder_offer(struct forwarder *forwarder, double now_s, uint32_t origin,
     struct segment *segment = model_offer(model, now_s, flow, forwarder->sizes, sizes_of(forwarder, &frame));
     if (!segment)
         return false;
+    forwarder->pieces += frame.pieces;
     keep(forwarder, segment, &frame, bytes);
     struct link *first = segment->route->hops[0].link;
     double waited_s = since_s < now_s ? now_s - since_s : 0.0;

@@ -15,6 +15,7 @@ struct forwarder {
     int64_t (*unfit)[UNFIT_CAUSES]; /* by rank of the sender: frames that were not carried */
     uint32_t *table;                /* ranks by hash of the address, NO_RANK where there is none */
     uint32_t table_mask, table_shift;
+    int64_t pieces; /* of all frames that were carried */
     uint8_t *spare; /* a block for the next frame to be read into */
     uint32_t sizes[MOST_PIECES + 1];
 };

@@ -19,6 +19,7 @@
 
 enum {
     READ_AT_ONCE = 16,
+    PIECES_AT_ONCE = 256, /* a frame of many small segments takes as long as many frames */
     DEVICE_HOLDS = 10000 /* frames; what is read after so many more has been written since */
 };
 
@@ -131,7 +132,8 @@ static int read_port(struct core_plane *plane, uint32_t rank)
     port->is_empty = false;
     /* The first frame was there when the turn began; those behind it may have come since. */
     double at_s = plane->waiting.arrived_s;
-    for (int count = 0; count < READ_AT_ONCE; count++, at_s = clock_now()) {
+    int64_t most_pieces = forwarder->pieces + PIECES_AT_ONCE;
+    for (int count = 0; count < READ_AT_ONCE && forwarder->pieces < most_pieces; count++, at_s = clock_now()) {
         ssize_t bytes = port_read(&plane->ports, port, forwarder->spare, LARGEST_FRAME);
         if (bytes < 0)
             return (int)-bytes;

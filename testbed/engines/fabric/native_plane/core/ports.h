@@ -2,7 +2,8 @@
  *
  * No read or write ever waits, whatever the node does to the open file that it shares with the fabric: every call says
  * so itself (RWF_NOWAIT). Kernels before 6.4 know no such calls of TUN devices. There O_NONBLOCK is set before each
- * call, and a device is read only when the kernel has just said that it has something.
+ * call, and a device is read only when the kernel has just said that it has something. A node that takes the flag away
+ * in just that moment, and reads its own packets, makes the fabric wait for it, and control ends the run then.
  */
 
 #ifndef TESTBED_PORTS_H
