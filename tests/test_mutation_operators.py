@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from mutating import templates
+from mutating import c_text, templates
 from mutating.descriptions import descriptions
 from mutating.edits import with_change
 from mutating.kinds import KINDS
@@ -238,3 +238,50 @@ def test_a_stale_row_of_a_template_says_what_is_there_instead(where: str, phrase
     with pytest.raises(Stale) as caught:
         templates.broken(TEMPLATE, where, phrase)
     assert str(caught.value) == said
+
+
+C_TEXT = """static int most(int one, int other)
+{
+    if (one > other)
+        return one;
+    return other;
+}
+
+int least(int one,
+          int other)
+{
+    return one + other -
+           most(one, other);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "phrase", "old", "new"),
+    [
+        ("most", "one > other becomes one < other", "one > other", "one < other"),
+        ("most", "drop if (one > other) return one;", "if (one > other)\n        return one;", ""),
+        ("least", "one + other - most becomes most", "one + other -\n           most", "most"),
+    ],
+)
+def test_a_text_of_a_c_function_becomes_another(where: str, phrase: str, old: str, new: str) -> None:
+    assert c_text.broken(C_TEXT, where, phrase) == C_TEXT.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("where", "phrase", "why"),
+    [
+        ("most", "drop other", "3 times"),
+        ("most", "drop least", "0 times"),
+        ("more", "drop other", "no function more; the nearest name is most"),
+        ("most", "one", "none of"),
+        ("most", "one > other becomes one > other", "changes nothing"),
+    ],
+)
+def test_a_row_of_c_that_says_nothing_or_several_things_is_stale(where: str, phrase: str, why: str) -> None:
+    with pytest.raises(Stale, match=why):
+        c_text.broken(C_TEXT, where, phrase)
+
+
+def test_the_statements_of_a_c_function_are_listed() -> None:
+    assert [phrase for _, phrase in c_text.phrases(C_TEXT, "most")] == ["drop return one;", "drop return other;"]

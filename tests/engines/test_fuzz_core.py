@@ -15,7 +15,7 @@ from tests.engines.fuzz_core import COMPILER, fuzz
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
-STORIES = 5_000
+STORIES = 20_000
 SECONDS = float(os.environ.get("TESTBED_TEST_FUZZ_CORE_S", "10"))
 """Of all fuzzers together; CI has two minutes."""
 FRAMES = 1_000_000

@@ -25,6 +25,7 @@ from tests.network.test_packets_reference import (
     SLOW,
     STEPS_S,
     changed,
+    crowd,
     networks,
 )
 
@@ -115,6 +116,16 @@ def test_the_same_arrivals_and_counts(
     twins.compare()
     twins.tell(story[len(story) // 2 :])
     twins.compare()
+
+
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_the_same_on_crowded_links(in_order: bool, changes: bool) -> None:
+    network, story = crowd(changes)
+    twins = Twins(network, in_order=in_order)
+    twins.tell(story)
+    twins.compare()
+    assert len(twins.arrived) > 200
 
 
 def test_a_change_in_the_past_is_refused_and_changes_nothing() -> None:

@@ -244,17 +244,14 @@ CROWDED = [
 ]
 
 
-@pytest.mark.parametrize("changes", [False, True])
-@pytest.mark.parametrize("in_order", [True, False])
-def test_crowded_links_carry_the_pieces_of_all_in_turn(in_order: bool, changes: bool) -> None:
-    """Long last links and no other advances: as many pieces as can be are carried at once, and in the right order."""
+def crowd(changes: bool) -> tuple[Network, list[tuple[object, ...]]]:
+    """Four nodes that send much over shared links, with long last ones and no advances."""
     ends = ("a", "x"), ("b", "x"), ("x", "y"), ("y", "c")
     links = [Link(*each, shown) for each, shown in zip(ends, CROWDED, strict=True)]
     services = tuple(Service(name, replicas=2) for name in "abc")
     network = expand(Topology("t", services, tuple(links), (Bridge("x"), Bridge("y"))))
     if changes:
         network = replace(network, jitter_ms=np.zeros(network.link_count))
-    both = Both(network, in_order)
     draw = stream(SEED, "crowd")
     story: list[tuple[object, ...]] = []
     for number in range(240):
@@ -263,6 +260,15 @@ def test_crowded_links_carry_the_pieces_of_all_in_turn(in_order: bool, changes: 
             story.append(("change", 0.0003117, [factors]))
         sizes = [1500] * draw.randrange(1, 45)
         story.append(("offer", draw.random() * 0.0021, draw.randrange(4), 4 + draw.randrange(2), sizes))
+    return network, story
+
+
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_crowded_links_carry_the_pieces_of_all_in_turn(in_order: bool, changes: bool) -> None:
+    """As many pieces as can be are carried at once, and in the right order."""
+    network, story = crowd(changes)
+    both = Both(network, in_order)
     both.tell(story)
     both.compare()
     assert len(both.arrived) > 2000

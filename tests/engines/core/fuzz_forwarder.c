@@ -20,7 +20,6 @@ struct fuzzed {
     struct model *model;
     double now_s, due_s;
     double not_before_s; /* nothing is due before */
-    int64_t went_in; /* frames */
     uint8_t frame[MOST_FRAME];
 };
 
@@ -56,7 +55,6 @@ static void offer(struct fuzzed *fuzzed)
     double wait[3], since_s = fuzzed->now_s - story_step_s(&fuzzed->story);
     int64_t found = core_forwarder_offer(fuzzed->forwarder, fuzzed->now_s, origin, fuzzed->frame, bytes, since_s, wait);
     EXPECT(found == 0 || found == 1);
-    fuzzed->went_in++;
     if (!found)
         return;
     ledger_add(&fuzzed->ledger, fuzzed->frame, bytes, NULL, 0);
@@ -86,19 +84,24 @@ static void take(struct fuzzed *fuzzed)
         ledger_add(&fuzzed->ledger, fuzzed->frame, bytes, numbers, count);
 }
 
-/* What calls with times or sizes that cannot be have to answer. */
+/* What calls with times, ranks or sizes that cannot be have to answer, for a frame that is sound. */
 static void ask_wrongly(struct fuzzed *fuzzed)
 {
-    double wait[3], past_s = nextafter(fuzzed->now_s, -INFINITY);
-    memset(fuzzed->frame, 0, VNET);
-    EXPECT(core_forwarder_offer(fuzzed->forwarder, past_s, 0, fuzzed->frame, VNET, 0.0, wait) == CORE_BACKWARDS);
-    EXPECT(core_forwarder_advance(fuzzed->forwarder, past_s, came_out, fuzzed) == CORE_BACKWARDS);
+    static const uint8_t SOUND[VNET + 20] = {[VNET] = 0x45, [VNET + 3] = 20};
+    const int64_t too_large = (INT64_C(1) << 32) + (int64_t)sizeof SOUND;
+    double wait[3], now_s = fuzzed->now_s, past_s = nextafter(now_s, -INFINITY);
+    struct forwarder *forwarder = fuzzed->forwarder;
+    uint8_t *frame = memcpy(fuzzed->frame, SOUND, sizeof SOUND);
+    memcpy(frame + VNET + 12, fuzzed->network.addresses, 2 * sizeof *fuzzed->network.addresses);
+    EXPECT(core_forwarder_offer(forwarder, past_s, 0, frame, sizeof SOUND, 0.0, wait) == CORE_BACKWARDS);
+    EXPECT(core_forwarder_advance(forwarder, past_s, came_out, fuzzed) == CORE_BACKWARDS);
     EXPECT(core_model_change(fuzzed->model, past_s, &fuzzed->network.change) == CORE_BACKWARDS);
-    EXPECT(core_forwarder_offer(fuzzed->forwarder, fuzzed->now_s, fuzzed->network.nodes, fuzzed->frame, VNET, 0.0,
-                                wait) == CORE_BAD_RANK);
-    EXPECT(core_forwarder_offer(fuzzed->forwarder, fuzzed->now_s, 0, fuzzed->frame, INT64_C(1) << 33, 0.0, wait) == 0);
-    EXPECT(core_forwarder_take(fuzzed->forwarder, 0, fuzzed->frame, (INT64_C(1) << 33) + 100, 0, NULL, NULL, 0) == 0);
-    fuzzed->went_in++;
+    EXPECT(core_forwarder_offer(forwarder, now_s, -1, frame, sizeof SOUND, 0.0, wait) == CORE_BAD_RANK);
+    EXPECT(core_forwarder_offer(forwarder, now_s, fuzzed->network.nodes, frame, sizeof SOUND, 0.0, wait) ==
+           CORE_BAD_RANK);
+    EXPECT(core_forwarder_offer(forwarder, now_s, 0, frame, too_large, 0.0, wait) == 0);
+    EXPECT(core_forwarder_take(forwarder, 0, frame, too_large, 0, &(uint32_t){0}, &now_s, 1) == 0);
+    EXPECT(core_forwarder_take(forwarder, 0, frame, sizeof SOUND, 0, &(uint32_t){0}, &now_s, -1) == 0);
 }
 
 static void compare(struct fuzzed *fuzzed, bool is_over)
@@ -161,7 +164,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzzed.forwarder = core_forwarder_new(network_setup(&fuzzed.network, mtu, told & 1));
     fuzzed.model = core_forwarder_model(fuzzed.forwarder);
     fuzzed.now_s = fuzzed.due_s = 0.0;
-    fuzzed.went_in = 0;
     fuzzed.ledger =
         (struct ledger){.mtu = mtu, .addresses = fuzzed.network.addresses, .nodes = fuzzed.network.nodes};
     for (int calls = 0; story->left && calls < MOST_CALLS; calls++) {
