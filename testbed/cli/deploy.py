@@ -16,6 +16,7 @@ from testbed.cli.output import Format, format_option
 from testbed.cli.run_options import run_options
 from testbed.cli.run_signals import RunSignals
 from testbed.errors import UsageProblem
+from testbed.linux import is_linux
 
 if TYPE_CHECKING:
     from testbed.experiment.origin import Setting
@@ -102,7 +103,7 @@ def command(
         checking = Checking(results / plan.run_id, given, talk.say, force=force, is_fitted=is_fitted, dry=dry_run)
         return chosen, chosen.check(plan, checking)
 
-    if leading.facts.plans_apart and not dry_run:
+    if leading.facts.plans_apart and is_linux() and not dry_run:
         chosen, plan = planned_apart(planned, talk, topology)
     else:
         chosen, plan = planned(talk)

@@ -24,7 +24,7 @@ services:
 links: [{from: a.0, to: a.1, latency: 5ms, rate: 20Mbps}]
 """
 DENIED = PreflightRefused("the core is not there", "compile it")
-REMARK = "warning: the fabric runs in Python, about ten times slower: the core is not there; compile it"
+REMARK = "warning: the fabric runs in Python, about seven times slower: the core is not there; compile it"
 
 
 @pytest.fixture(autouse=True)

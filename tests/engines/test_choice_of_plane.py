@@ -42,7 +42,7 @@ def test_without_it_the_one_in_python_is_taken_and_that_is_said(monkeypatch: pyt
     can_be_loaded(monkeypatch, DENIED)
     name, remark = planes.choose()
     assert name == PYTHON
-    assert remark == "the fabric runs in Python, about ten times slower: it is not there; make it"
+    assert remark == "the fabric runs in Python, about seven times slower: it is not there; make it"
 
 
 def test_who_asks_for_the_compiled_one_gets_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,7 @@ def test_files_that_are_incomplete_make_a_run_overloaded_and_end_nothing(tmp_pat
         plane._forwarder.offer(0.0, 0, super_segment(100))
         list(plane._forwarder.advance(1.0))
         own.write(1.0)
+        own.close()
         assert overloaded(own) == ("the engine's files are incomplete: No space left on device",)
 
 

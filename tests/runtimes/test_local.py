@@ -179,7 +179,7 @@ def test_a_node_needs_files_for_all_whom_it_meets(monkeypatch: pytest.MonkeyPatc
     ring, full = (of_a_node(overlay={"kind": kind}) for kind in ("ring", "full"))
     changing = of_a_node(overlay={"kind": "regular", "degree": 2, "dynamic": True})
     served = of_a_node(algorithm={"name": "fedavg"})
-    assert int(full.needed) - int(ring.needed) == 9 * 8
+    assert int(full.needed) - int(ring.needed) == 9 * 4
     assert full.needed == changing.needed == served.needed
     monkeypatch.setattr(resource, "getrlimit", lambda _: (100, int(ring.needed)))
     assert [of_a_node(overlay={"kind": kind}).is_short for kind in ("ring", "full")] == [False, True]

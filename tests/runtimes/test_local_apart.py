@@ -239,6 +239,7 @@ def test_no_socket_of_control_is_seen_wherever_sockets_lie(
         "nodes",
         "1",
         "slots",
+        "bell",
         *(f"{kind}-{n}" for kind in ("slot", "queue") for n in range(99)),
     }
     assert "('nodes', '1')" in found.detail

@@ -114,7 +114,9 @@ def test_what_a_container_mounts_that_may_be_started_again_stays(returns: dict[i
         backend.leave()
         left = {str(path.relative_to(places.sockets)) for path in places.sockets.rglob("*")}
         assert left == (
-            {"slots", "slots/slot-0", "slots/queue-0", "nodes", "nodes/0", "nodes/0/ended"} if returns else set()
+            {"slots", "slots/bell", "slots/slot-0", "slots/queue-0", "nodes", "nodes/0", "nodes/0/ended"}
+            if returns
+            else set()
         )
 
     asyncio.run(whole())

@@ -38,7 +38,7 @@ def test_all_of_it_is_the_users(tmp_path: Path) -> None:
     private = [sockets, *(folder_of_node(sockets, rank) for rank in RANKS)]
     assert {each.stat().st_mode & 0o777 for each in private} == {0o700}
     there = [sockets, *sockets.rglob("*")]
-    assert len(there) == 1 + 1 + 2 * 3 + 1 + len(RANKS)
+    assert len(there) == 1 + 1 + (2 * 3 + 1) + 1 + len(RANKS)  # a slot and a queue each, and their bell
     assert {(each.stat().st_uid, each.stat().st_gid) for each in there} == {(user().uid, user().gid)}
 
 

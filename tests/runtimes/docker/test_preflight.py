@@ -89,7 +89,7 @@ def test_an_image_without_the_compiled_core(engine: FakeEngine) -> None:
         said(native)
     assert refused.value.hint.startswith("build it anew: testbed build --tag mine:1")
     (words,) = said(by_default)
-    assert words.startswith("warning: the fabric runs in Python, about ten times slower: the image mine:1 has no")
+    assert words.startswith("warning: the fabric runs in Python, about seven times slower: the image mine:1 has no")
     assert said(python) == []
     engine.answers[ARCHIVE] = (200, packed(json.dumps({"python": "3.12.1", CORE_COMPILER: "gcc 1.2.3"})))
     assert said(native) == said(by_default) == []

@@ -15,7 +15,7 @@ from testbed.errors import PreflightRefused
 ABI = 1
 """The interface that `plane` uses, as `core_abi` tells it: a library with another number is not used."""
 LIBRARY = Path(__file__).with_name("fabric_core.so")
-_SLOWER = "about ten times slower"
+_SLOWER = "about seven times slower"
 """The data plane in Python, beside this one: docs/performance.md."""
 _COMPILE = (
     "compile it: python -m testbed.engines.fabric.native_plane.compile_core (with a C compiler, or after "

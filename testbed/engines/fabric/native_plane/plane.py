@@ -128,7 +128,7 @@ class NativePlane:
         rows = np.empty(self._count, dtype=abi.PORT_FIGURES)
         self._core.core_plane_ports(self._pointer, abi.address(rows))
         return Figures(
-            ports=[_port(*row) for row in rows.tolist()],
+            ports=[_port(*row) for row in zip(*(rows[name].tolist() for name in rows.dtype.names or ()), strict=True)],
             held_frames=totals.held_segments,
             held_bytes=totals.held_bytes,
             delays=self._delays(),

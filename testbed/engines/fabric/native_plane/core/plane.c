@@ -29,7 +29,7 @@ static const double LATE_SHARE = 0.01;
 /* Of the mean time from turn to turn, what the latest one weighs. */
 static const double TURNS_SHARE = 0.1;
 /* Times the slack: turns that follow one another faster are many. */
-static const double BUSY = 3.0;
+static const double BUSY = 1.5;
 
 struct core_plane {
     struct forwarder *forwarder;
