@@ -62,6 +62,21 @@ def flood(packets: Packets, rate: float, seconds: float, size: int = MTU) -> dic
     return offered
 
 
+def test_every_piece_passes_every_link_though_those_before_it_are_two_links_ahead() -> None:
+    fast = "rate: unlimited"
+    packets = Packets(
+        line(
+            "latency: 0ms, rate: 12Mbps", f"latency: 0.7ms, {fast}", f"latency: 0.7ms, {fast}", f"latency: 1ms, {fast}"
+        ),
+        seed=1,
+        window_s=0.0,
+    )
+    packets.offer(0.0, 0, 1, [MTU] * 3)
+    found = [arrival for step in range(120) for arrival in packets.advance(step * 0.00005)]
+    assert times(found) == pytest.approx([0.0034, 0.0044, 0.0054])
+    assert packets.snapshot().links.packets.tolist() == [3] * 4
+
+
 def test_a_short_packet_is_expected_though_a_long_one_before_it_finds_the_queue_full() -> None:
     network = network_from(
         "services: {a: {}, b: {}, c: {}}\nbridges: [x]\nlinks:\n"
