@@ -140,6 +140,8 @@ static void change(struct fuzzed *fuzzed)
     story_change(&fuzzed->story, &fuzzed->network);
     fuzzed->now_s += story_step_s(&fuzzed->story);
     EXPECT(core_model_change(fuzzed->model, fuzzed->now_s, network_change(&fuzzed->network)) == 0);
+    /* A piece that waited for another of its group goes without it when that one is dropped now. */
+    fuzzed->due_s = fmin(fuzzed->due_s, fuzzed->now_s - fuzzed->network.model.longest_window_s);
 }
 
 static void finish(struct fuzzed *fuzzed)
