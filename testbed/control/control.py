@@ -26,6 +26,7 @@ from testbed.errors import PreflightRefused
 from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.protocol.nodes import (
+    Connect,
     Finished,
     FromNode,
     Go,
@@ -33,6 +34,7 @@ from testbed.protocol.nodes import (
     Hello,
     Idle,
     Left,
+    Listening,
     Overrun,
     Quiet,
     Ready,
@@ -87,6 +89,8 @@ class Control:
         """What each node has said last in each of its lives: rank and process id."""
         self._stopped_at: float | None = None
         self._changed = asyncio.Event()
+        self._all_listen = False
+        """Whether the nodes of the beginning have been told to connect."""
         self._begun_at: float | None = None
 
     # -- the runtime's side: nodes ---------------------------------------------------------------------------------
@@ -115,10 +119,16 @@ class Control:
             self._changed.set()
 
     async def all_ready(self, ranks: Collection[int]) -> bool:
-        """Wait until these nodes are; False when the run is over before."""
-        while self.nodes.not_ready(ranks):
-            if self.is_ending:
-                return False
+        """Wait until these nodes are; once all of them listen, they connect. False when the run is over before."""
+        if await self._until_none(self.nodes.not_listening, ranks):
+            self._all_listen = True
+            for _, life in self.nodes.lives():
+                life.send(Connect())
+        return await self._until_none(self.nodes.not_ready, ranks)
+
+    async def _until_none(self, missing: Callable[[Collection[int]], list[int]], ranks: Collection[int]) -> bool:
+        """Wait until none of these nodes is missing; False when the run is over before."""
+        while missing(ranks) and not self.is_ending:
             await self._something()
         return not self.is_ending
 
@@ -272,8 +282,12 @@ class Control:
         match message:
             case Hello():
                 pass  # which node it is, its process id has told
+            case Listening():
+                life.is_listening = True
+                if self._all_listen:
+                    life.send(Connect())
             case Ready():
-                life.is_ready = True
+                life.is_listening = life.is_ready = True
                 if self._begun_at is not None:
                     life.send(Finished(tuple(sorted(self._gone))))
                     life.send(Go(self._begun_at))

@@ -21,6 +21,8 @@ class NodeProcess:
 
     pid: int
     link: PacketLink | None = None
+    is_listening: bool = False
+    """Whether peers can connect to it."""
     is_ready: bool = False
     has_begun: bool = False
     is_idle: bool = False
@@ -126,6 +128,10 @@ class NodeTable:
     def unconnected(self, pid: int) -> int | None:
         """The rank of a process that has not connected yet."""
         return next((rank for rank, life in self._lives.items() if life.pid == pid and life.link is None), None)
+
+    def not_listening(self, ranks: Collection[int]) -> list[int]:
+        """Those of them that have not come, or to which no peer can connect yet."""
+        return [rank for rank in ranks if rank not in self._lives or not self._lives[rank].is_listening]
 
     def not_ready(self, ranks: Collection[int]) -> list[int]:
         """Those of them that have not come, or have not said that they are."""

@@ -43,8 +43,6 @@ _TURNS = 3
 """Turns of the event loop: a message is read in one, and handled in the next."""
 _DENSE = 128
 """Nodes per slot."""
-_WARMING_STEPS = 2
-"""The first step sets everything up; the second one runs as later steps do."""
 
 
 @dataclass
@@ -159,7 +157,7 @@ class RealCompute:
                         learner=learner,
                         indices=self._own.samples,
                         first_step=0,
-                        steps=1 if is_late else _WARMING_STEPS,
+                        steps=1,
                         velocity=velocity,
                         out=self._trained,
                     )

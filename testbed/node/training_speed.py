@@ -89,7 +89,7 @@ def _run(
             for descriptor in inherited:
                 os.close(descriptor)
             loop = _Loop(trainer, parts, range(number, len(parts), processes), steps)
-            loop.round(0)  # what is loaded when it is first used must not count
+            loop.warm()
             os.write(tell_ready, b"r")
             os.read(go, 1)
             with suppress(BrokenPipeError):  # the measuring process has been interrupted meanwhile
@@ -123,32 +123,33 @@ class _Loop:
         self._vectors = {learner: trainer.initial() for learner in learners}
         self._velocity = np.zeros(trainer.parameters, np.float32)
 
-    def round(self, number: int) -> list[float]:
-        """Milliseconds per step of each learner."""
-        times = []
-        for learner in self._learners:
-            begun = time.perf_counter()
-            self._trainer.train(
-                self._vectors[learner],
-                learner=learner,
-                indices=self._parts[learner],
-                first_step=number * self._steps,
-                steps=self._steps,
-                velocity=self._velocity,
-                out=self._vectors[learner],
-            )
-            times.append((time.perf_counter() - begun) / self._steps * 1000)
-        return times
+    def warm(self) -> None:
+        """Trains a learner once: what is loaded when it is first used must not count."""
+        self._train(self._learners[0], 0)
 
     def run(self, rounds: int, at_most_s: float) -> NDArray[np.float64]:
         """Its beginning and end on the clock that all processes share, and all times per step."""
-        begun = time.perf_counter()
+        begun = ended = time.perf_counter()
         times: list[float] = []
-        for number in range(1, rounds + 1):
-            times += self.round(number)
-            if time.perf_counter() - begun >= at_most_s:
+        for number, learner in ((each, learner) for each in range(1, rounds + 1) for learner in self._learners):
+            before, ended = ended, self._train(learner, number)
+            times.append((ended - before) / self._steps * 1000)
+            if ended - begun >= at_most_s:
                 break
-        return np.array([begun, time.perf_counter(), *times])
+        return np.array([begun, ended, *times])
+
+    def _train(self, learner: int, number: int) -> float:
+        """The steps of a learner's round; gives the time at its end."""
+        self._trainer.train(
+            self._vectors[learner],
+            learner=learner,
+            indices=self._parts[learner],
+            first_step=number * self._steps,
+            steps=self._steps,
+            velocity=self._velocity,
+            out=self._vectors[learner],
+        )
+        return time.perf_counter()
 
 
 def _write_all(descriptor: int, text: bytes) -> None:

@@ -19,6 +19,10 @@ class Hello(Message, frozen=True):
     pid: int
 
 
+class Listening(Message, frozen=True):
+    """The node accepts connections; before it makes its own, it waits until its peers do, too."""
+
+
 class Ready(Message, frozen=True):
     """The node is set up and waits for the start."""
 
@@ -69,8 +73,12 @@ class Unable(Message, frozen=True):
     line: int | None = None
 
 
-FromNode = Union[Hello, Ready, Recorded, Idle, Left, Overrun, Unable]  # noqa: UP007 - msgspec reads it at run time
+FromNode = Union[Hello, Listening, Ready, Recorded, Idle, Left, Overrun, Unable]  # noqa: UP007 - msgspec reads it at run time
 FROM_NODE: Reader[FromNode] = Reader(FromNode)
+
+
+class Connect(Message, frozen=True):
+    """All nodes accept connections. An attempt before that would be repeated only after a second or more."""
 
 
 class Go(Message, frozen=True):
@@ -102,5 +110,5 @@ class Finished(Message, frozen=True):
     ranks: tuple[int, ...]
 
 
-ToNode = Union[Go, Halt, Quiet, Stood, Finished]  # noqa: UP007 - msgspec reads it at run time
+ToNode = Union[Connect, Go, Halt, Quiet, Stood, Finished]  # noqa: UP007 - msgspec reads it at run time
 TO_NODE: Reader[ToNode] = Reader(ToNode)

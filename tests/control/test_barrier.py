@@ -20,7 +20,19 @@ from testbed.control.log import ControlLog
 from testbed.control.outcome import Outcome
 from testbed.errors import ExitCode
 from testbed.protocol.message import MAX_MESSAGE_BYTES, Message, ProtocolError, encode
-from testbed.protocol.nodes import FROM_NODE, TO_NODE, Go, Halt, Hello, Left, Ready, Recorded, Unable
+from testbed.protocol.nodes import (
+    FROM_NODE,
+    TO_NODE,
+    Connect,
+    Go,
+    Halt,
+    Hello,
+    Left,
+    Listening,
+    Ready,
+    Recorded,
+    Unable,
+)
 from testbed.records import Build, Count, End, Event, Start, line
 from testbed.socket_paths import connect
 from tests.runtimes.sim_runs import DECODER, plan_of, star
@@ -80,6 +92,29 @@ def test_nobody_begins_before_the_last_is_ready(tmp_path: Path) -> None:
             await some_turns()
             assert not waiting.done()
             nodes[2].send(encode(Ready()))
+            async with asyncio.timeout(PATIENCE_S):
+                assert await waiting
+
+    asyncio.run(body())
+
+
+def test_nodes_connect_once_all_of_them_listen(tmp_path: Path) -> None:
+    async def body() -> None:
+        with controlled(tmp_path, 3) as (control, nodes):
+            waiting = asyncio.ensure_future(control.all_ready(range(2)))  # the third one comes later
+            nodes[0].send(encode(Listening()))
+            await some_turns()
+            assert heard(nodes[0]) == []
+            nodes[1].send(encode(Listening()))
+            await some_turns()
+            assert [heard(mine) for mine in nodes[:2]] == [[Connect()]] * 2
+            heard(nodes[2])
+            nodes[2].send(encode(Listening()))
+            await some_turns()
+            assert heard(nodes[2]) == [Connect()]
+            assert not waiting.done()
+            for mine in nodes[:2]:
+                mine.send(encode(Ready()))
             async with asyncio.timeout(PATIENCE_S):
                 assert await waiting
 

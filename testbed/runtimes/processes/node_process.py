@@ -45,12 +45,14 @@ from testbed.plan.tcp import tcp_of
 from testbed.protocol.message import encode
 from testbed.protocol.nodes import (
     TO_NODE,
+    Connect,
     Finished,
     Go,
     Halt,
     Hello,
     Idle,
     Left,
+    Listening,
     Overrun,
     Quiet,
     Ready,
@@ -157,6 +159,7 @@ class _Process:
         self._refusals: list[str] = []
         """Before the node was there."""
         self._go: asyncio.Future[float]
+        self._peers_listen: asyncio.Event
         self._quiet: asyncio.Event
         self._released: asyncio.Event
         """Set when no node waits any more for what this one has sent."""
@@ -169,7 +172,7 @@ class _Process:
         """From the first word to control until the last record."""
         loop = asyncio.get_running_loop()
         self._go, self._quiet = loop.create_future(), asyncio.Event()
-        self._released = asyncio.Event()
+        self._released, self._peers_listen = asyncio.Event(), asyncio.Event()
         if self._setup.leaves_on_sigterm:
             loop.add_signal_handler(signal.SIGTERM, self._halt, Reason.LEFT)
         self._link = PacketLink(connect(self._setup.paths.control), self._hear, self._lost)
@@ -206,8 +209,8 @@ class _Process:
             slots = ComputeSlots(paths.slots, paths.cores, self._setup.rank)
             asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, slots.step_aside)
             compute = self._compute = RealCompute(self._setup.own, self._plan, clock, slots)
-            build = await self._warm(compute)
-            await self._connect(transport)
+            self._link.send(Listening())
+            build, _ = await asyncio.gather(self._warm(compute), self._connect(transport))
             self._link.send(Ready())
             clock.t0 = await self._go
             telling = asyncio.ensure_future(self._tell_how_it_fares(compute))
@@ -229,6 +232,8 @@ class _Process:
     async def _connect(self, transport: ZmqTransport) -> None:
         """Peers connect before the first round; a node that comes later cannot wait: the others are at work."""
         peers = [rank for rank in first_peers(self._plan) if rank not in self._setup.absent]
+        if not self._is_late:
+            await self._peers_listen.wait()
         await transport.connect(peers, 0.0 if self._is_late else CONNECTED_S * self._plan.time_scale)
 
     async def _warm(self, compute: RealCompute) -> Build:
@@ -326,6 +331,8 @@ class _Process:
                 self._go.set_result(t0)
             case Halt(reason=reason):
                 self._halt(Reason(reason))
+            case Connect():
+                self._peers_listen.set()
             case Quiet():
                 self._quiet.set()
             case Finished(ranks=ranks):
