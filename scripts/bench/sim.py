@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""How fast virtual time is, and how much memory it needs: scripts/bench/sim.py [training] [network] [memory].
+"""How fast virtual time is, and how much memory it needs: scripts/bench/sim.py [training] [network] [whole] [memory].
 
 training: 64 nodes × ROUNDS rounds of D-PSGD (GN-LeNet 28×28, batch 8, 5 steps), as a ratio to the bare training loops
           on the same cores in the same run. Both do the same arithmetic. `ratio` is of what a clock shows, and means
           something on an otherwise idle machine only; `processor_ratio` is of processor time.
 network:  256 nodes × ROUNDS rounds over wan256, 5-regular, 1 MB models, training and averaging switched off.
+whole:    wan256 with all defaults, evaluation included: `ratio` is the time of the run ÷ that of the same steps and
+          the same evaluations in bare loops on both cores, which run before and after it. Planning and starting do not
+          count.
 memory:   1024 nodes over wan1024, a few rounds: the parent's and the workers' share of memory.
 """
 
@@ -23,7 +26,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from bare_training import CORES, BareTraining, bare_training, processor_s
+from bare_training import CORES, BareTraining, bare_evaluations_per_s, bare_training, processor_s
 from process_figures import sum_pss_mib
 
 from testbed.experiment.language import Experiment
@@ -143,6 +146,31 @@ def network(rounds: int) -> dict[str, float]:
     return {"rounds": rounds, "messages": 256 * 5 * rounds, "real_s": real_s, "emulated_s": emulated_s}
 
 
+def whole(rounds: int) -> dict[str, float]:
+    ensure("fashion-mnist", tell=lambda words: print(words, file=sys.stderr))
+    plan = plan_of("wan256", rounds, evaluation={}, data={"name": "fashion-mnist"})
+    evaluations = (len(plan.learners) + 1) * -(-rounds // plan.experiment.evaluation.every)
+    steps = len(plan.learners) * rounds * 5
+
+    def bare_s() -> float:
+        evaluations_s = evaluations / bare_evaluations_per_s(plan.experiment, len(plan.learners), plan.seed)
+        return steps / bare(plan).steps_per_s + evaluations_s
+
+    before_s = bare_s()
+    with prepared(plan, workers=CORES) as shared:
+        real_s, emulated_s = timed(plan, shared)
+    after_s = bare_s()
+    return {
+        "rounds": rounds,
+        "real_s": real_s,
+        "emulated_s": emulated_s,
+        "evaluations": evaluations,
+        "bare_s": (before_s + after_s) / 2,
+        "bare_before_over_after": before_s / after_s,
+        "ratio": 2 * real_s / (before_s + after_s),
+    }
+
+
 def memory(rounds: int) -> dict[str, float]:
     ensure("fashion-mnist", tell=lambda words: print(words, file=sys.stderr))
     plan = plan_of("wan1024", rounds, training={"steps": 1, "batch": 8})
@@ -174,7 +202,7 @@ def _sampling() -> Iterator[list[float]]:
         thread.join()
 
 
-BENCHES = {"training": (training, 50), "network": (network, 100), "memory": (memory, 3)}
+BENCHES = {"training": (training, 50), "network": (network, 100), "whole": (whole, 50), "memory": (memory, 3)}
 
 
 def main() -> None:
