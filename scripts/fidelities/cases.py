@@ -15,10 +15,10 @@ from testbed.topologies.model import Topology
 from testbed.topologies.source import Form
 
 LOSSLESS_GATE, LOSSY_GATE = 0.10, 0.25
-HIDDEN: dict[str, list[int]] = {"20kB": [70], "100kB": [352], "335kB": [1180], "10MB": [1546, 1546]}
+HIDDEN: dict[str, list[int]] = {"10kB": [34], "20kB": [70], "100kB": [352], "335kB": [1180], "10MB": [1546, 1546]}
 """Layers of a perceptron with 60 inputs and 10 outputs, by the size of its parameters."""
-PARAMETERS = {"20kB": 4_980, "100kB": 25_002, "335kB": 83_790, "10MB": 2_501_438}
-STEP_MS = {"20kB": 20, "100kB": 20, "335kB": 20, "10MB": 100}
+PARAMETERS = {"10kB": 2_424, "20kB": 4_980, "100kB": 25_002, "335kB": 83_790, "10MB": 2_501_438}
+STEP_MS = {"10kB": 20, "20kB": 20, "100kB": 20, "335kB": 20, "10MB": 100}
 
 STAR = """
 services: {{n: {{replicas: {nodes}}}}}
@@ -125,6 +125,8 @@ class Case:
 def _all_cases() -> Iterator[Case]:
     for rtt_ms in (2, 50, 200):
         yield Case("20kB", rtt_ms, rate="10Mbps", rounds=31)
+    for rtt_ms, loss in itertools.product((50, 200), (0.0, 0.01)):  # seven segments: less than a first window
+        yield Case("10kB", rtt_ms, rate="10Mbps", loss=loss, rounds=31)
     for rate, rtt_ms in itertools.product(("20Mbps", "100Mbps"), (2, 50, 200)):
         yield Case("335kB", rtt_ms, rate=rate, rounds=21)
     for rtt_ms in (2, 50, 200):

@@ -1,6 +1,6 @@
-"""What a node can expect of the network: its first peers, and the largest message.
+"""The largest message that a node can expect.
 
-Takes a `NodePlan`, gives ranks and bytes; touches nothing.
+Takes an `Experiment`, gives bytes; touches nothing.
 """
 
 from __future__ import annotations
@@ -8,24 +8,11 @@ from __future__ import annotations
 from testbed.experiment.language import Experiment
 from testbed.node.declared import is_own
 from testbed.node.messages import MAX_BUFFER, MAX_HEADER
-from testbed.plan.model import NodePlan
 
 _LARGEST = MAX_BUFFER // 2 - 1
 _OWN_CODE_MODELS = 16
 """Allowance for a researcher's own algorithm, which may send several model-sized vectors in one message."""
 _OWN_CODE_BYTES = 64 << 20
-
-
-def first_peers(plan: NodePlan) -> tuple[int, ...]:
-    """The peers that a node certainly sends to, ascending; with a changing graph only the peer sampler."""
-    own = plan.node.rank
-    peers = set(plan.neighbours or ())
-    if plan.server is not None:
-        peers = set(plan.learners) if plan.server == own else {plan.server}
-    sampler = plan.overlay.sampler
-    if plan.overlay.dynamic and plan.overlay.peers == "sampler" and sampler is not None:
-        peers |= set(plan.learners) if sampler == own else {sampler}
-    return tuple(sorted(peers - {own}))
 
 
 def largest_message_bytes(experiment: Experiment, parameters: int) -> int:

@@ -407,3 +407,40 @@ def test_news_are_values_about_the_callers_transfer() -> None:
     while flows.next_s() < float("inf"):
         news += flows.advance(flows.next_s())
     assert news == [Sent(transfer), Delivered(transfer), Acknowledged(transfer)]
+
+
+def test_a_connection_that_is_open_needs_no_handshake() -> None:
+    opened, fresh = Flows(pair(rate="unlimited"), seed=1), Flows(pair(rate="unlimited"), seed=1)
+    opened.connect(0, 1)
+    assert arrival_s(opened, opened.send(0, 1, 1000)) == pytest.approx(0.05, abs=0.001)
+    assert arrival_s(fresh, fresh.send(0, 1, 1000)) == pytest.approx(0.15, abs=0.001)
+
+
+def test_what_cannot_be_opened_ahead_is_opened_with_its_first_message() -> None:
+    network = pair(rate="unlimited")
+    flows = Flows(replace(network, up=np.zeros(network.link_count, dtype=np.bool_)), seed=1)
+    flows.connect(0, 1)
+    run_until(flows, 0.5)
+    flows.change(network)
+    assert arrival_s(flows, flows.send(0, 1, 1000)) == pytest.approx(0.5 + 0.15, abs=0.001)
+
+
+@pytest.mark.parametrize(("lost", "last"), [(False, 1), (True, 56)])
+def test_windows_grow_though_messages_follow_one_another_within_a_round_trip(lost: bool, last: int) -> None:
+    """Seven segments every 75 ms, over a round trip of 100: two do not fit into a window of ten; later ones do.
+
+    After a loss the window grows as cubic has it, by time: to fourteen after 4.1 s.
+    """
+    flows = Flows(pair(rate="unlimited"), seed=1)
+    flows.connect(0, 1)
+    if lost:
+        state = flows._state
+        state.window[0], state.threshold[0], state.peak[0] = 7 * 1448, 7 * 1448, 10 * 1448
+        state.peak_in_s[0] = np.cbrt(3 / 0.4)
+    told = []
+    for number in range(80):
+        flows.send(0, 1, 7 * 1448)
+        told += run_until(flows, 0.075 * (number + 1))
+    late = [number for at, what, *_, number in told if what == "Delivered" and at > 0.075 * number + 0.051]
+    assert late[0] == 1
+    assert late[-1] <= last

@@ -127,7 +127,9 @@ def test_a_link_that_others_feed_as_slowly_as_it_is_holds_no_queue() -> None:
 
 
 def test_what_was_sent_before_a_pause_is_not_free_again_before_it_is_acknowledged() -> None:
-    """Of a window of 100, 60 leave at 0 and 40 at 0.15 s; at 0.2 s come 60 more, and at 0.35 s the last ten."""
+    """Of a window of 100, 60 leave at 0 and 40 at 0.15 s; from 0.2 s on there is room for the 60, and 60 more.
+
+    So the window has 160, and at 0.35 s, when all of them are acknowledged, it doubles."""
     flows = Flows(line(), seed=1, tcp=Tcp(handshake=False, initial_window=100, congestion="reno"))
     flows.send(0, 1, 60 * SEGMENT)
     run_until(flows, 0.15)
@@ -135,7 +137,7 @@ def test_what_was_sent_before_a_pause_is_not_free_again_before_it_is_acknowledge
     flows = Flows(line(), seed=1, tcp=Tcp(handshake=False, initial_window=100, congestion="reno"))
     flows.send(0, 1, 60 * SEGMENT)
     run_until(flows, 0.15)
-    found_s = arrival_s(flows, flows.send(0, 1, 110 * SEGMENT))
+    found_s = arrival_s(flows, flows.send(0, 1, 170 * SEGMENT))
     assert found_s == pytest.approx(0.15 + RTT_S + 10 * SEGMENT_S + 0.1, abs=0.003)
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from testbed.node.choose import choose_sharing
-from testbed.node.expected_traffic import first_peers, largest_message_bytes
+from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.messages import MAX_BUFFER, MAX_HEADER
 from testbed.plan.files import split
+from testbed.plan.first_peers import first_peers
 from tests.runtimes.sim_runs import plan_of
 
 FIVE = """

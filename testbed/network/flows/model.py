@@ -71,6 +71,15 @@ class Flows:
 
     # What the runtime calls
 
+    def connect(self, origin: int, dest: int) -> None:
+        """Opens a connection before anything is sent; its handshake is over. Without a path, its first message does."""
+        connection = self._connection(origin, dest)
+        if connection.slot < 0:
+            self._state.add(connection)
+            self._reroute(connection)
+            if connection.route is not None:
+                self._open(connection, self.now_s)
+
     def send(self, origin: int, dest: int, size_bytes: int) -> Transfer:
         """Sends a message now. Those of one ordered pair leave and arrive in the order of these calls."""
         if origin == dest or size_bytes < 0:
@@ -311,7 +320,7 @@ class Flows:
             if connection.route is None:
                 connection.stalled_s = began_s
             elif not state.is_open[slot]:
-                self._open(connection, began_s)
+                self._open(connection, self._arrivals.handshake_done_s(connection, began_s))
             if state.is_open[slot] and state.round_end_s[slot] > self.now_s:
                 state.is_clocked[slot] = False
                 if state.round_trips[slot] == 1.0:
@@ -324,8 +333,8 @@ class Flows:
         self._starting.clear()
         return begun
 
-    def _open(self, connection: TcpConnection, began_s: float) -> None:
-        connection.opened_s = self._arrivals.handshake_done_s(connection, began_s)
+    def _open(self, connection: TcpConnection, opened_s: float) -> None:
+        connection.opened_s = opened_s
         self._windows.open(connection.slot, connection.opened_s)
         self._arrivals.draw_loss(connection)
 
@@ -352,7 +361,8 @@ class Flows:
             state.round_end_s[slot] = next_try_s(connection.stalled_s, timeout_s, self.now_s) if is_busy else self.now_s
             self._arrivals.draw_loss(connection)
         elif state.is_busy[slot]:
-            self._open(connection, next_try_s(connection.stalled_s, self._tcp.syn_timeout_s, self.now_s))
+            began_s = next_try_s(connection.stalled_s, self._tcp.syn_timeout_s, self.now_s)
+            self._open(connection, self._arrivals.handshake_done_s(connection, began_s))
 
     def _share(self) -> None:
         """Sets the rate of every flow that may send."""

@@ -87,11 +87,23 @@ class Windows:
         if not np.count_nonzero(paused):
             return slots
         here, before = slots[paused], before[paused]
-        every.budget[here] += before
+        grown = self._after_acknowledgements(here, before)
+        every.budget[here] += before + (grown - every.window[here])
+        every.window[here] = grown
         every.round_sent[here] -= before
         every.before_pause[here] = 0.0
         every.round_end_s[here] = self._until_told(here, every.budget[here], every.began_s[here] + every.rtt_s[here])
         return slots[~paused]
+
+    def _after_acknowledgements(self, slots: Slots, acknowledged: Floats) -> Floats:
+        """Windows in the middle of a round, when so much of what it has sent is acknowledged."""
+        every = self._all
+        window = every.window[slots]
+        avoiding = self._avoiding(slots, window, np.minimum(acknowledged / window, 1.0), every.round_end_s[slots])
+        grown = np.where(window < every.threshold[slots], window + acknowledged, avoiding)
+        filled = np.where(every.budget[slots] < self._mss, np.inf, 2.0 * every.round_sent[slots])
+        grown = np.minimum(np.maximum(window, np.minimum(grown, filled)), self._tcp.receive_window_bytes)
+        return np.where(every.lost[slots] > 0.0, window, grown)
 
     def _until_told(self, slots: Slots, budget: Floats, ends: Floats) -> Floats:
         """Ends of rounds of one round trip, for which `ends` is known.

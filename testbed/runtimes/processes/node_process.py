@@ -27,7 +27,7 @@ from testbed.errors import TestbedError
 from testbed.journal import CannotWrite, Journal
 from testbed.node.choose import choose_algorithm
 from testbed.node.compute_slots import ComputeSlots
-from testbed.node.expected_traffic import first_peers, largest_message_bytes
+from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.life import Life, Reason, build_of_this_process
 from testbed.node.mailbox import Room
 from testbed.node.messages import Message
@@ -40,6 +40,7 @@ from testbed.node.world import Vector
 from testbed.node.zmq_inbox import Refusal
 from testbed.node.zmq_transport import ZmqTransport
 from testbed.parent import die_with_parent
+from testbed.plan.first_peers import first_peers
 from testbed.plan.model import NodePlan
 from testbed.plan.tcp import tcp_of
 from testbed.protocol.message import encode
