@@ -7,6 +7,8 @@ import math
 import os
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Collection
@@ -289,6 +291,21 @@ def test_what_is_no_device_is_refused_and_the_one_before_stays(name: str, monkey
         plane.attach(0, writing)
     assert plane.figures().ports[0].is_attached
     plane.close()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", sorted(planes.PLANES))
+def test_what_is_closed_can_be_closed_again(name: str) -> None:
+    """Memory that is freed twice ends a process."""
+    script = f"""
+from testbed.engines.fabric.planes import PLANES
+from tests.engines.planes import setup
+from tests.engines.world import pair
+plane = PLANES[{name!r}](setup(pair()))
+plane.close()
+plane.close()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_change_is_at_its_time_and_never_before_what_was_carried(make: MakePlane) -> None:

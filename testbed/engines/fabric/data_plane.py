@@ -164,5 +164,5 @@ class DataPlane(Protocol):
         ...
 
     def close(self) -> None:
-        """All ports lose their devices, and captures end."""
+        """All ports lose their devices, and captures end; nothing more happens the second time."""
         ...

@@ -158,11 +158,14 @@ class NativePlane:
         self._core.core_plane_restart_delays(self._pointer)
 
     def close(self) -> None:
+        if not self._pointer:
+            return
         for port in list(self._captures):
             self.end_capture(port)
         descriptors = (self._core.core_plane_detach(self._pointer, port) for port in range(self._count))
         close_together([descriptor for descriptor in descriptors if descriptor >= 0])
         self._core.core_plane_free(self._pointer)
+        self._pointer = 0
 
 
 def _port(
