@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.engines.fabric.native_plane import compile_core, library
+from testbed.engines.fabric.native_plane import abi, compile_core, library
 from testbed.engines.fabric.native_plane.compile_core import CannotCompile, NoCompiler
 from testbed.errors import PreflightRefused
 from tests.engines.compiled_core import a_compiler, make_core, take
@@ -137,6 +137,13 @@ def test_a_library_of_another_interface_is_not_taken(tmp_path: Path, monkeypatch
     )
     with pytest.raises(PreflightRefused):
         library.load()
+
+
+@pytest.mark.parametrize("name", ["core_wire", "core_lost"])
+def test_a_library_of_other_structures_is_not_taken(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = abi.SIZES[name]
+    take(make_core(tmp_path / "core.so", **{name: size + 8}), monkeypatch)
+    assert denied().message == f"the fabric's compiled core has {size + 8} bytes in `{name}` where {size} are needed"
 
 
 def test_a_library_of_other_sources_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

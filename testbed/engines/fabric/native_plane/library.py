@@ -9,10 +9,11 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
+from testbed.engines.fabric.native_plane.abi import FUNCTIONS, SIZES
 from testbed.engines.fabric.native_plane.compile_core import digest
 from testbed.errors import PreflightRefused
 
-ABI = 1
+ABI = 2
 """The interface that `plane` uses, as `core_abi` tells it: a library with another number is not used."""
 LIBRARY = Path(__file__).with_name("fabric_core.so")
 _SLOWER = "about seven times slower"
@@ -31,11 +32,26 @@ def load() -> ctypes.CDLL:
     try:
         found = ctypes.CDLL(str(LIBRARY))
         found.core_abi.restype = ctypes.c_uint32
+        if (abi := found.core_abi()) != ABI:
+            raise PreflightRefused(f"the fabric's compiled core has interface {abi} where {ABI} is needed", _COMPILE)
         found.core_sources.restype = found.core_compiler.restype = ctypes.c_char_p
+        found.core_sizes.restype = ctypes.POINTER(ctypes.c_uint32)
     except (OSError, AttributeError) as problem:
         raise PreflightRefused(f"the fabric's compiled core cannot be loaded: {problem}", _COMPILE) from None
-    if (abi := found.core_abi()) != ABI:
-        raise PreflightRefused(f"the fabric's compiled core has interface {abi} where {ABI} is needed", _COMPILE)
+    for (name, size), told in zip(SIZES.items(), found.core_sizes(), strict=False):  # its array has no end
+        if told != size:
+            message = f"the fabric's compiled core has {told} bytes in `{name}` where {size} are needed"
+            raise PreflightRefused(message, _COMPILE)
+    return found
+
+
+@cache
+def core() -> ctypes.CDLL:
+    """The library with its functions typed; raises PreflightRefused as `load` does."""
+    found = load()
+    for name, (gives, *takes) in FUNCTIONS.items():
+        function = getattr(found, name)
+        function.restype, function.argtypes = gives, takes
     return found
 
 

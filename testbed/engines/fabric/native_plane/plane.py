@@ -18,6 +18,7 @@ from testbed.engines.fabric.devices import close_aside, close_together, make_fit
 from testbed.engines.fabric.histogram import told
 from testbed.engines.fabric.native_plane import abi
 from testbed.engines.fabric.native_plane.forwarder import CoreForwarder, ForwarderArrays, named_unfit
+from testbed.engines.fabric.native_plane.library import core
 from testbed.engines.tun import NotATun
 from testbed.network.graph import Network
 from testbed.network.packets import Routes, Snapshot
@@ -29,7 +30,7 @@ class NativePlane:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._core = abi.core()
+        self._core = core()
         self._arrays = ForwarderArrays(
             setup.network,
             setup.addresses,
