@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,10 +35,12 @@ def a_compiler() -> Sequence[str]:
     return found
 
 
-def make_core(output: Path, *, abi: int = library.ABI, sources: str | None = None, **sizes: int) -> Path:
+def make_core(
+    output: Path, *, abi: int = library.ABI, sizes: Mapping[str, int] | None = None, sources: str | None = None
+) -> Path:
     """A library that only says what it is; with `sizes`, some structures have others."""
     source = output.with_suffix(".c")
-    told = ", ".join(map(str, {**SIZES, **sizes}.values()))
+    told = ", ".join(map(str, {**SIZES, **(sizes or {})}.values()))
     source.write_text(_SOURCE.format(abi=abi, sizes=told, sources=digest() if sources is None else sources))
     subprocess.run(command(a_compiler(), output, [source]), check=True)
     return output

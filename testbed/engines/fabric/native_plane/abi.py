@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from testbed.engines.fabric import delays, histogram
 from testbed.engines.fabric.data_plane import BACKLOG
 from testbed.engines.fabric.unfit import Unfit
-from testbed.network.packets.wire import WIRE_ROW
+from testbed.network.packets import WIRE_ROW
 
 NO_PATH, BACKWARDS, BAD_RANK = -1, -2, -3
 """Results of functions of the model that are no numbers of segments."""

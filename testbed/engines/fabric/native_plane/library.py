@@ -6,6 +6,7 @@ Takes nothing, gives the shared library; reads it and, where it is asked whether
 from __future__ import annotations
 
 import ctypes
+import struct
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from testbed.errors import PreflightRefused
 ABI = 2
 """The interface that `plane` uses, as `core_abi` tells it: a library with another number is not used."""
 LIBRARY = Path(__file__).with_name("fabric_core.so")
+_ELF_HEADER = struct.Struct("@16xHHIPPPIHHHHHH")
+"""Of this machine's kind; the table of sections is the third address, its entries' size and number the last but two."""
 _SLOWER = "about seven times slower"
 """The data plane in Python, beside this one: docs/performance.md."""
 _COMPILE = (
@@ -30,6 +33,7 @@ def load() -> ctypes.CDLL:
     if not LIBRARY.exists():
         raise PreflightRefused("the fabric's compiled core is not there", _COMPILE)
     try:
+        _check_whole(LIBRARY)
         found = ctypes.CDLL(str(LIBRARY))
         found.core_abi.restype = ctypes.c_uint32
         if (abi := found.core_abi()) != ABI:
@@ -43,6 +47,17 @@ def load() -> ctypes.CDLL:
             message = f"the fabric's compiled core has {told} bytes in `{name}` where {size} are needed"
             raise PreflightRefused(message, _COMPILE)
     return found
+
+
+def _check_whole(library: Path) -> None:
+    """Raises OSError for a file that was cut short: a loader that reads past its end is killed, with its process.
+
+    Linkers write the table of sections last.
+    """
+    data = library.read_bytes()
+    *_, table_at, _, _, _, _, entry_bytes, entries, _ = _ELF_HEADER.unpack_from(data.ljust(_ELF_HEADER.size, b"\xff"))
+    if table_at + entries * entry_bytes > len(data):
+        raise OSError(f"{library}: the file is damaged")
 
 
 @cache
