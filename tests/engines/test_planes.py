@@ -21,7 +21,7 @@ import pytest
 import testbed.engines.fabric
 from testbed.engines.device import hand_over
 from testbed.engines.fabric import planes
-from testbed.engines.fabric.data_plane import Figures, LostDevice, PortFigures, Setup, UnderWay
+from testbed.engines.fabric.data_plane import Figures, LostDevice, PortFigures, Setup, UnderWay, held_bytes
 from testbed.engines.fabric.delays import limits
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.python_plane.delay_counts import DelayCounts
@@ -375,7 +375,7 @@ def test_what_another_host_cannot_mean_is_not_taken(
 
 
 def test_frames_from_other_hosts_count_as_on_their_way_and_end_where_there_is_no_room(make: MakePlane) -> None:
-    plane = make(LINE, most_held_of_one_bytes=2 * 4406)
+    plane = make(LINE, most_held_of_one_bytes=2 * held_bytes(4406, 3))
     (link,) = np.flatnonzero(setup(LINE).network.dest == 1).tolist()
     frame = UnderWay(0, super_segment(3 * 1448), link, (0, 1, 2), [time.monotonic() + 5.0] * 3)
     assert [plane.take(frame) for _ in range(4)] == [True, True, True, False]
