@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from testbed.engines.netlink import ATTRIBUTE, ask, named
+from testbed.engines.netlink import ATTRIBUTE, ask_over, named, opened
 from testbed.engines.tun import DEVICE
 
 _RTM_NEWLINK, _RTM_GETLINK = 16, 18
@@ -28,15 +28,23 @@ class DeviceCounters(NamedTuple):
     """If any, the network was not the one asked for."""
 
 
-def device_counters(device: str = DEVICE) -> DeviceCounters:
-    """Counters of a device of this namespace; every node reports its `tx_dropped`."""
-    body = named(device)
-    kind, answer = ask(_RTM_GETLINK, 0, body)
-    if kind == _RTM_NEWLINK:
-        for kind, value in _attributes(answer[len(body) :]):
-            if kind == _IFLA_STATS64:
-                return DeviceCounters(*_COUNTERS.unpack_from(value))
-    raise OSError("the kernel told no counters")
+class CounterReader:
+    """Reads the counters of a device of this namespace; every node reports its `tx_dropped`."""
+
+    def __init__(self, device: str = DEVICE) -> None:
+        self._device = named(device)
+        self._netlink = opened()
+
+    def read(self) -> DeviceCounters:
+        kind, answer = ask_over(self._netlink, _RTM_GETLINK, 0, self._device)
+        if kind == _RTM_NEWLINK:
+            for kind, value in _attributes(answer[len(self._device) :]):
+                if kind == _IFLA_STATS64:
+                    return DeviceCounters(*_COUNTERS.unpack_from(value))
+        raise OSError("the kernel told no counters")
+
+    def close(self) -> None:
+        self._netlink.close()
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -181,4 +181,6 @@ class Timer:
             return
 
     def close(self) -> None:
-        os.close(self.descriptor)
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

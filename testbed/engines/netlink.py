@@ -59,10 +59,20 @@ def named(name: str) -> bytes:
 
 
 def ask(kind: int, flags: int, body: bytes) -> tuple[int, bytes]:
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE) as netlink:
-        netlink.bind((0, 0))
-        netlink.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
-        answer = netlink.recv(_LONGEST_ANSWER)
+    with opened() as netlink:
+        return ask_over(netlink, kind, flags, body)
+
+
+def opened() -> socket.socket:
+    """A socket for requests to the namespace that the calling process has now."""
+    netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    netlink.bind((0, 0))
+    return netlink
+
+
+def ask_over(netlink: socket.socket, kind: int, flags: int, body: bytes) -> tuple[int, bytes]:
+    netlink.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
+    answer = netlink.recv(_LONGEST_ANSWER)
     size, answered, _, _, _ = _HEADER.unpack_from(answer)
     rest = answer[_HEADER.size : size]
     if answered == _NLMSG_ERROR:

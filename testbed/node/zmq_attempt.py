@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -38,6 +39,7 @@ class Attempt:
         self._loop = asyncio.get_running_loop()
         self._is_wanted = True
         self._retry_ms = _RETRY_MS
+        self._has_complained = False
         self._timer: asyncio.Handle | None = None
         self._socket: socket.socket | None = None
         self._opening = Opening(SOCKET_PULL)
@@ -72,7 +74,14 @@ class Attempt:
 
     def _begin(self) -> None:
         self._drop()
-        made = self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            made = self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError as problem:
+            if not self._has_complained:
+                self._has_complained = True
+                sys.stderr.write(f"cannot connect to {self._peer[0]}: {problem.strerror}; retrying\n")
+            self._try_later()
+            return
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
         try:

@@ -123,7 +123,7 @@ class DataPlaneChoice(Part):
 
     asked: Literal["auto", "native", "python"] = Field(description="What `--fabric` asked for.")
     used: Literal["native", "python"] | None = Field(
-        description="The chosen one; None if the fabric chooses where it runs, as in containers."
+        description="The chosen one; None if the fabric chooses, since the image was not there."
     )
 
 

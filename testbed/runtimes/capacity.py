@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from testbed.cores import allowed_cores, usable_cores
+from testbed.engines.fabric.config import AUTO, NATIVE, PYTHON
 from testbed.plan.model import RunPlan
 
 _CORES = 2
@@ -28,9 +29,9 @@ class Carrier(NamedTuple):
 CARRIERS = {
     # 16 us a frame, which holds 3.5 kB on average, acknowledgements included: wan256 is valid at time scale 2, and
     # nearly so at 1.
-    "native": Carrier(270e6, 20e-9),
+    NATIVE: Carrier(270e6, 20e-9),
     # 50 to 65 us a frame, which holds half as much.
-    "python": Carrier(35e6, 57e-9),
+    PYTHON: Carrier(35e6, 57e-9),
 }
 
 
@@ -43,9 +44,11 @@ _IDLE, _WAITING = 3, 4
 
 
 def carrier(plan: RunPlan) -> Carrier:
-    """That of the plan's data plane; where it is chosen later, and where there is none, that of the compiled one."""
+    """That of the plan's data plane: the slowest one where it is chosen later, and the fastest where there is none."""
     choice = plan.data_plane
-    return CARRIERS[(choice.used if choice is not None else None) or "native"]
+    if choice is None:
+        return CARRIERS[NATIVE]
+    return CARRIERS[choice.used or (PYTHON if choice.asked == AUTO else choice.asked)]
 
 
 def carried_bytes_s(plan: RunPlan) -> float:

@@ -6,6 +6,7 @@ Takes a function that makes a plan, gives what it gives; touches a process. The 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -74,7 +75,7 @@ class _Failed(_News, frozen=True):
     trace: str
 
 
-_READER = msgspec.json.Decoder(Union[_Said, _Warned, _Found, _Made, _Wrong, _Denied, _Failed])  # noqa: UP007 - read at run time
+_AnyNews = Union[_Said, _Warned, _Found, _Made, _Wrong, _Denied, _Failed]  # noqa: UP007 - read at run time
 
 
 class _PlanningFailed(TestbedError):
@@ -105,7 +106,7 @@ def planned_apart(make: Callable[[Talk], Planned], talk: Talk, topology: Topolog
 
 def _made(told: BinaryIO, talk: Talk) -> Planned:
     for each in told:
-        match _READER.decode(each):
+        match msgspec.convert(json.loads(each), _AnyNews):
             case _Said(text):
                 talk.say(text)
             case _Warned(text):
@@ -131,7 +132,8 @@ def _work(make: Callable[[Talk], Planned], reading: int, writing: int) -> None:
     pipe = open(writing, "wb")  # noqa: SIM115 - until the process ends
 
     def tell(news: _News) -> None:
-        pipe.write(msgspec.json.encode(news) + b"\n")
+        text = json.dumps(msgspec.to_builtins(news))  # not msgspec's own JSON: names of files need not be Unicode text
+        pipe.write(text.encode() + b"\n")
         pipe.flush()
 
     def found(file: str, findings: Iterable[Finding]) -> None:

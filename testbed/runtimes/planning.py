@@ -195,7 +195,7 @@ def _with_data_plane(plan: RunPlan, runtime: Runtime, given: Given, warn: Callab
     if asked is None and plan.data_plane is not None:
         asked = plan.data_plane.asked
     assert asked is None or isinstance(asked, str)  # noqa: S101 - as the option gives it
-    return plan.model_copy(update={"data_plane": runtime.data_plane(asked, warn)})
+    return plan.model_copy(update={"data_plane": runtime.data_plane(given, asked, warn)})
 
 
 def _for_runtime(plan: RunPlan, runtime: Runtime) -> RunPlan:

@@ -235,7 +235,12 @@ class Runtime(ABC):
     def make_ready(self, given: Given, say: Callable[[str], None]) -> None:  # noqa: B027 - most need nothing
         """Does slow work before anything is measured, such as building; raises UsageProblem for wrong options."""
 
-    def data_plane(self, asked: str | None, warn: Callable[[str], None]) -> DataPlaneChoice | None:  # noqa: ARG002
+    def data_plane(
+        self,
+        given: Given,  # noqa: ARG002
+        asked: str | None,  # noqa: ARG002
+        warn: Callable[[str], None],  # noqa: ARG002
+    ) -> DataPlaneChoice | None:
         """The fabric's data plane; None if no run has a fabric. Raises PreflightRefused if it cannot be had."""
         return None
 

@@ -13,11 +13,11 @@ from functools import partial
 from testbed.protocol.fabric import Denied, ResetLink, SetLink, ToFabric
 from testbed.verify import judge
 from testbed.verify.judge import Row, Verdict
-from testbed.verify.network import HEADSTART_S, PATIENCE_S, Running, answer_of
+from testbed.verify.network import PATIENCE_S, Running, answer_of
 from testbed.verify.plan import Change
 from testbed.verify.probe_protocol import Echoed
 from testbed.verify.sizing import EchoNeed
-from testbed.verify.traffic import start_echo
+from testbed.verify.traffic import order_echo
 
 CHANGE, BACK = "change", "change back"
 _LONGER_S = 0.025
@@ -33,8 +33,8 @@ def live_change(change: Change, running: Running) -> list[Row]:
     origin, dest, pair = change.origin, change.dest, change.pair
     patience_s = 2 * pair.round_trip_s + 2 * _LONGER_S + 0.5
     count = int((_BEFORE_S + _BETWEEN_S + _AFTER_S) / _GAP_S)
-    start_s = time.monotonic() + HEADSTART_S
-    responding, asking, until_s = start_echo(pair, EchoNeed(count, _GAP_S, _GAP_S, patience_s), 0, start_s, running)
+    responding, asking, until_s = order_echo(pair, EchoNeed(count, _GAP_S, _GAP_S, patience_s), 0, 0.0, running)
+    start_s = running.nodes.begin({responding, asking})
     longer_ms = (change.hop.latency_s + _LONGER_S) * 1e3
     requests: list[Callable[[int], ToFabric]] = [
         partial(SetLink, origin=origin, dest=dest, both=False, latency_ms=longer_ms),
@@ -47,7 +47,7 @@ def live_change(change: Change, running: Running) -> list[Row]:
         times_s.append(time.monotonic())
         answer = running.conversation.ask(request)
         denied = answer.reason if isinstance(answer, Denied) else denied
-    answers = running.nodes.answers({responding, asking}, until_s + PATIENCE_S)
+    answers = running.nodes.answers({responding, asking}, start_s + until_s + PATIENCE_S)
     if denied:
         return [Row(pair.name, CHANGE, None, None, "ms", Verdict.WRONG, f"{origin} → {dest}: {denied}")]
     echoed = answer_of(Echoed, answers, asking)

@@ -22,7 +22,7 @@ from testbed.verify.plan import Plan, filling_work, flood_work, tcp_work
 from testbed.verify.probe_protocol import DatagramsReceived, DatagramsSent
 from testbed.verify.probes import HEADERS_BYTES, PROBE_BYTES
 from testbed.verify.sizing import MARGIN_S, EchoNeed, Effort, StreamNeed, TcpNeed, filling, is_gated, tcp, waves
-from testbed.verify.traffic import TcpFlow, echo_all, start_tcp_flows, stream_all, tcp_rates
+from testbed.verify.traffic import TcpFlow, echo_all, stream_all, tcp_rates
 
 _SHARED_LONGER = 2
 """Factor of the second measurement, which decides: TCP flows may take a while to converge."""
@@ -107,7 +107,7 @@ def rates(plan: Plan, running: Running) -> list[Row]:
     rows = []
     for wave in waves(tcp_work(plan.pairs, plan.effort)):
         wanted = [_connection(work.job, tcp(work.job)) for work in wave]
-        for each, carried in zip(wanted, tcp_rates(start_tcp_flows(wanted, running), running), strict=True):
+        for each, carried in zip(wanted, tcp_rates(wanted, running), strict=True):
             rows.append(_of_tcp(each.pair, carried.bits_per_s, carried.congestion))
     return rows
 
@@ -132,7 +132,7 @@ def shares(shared: SharedBottleneck, effort: Effort, running: Running) -> list[R
     for times in (1, _SHARED_LONGER):
         warm_s = times * effort.shared_warm_s
         wanted = [TcpFlow(pair, warm_s, warm_s + times * effort.shared_s) for pair in shared.flows]
-        measured = [carried.bits_per_s for carried in tcp_rates(start_tcp_flows(wanted, running), running)]
+        measured = [carried.bits_per_s for carried in tcp_rates(wanted, running)]
         if judge.is_fair(shared.rate_bps, measured):
             break
     return judge.shared([pair.name for pair in shared.flows], shared.rate_bps, measured)

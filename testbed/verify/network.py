@@ -24,8 +24,6 @@ from testbed.verify.probe_protocol import AnyAnswer
 from testbed.verify.work_folder import WorkFolder
 
 FIRST_PORT = 20_000
-HEADSTART_S = 0.3
-"""From an order to its start; receivers are listening by then."""
 PATIENCE_S = 30.0
 """How much longer than planned an order may take."""
 _Kind = TypeVar("_Kind", bound=AnyAnswer)

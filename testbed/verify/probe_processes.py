@@ -9,9 +9,12 @@ import os
 import select
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,9 +27,11 @@ from testbed.verify.probe_protocol import (
     MOST_BYTES,
     AnyAnswer,
     AnyOrder,
+    Begin,
     Echo,
     ProbeAnswer,
     ProbeFailed,
+    Ready,
     ReceiveDatagrams,
     Respond,
     SendDatagrams,
@@ -40,7 +45,10 @@ from testbed.verify.probes import echo, respond
 from testbed.verify.streams import receive, send, tcp_receive, tcp_send
 
 _JOINED = b"joined"
-_JOIN_PATIENCE_S = 60.0
+_JOIN_PATIENCE_S = _READY_PATIENCE_S = 60.0
+HEADSTART_S = 0.3
+"""From when all orders are ready until they begin: each has to be told."""
+_TIME = struct.Struct("=d")
 _LONGEST_REASON = 500
 _LONGEST_ORDER_S = 3600
 _MOST_DESCRIPTORS = 65_536
@@ -140,30 +148,46 @@ def _live(channel: socket.socket, join: Callable[[], None]) -> NoReturn:
 
 
 def _obey(channel: socket.socket) -> None:
+    ready: dict[int, int] = {}
     while data := channel.recv(MOST_BYTES):
+        order = read_order(data)
+        if isinstance(order, Begin):
+            with open(ready.pop(order.number), "wb", buffering=0) as told, suppress(BrokenPipeError):
+                told.write(_TIME.pack(order.at_s))
+            continue
+        waiting, ready[order.number] = os.pipe()
         if os.fork() == 0:
             try:
                 signal.alarm(_LONGEST_ORDER_S)
-                channel.send(packed(_carry_out(read_order(data))))
+                channel.send(packed(_carry_out(order, partial(_begin, channel, order.number, waiting))))
             finally:
                 os._exit(0)
+        os.close(waiting)
 
 
-def _carry_out(order: AnyOrder) -> ProbeAnswer:
+def _begin(channel: socket.socket, number: int, waiting: int) -> float:
+    channel.send(packed(Ready(number)))
+    at_s: float = _TIME.unpack(os.read(waiting, _TIME.size))[0]
+    return at_s
+
+
+def _carry_out(order: AnyOrder, begin: Callable[[], float]) -> ProbeAnswer:
     try:
         match order:
             case Respond():
-                return respond(order)
+                return respond(order, begin)
             case Echo():
-                return echo(order)
+                return echo(order, begin)
             case SendDatagrams():
-                return send(order)
+                return send(order, begin)
             case ReceiveDatagrams():
-                return receive(order)
+                return receive(order, begin)
             case TcpSend():
-                return tcp_send(order)
+                return tcp_send(order, begin)
             case TcpReceive():
-                return tcp_receive(order)
+                return tcp_receive(order, begin)
+            case Begin():
+                raise ValueError("no order that begins")
     except Exception as problem:  # the parent waits for an answer in any case
         return ProbeFailed(order.number, f"{type(problem).__name__}: {problem}"[:_LONGEST_REASON])
 
@@ -175,6 +199,8 @@ class ProbeNodes:
         self._start = start
         self._nodes: dict[int, ProbeNode] = {}
         self._numbers = 0
+        self._ranks: dict[int, int] = {}
+        """Of those that carry out orders, by number."""
 
     def join(self, rank: int) -> None:
         if rank not in self._nodes:
@@ -189,7 +215,20 @@ class ProbeNodes:
         return self._nodes[rank].pid
 
     def order(self, rank: int, order: AnyOrder) -> None:
+        """The order gets ready; `begin` makes it begin."""
+        self._ranks[order.number] = rank
         self._nodes[rank].order(order)
+
+    def begin(self, numbers: set[int]) -> float:
+        """All of these orders begin at once, as soon as the last of them is ready; gives when.
+
+        However busy this machine is, receivers listen by then. Raises MeasuringFailed as `answers` does.
+        """
+        self.answers(numbers, time.monotonic() + _READY_PATIENCE_S)
+        at_s = time.monotonic() + HEADSTART_S
+        for number in sorted(numbers):
+            self._nodes[self._ranks.pop(number)].order(Begin(number, at_s))
+        return at_s
 
     def answers(self, numbers: set[int], until_s: float) -> dict[int, AnyAnswer]:
         """Answers to all of these orders; raises MeasuringFailed when one fails or takes too long."""

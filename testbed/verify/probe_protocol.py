@@ -1,6 +1,8 @@
 """Orders to the probe processes, and their answers.
 
-Takes values, gives bytes and back; touches nothing. Times are the host's CLOCK_MONOTONIC, which all nodes share.
+Takes values, gives bytes and back; touches nothing. Times of orders count from their beginning: an order that has all
+it takes, such as listening sockets, is ready, and begins when it is told to. All others are by the host's
+CLOCK_MONOTONIC, which all nodes share.
 """
 
 from __future__ import annotations
@@ -17,6 +19,12 @@ class ProbeOrder(msgspec.Struct, frozen=True, tag=str.lower):
     """Base of all orders; its answer has the same number."""
 
     number: int
+
+
+class Begin(ProbeOrder, frozen=True):
+    """Begin with the order of this number, which is ready; it has no answer of its own."""
+
+    at_s: float
 
 
 class Respond(ProbeOrder, frozen=True):
@@ -45,7 +53,6 @@ class SendDatagrams(ProbeOrder, frozen=True):
 
     dest: str
     ports: tuple[int, ...]
-    start_s: float
     count: int
     per_s: float
     size_bytes: int
@@ -67,7 +74,6 @@ class TcpSend(ProbeOrder, frozen=True):
 
     dest: str
     port: int
-    start_s: float
     until_s: float
 
 
@@ -80,7 +86,7 @@ class TcpReceive(ProbeOrder, frozen=True):
 
 
 AnyOrder = Union[  # noqa: UP007 - msgspec reads it at run time
-    Respond, Echo, SendDatagrams, ReceiveDatagrams, TcpSend, TcpReceive
+    Begin, Respond, Echo, SendDatagrams, ReceiveDatagrams, TcpSend, TcpReceive
 ]
 
 
@@ -88,6 +94,10 @@ class ProbeAnswer(msgspec.Struct, frozen=True, tag=str.lower):
     """Base of all answers."""
 
     number: int
+
+
+class Ready(ProbeAnswer, frozen=True):
+    """The order waits for `Begin`; its answer is still to come."""
 
 
 class Responded(ProbeAnswer, frozen=True):
@@ -134,7 +144,7 @@ class ProbeFailed(ProbeAnswer, frozen=True):
 
 
 AnyAnswer = Union[  # noqa: UP007 - msgspec reads it at run time
-    Responded, Echoed, DatagramsSent, DatagramsReceived, TcpSent, TcpReceived, ProbeFailed
+    Ready, Responded, Echoed, DatagramsSent, DatagramsReceived, TcpSent, TcpReceived, ProbeFailed
 ]
 
 _ENCODER = msgspec.msgpack.Encoder()

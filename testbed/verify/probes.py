@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
 from time import monotonic
 
 from testbed.seeds import stream
 from testbed.verify.probe_protocol import Echo, Echoed, Respond, Responded
 from testbed.verify.sockets import receiver, stamp_arrivals, take, wait_until
 
+WhenReady = Callable[[], float]
+"""Says that an order is ready, and waits until it begins; gives when."""
 _PROBE = struct.Struct("!Iddd")
 """Number, and times of sending, arrival and sending back."""
 HEADERS_BYTES = 28
 PROBE_BYTES = _PROBE.size + HEADERS_BYTES
 
 
-def respond(order: Respond) -> Responded:
+def respond(order: Respond, begin: WhenReady) -> Responded:
     """Sends every probe back to its sender."""
     probes = 0
     with receiver(order.port) as own:
-        while wait_until(own, order.until_s):
+        until_s = begin() + order.until_s
+        while wait_until(own, until_s):
             data, came_s, sender = take(own)
             number, sent_s, *_ = _PROBE.unpack(data)
             own.sendto(_PROBE.pack(number, sent_s, came_s, monotonic()), sender)
@@ -31,7 +35,7 @@ def respond(order: Respond) -> Responded:
     return Responded(order.number, probes)
 
 
-def echo(order: Echo) -> Echoed:
+def echo(order: Echo, begin: WhenReady) -> Echoed:
     """Sends probes without waiting for answers; the time spent at the other node is not counted."""
     gaps = stream(order.seed, "verify", "gaps")
     round_trips: list[float] = []
@@ -51,7 +55,7 @@ def echo(order: Echo) -> Echoed:
                 round_trips.append(there[-1] + back[-1])
                 when.append(sent_s)
 
-        next_s = order.start_s
+        next_s = begin() + order.start_s
         for number in range(order.count):
             hear(next_s)
             own.send(_PROBE.pack(number, monotonic(), 0.0, 0.0))

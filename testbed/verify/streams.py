@@ -21,8 +21,8 @@ from testbed.verify.probe_protocol import (
     TcpSend,
     TcpSent,
 )
-from testbed.verify.probes import HEADERS_BYTES
-from testbed.verify.sockets import listener, overflows, receiver, sleep_until, take, wait_until
+from testbed.verify.probes import HEADERS_BYTES, WhenReady
+from testbed.verify.sockets import bytes_received, listener, overflows, receiver, sleep_until, take, wait_until
 
 _STAMP = struct.Struct("!d")
 _BURST_S = 0.001
@@ -33,12 +33,12 @@ _CONNECT_S = 10.0
 _TURNS = 200
 
 
-def send(order: SendDatagrams) -> DatagramsSent:
+def send(order: SendDatagrams, begin: WhenReady) -> DatagramsSent:
     """Sends at the rate asked for, or slower where this machine is too slow; never faster."""
     padding = bytes(order.size_bytes - HEADERS_BYTES - _STAMP.size)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         dests = [(order.dest, port) for port in order.ports]
-        sleep_until(order.start_s)
+        sleep_until(begin())
         began_s = monotonic()
         sent = 0
         while sent < order.count:
@@ -50,9 +50,8 @@ def send(order: SendDatagrams) -> DatagramsSent:
         return DatagramsSent(order.number, sent, monotonic() - began_s)
 
 
-def receive(order: ReceiveDatagrams) -> DatagramsReceived:
+def receive(order: ReceiveDatagrams, begin: WhenReady) -> DatagramsReceived:
     """Counts on several sockets, which hold more than one while this process waits for the processor."""
-    before = overflows()
     packets = settled = 0
     first_s = last_s = 0.0
     delays: list[float] = []
@@ -64,13 +63,16 @@ def receive(order: ReceiveDatagrams) -> DatagramsReceived:
         for each in own:
             each.setblocking(False)
             poll.register(each, select.EPOLLIN)
-        while packets < order.count and (left_s := order.until_s - monotonic()) > 0:
+        before = overflows()
+        start_s = begin()
+        settled_s, until_s = start_s + order.settled_s, start_s + order.until_s
+        while packets < order.count and (left_s := until_s - monotonic()) > 0:
             for number, _ in poll.poll(left_s):
                 with suppress(BlockingIOError):
                     for _ in range(_TURNS):
                         data, now_s, _ = take(by_number[number])
                         packets += 1
-                        if now_s < order.settled_s:
+                        if now_s < settled_s:
                             continue
                         settled += 1
                         first_s, last_s = first_s or now_s, now_s
@@ -79,47 +81,44 @@ def receive(order: ReceiveDatagrams) -> DatagramsReceived:
     return DatagramsReceived(order.number, packets, overflows() - before, settled, last_s - first_s, tuple(delays))
 
 
-def tcp_send(order: TcpSend) -> TcpSent:
-    sleep_until(order.start_s)
-    with _connect(order) as own:
+def tcp_send(order: TcpSend, begin: WhenReady) -> TcpSent:
+    start_s = begin()
+    until_s = start_s + order.until_s
+    sleep_until(start_s)
+    # Not `create_connection`: name lookup loads modules, which this process may no longer be allowed to read.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as own:
+        own.settimeout(_CONNECT_S)
+        own.connect((order.dest, order.port))
         congestion = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
         with suppress(OSError):
-            while monotonic() < order.until_s:
-                own.settimeout(max(0.001, order.until_s - monotonic()))
+            while monotonic() < until_s:
+                own.settimeout(max(0.001, until_s - monotonic()))
                 own.send(_BLOCK)
         return TcpSent(order.number, congestion)
 
 
-def _connect(order: TcpSend) -> socket.socket:
-    """Connects to a listener that may not be there yet."""
-    while True:
-        # Not `create_connection`: name lookup loads modules, which this process may no longer be allowed to read.
-        own = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        own.settimeout(_CONNECT_S)
-        try:
-            own.connect((order.dest, order.port))
-        except ConnectionRefusedError:
-            own.close()
-            if monotonic() > order.start_s + _CONNECT_S:
-                raise
-            sleep_until(monotonic() + 0.05)
-        else:
-            return own
+def tcp_receive(order: TcpReceive, begin: WhenReady) -> TcpReceived:
+    """Average rate over the whole interval, so that a stalled stream counts as slow.
 
-
-def tcp_receive(order: TcpReceive) -> TcpReceived:
-    """Average rate over the whole interval, so that a stalled stream counts as slow."""
+    The kernel counts the bytes: this process may get the processor late, and finds what has come in the meantime.
+    """
     buffer = bytearray(1 << 20)
-    received = 0
     with listener(order.port) as door:
-        if not wait_until(door, order.until_s):
+        start_s = begin()
+        settled_s, until_s = start_s + order.settled_s, start_s + order.until_s
+        if not wait_until(door, until_s):
             return TcpReceived(order.number, 0.0)
         own, _ = door.accept()
         with own:
-            while (now_s := monotonic()) < order.until_s and wait_until(own, order.until_s):
-                size = own.recv_into(buffer)
-                if not size:
-                    break
-                if now_s >= order.settled_s:
-                    received += size
-    return TcpReceived(order.number, received * 8 / (order.until_s - order.settled_s))
+            _take_in(own, buffer, settled_s)
+            settled_s, settled = monotonic(), bytes_received(own)
+            _take_in(own, buffer, until_s)
+            ended_s, ended = max(until_s, monotonic()), bytes_received(own)
+    return TcpReceived(order.number, (ended - settled) * 8 / (ended_s - settled_s))
+
+
+def _take_in(own: socket.socket, buffer: bytearray, until_s: float) -> None:
+    """Reads until then, or until there is no more."""
+    while monotonic() < until_s and wait_until(own, until_s):
+        if not own.recv_into(buffer):
+            return

@@ -5,11 +5,10 @@ Takes pairs and how much to send, gives what was sent and what arrived; orders i
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from testbed.verify.network import FIRST_PORT, HEADSTART_S, PATIENCE_S, Running, answer_of
+from testbed.verify.network import FIRST_PORT, PATIENCE_S, Running, answer_of
 from testbed.verify.pairs import Pair
 from testbed.verify.probe_protocol import (
     DatagramsReceived,
@@ -29,11 +28,13 @@ from testbed.verify.sizing import EchoNeed, StreamNeed, Task
 
 _STREAM_PORTS = 16
 """Of each stream: several sockets hold more than one while the receiver waits for the processor."""
+_LATE_S = 1.0
+"""A receiver that gets the processor late ends a TCP flow so much later than planned; it does not measure a pause."""
 _FIRST_TCP_PORT = FIRST_PORT + 1000
 
 
-def start_echo(pair: Pair, need: EchoNeed, place: int, start_s: float, running: Running) -> tuple[int, int, float]:
-    """Returns the numbers of both orders and when they end; `place` distinguishes concurrent ones."""
+def order_echo(pair: Pair, need: EchoNeed, place: int, start_s: float, running: Running) -> tuple[int, int, float]:
+    """Returns the numbers of both orders, and how long they take; `place` distinguishes concurrent ones."""
     nodes = running.nodes
     responding, asking = nodes.number(), nodes.number()
     until_s = start_s + need.count * need.most_gap_s + need.patience_s
@@ -49,13 +50,12 @@ def echo_all(
     jobs: Sequence[tuple[Pair, EchoNeed]], running: Running, flows: Sequence[TcpFlow] = (), after_s: float = 0.0
 ) -> list[tuple[Responded, Echoed]]:
     """Probes all pairs at once, `after_s` after these flows have begun; occasional probes do not disturb each other."""
-    opened = start_tcp_flows(flows, running)
-    start_s = opened.start_s + after_s
-    orders = [start_echo(pair, need, place, start_s, running) for place, (pair, need) in enumerate(jobs)]
+    opened = _order_tcp_flows(flows, running)
+    orders = [order_echo(pair, need, place, after_s, running) for place, (pair, need) in enumerate(jobs)]
     numbers = {number for *both, _ in orders for number in both}
-    numbers.update(number for both in opened.numbers for number in both)
-    longest_s = max((until_s for *_, until_s in orders), default=start_s)
-    answers = running.nodes.answers(numbers, max(longest_s, opened.until_s) + PATIENCE_S)
+    numbers.update(number for both in opened for number in both)
+    longest_s = max((*(until_s for *_, until_s in orders), *(each.seconds for each in flows)), default=0.0)
+    answers = running.nodes.answers(numbers, running.nodes.begin(numbers) + longest_s + PATIENCE_S)
     return [
         (answer_of(Responded, answers, responding), answer_of(Echoed, answers, asking))
         for responding, asking, _ in orders
@@ -66,7 +66,6 @@ def stream_all(
     wave: Sequence[Task[tuple[Pair, StreamNeed]]], running: Running
 ) -> Iterator[tuple[Pair, StreamNeed, DatagramsSent, DatagramsReceived]]:
     """Runs all streams at once."""
-    start_s = time.monotonic() + HEADSTART_S
     nodes = running.nodes
     numbers = []
     longest_s = 0.0
@@ -74,13 +73,14 @@ def stream_all(
         pair, need = work.job
         ports = tuple(range(FIRST_PORT + place * _STREAM_PORTS, FIRST_PORT + (place + 1) * _STREAM_PORTS))
         receiving, sending = nodes.number(), nodes.number()
-        until_s = start_s + need.seconds + need.patience_s
-        nodes.order(pair.dest, ReceiveDatagrams(receiving, ports, until_s, need.count, start_s + need.settling_s))
+        until_s = need.seconds + need.patience_s
+        nodes.order(pair.dest, ReceiveDatagrams(receiving, ports, until_s, need.count, need.settling_s))
         dest = running.addresses[pair.dest]
-        nodes.order(pair.origin, SendDatagrams(sending, dest, ports, start_s, need.count, need.per_s, need.size_bytes))
+        nodes.order(pair.origin, SendDatagrams(sending, dest, ports, need.count, need.per_s, need.size_bytes))
         numbers.append((receiving, sending))
         longest_s = max(longest_s, until_s)
-    answers = nodes.answers({number for both in numbers for number in both}, longest_s + PATIENCE_S)
+    all_numbers = {number for both in numbers for number in both}
+    answers = nodes.answers(all_numbers, nodes.begin(all_numbers) + longest_s + PATIENCE_S)
     for work, (receiving, sending) in zip(wave, numbers, strict=True):
         yield (*work.job, answer_of(DatagramsSent, answers, sending), answer_of(DatagramsReceived, answers, receiving))
 
@@ -105,35 +105,27 @@ class TcpRate:
     """The congestion control in use."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartedFlows:
-    """Flows that are under way."""
-
-    start_s: float
-    until_s: float
-    numbers: tuple[tuple[int, int], ...]
+def _order_tcp_flows(wanted: Sequence[TcpFlow], running: Running) -> list[tuple[int, int]]:
     """Numbers of the orders to the receiver and to the sender, by flow."""
-
-
-def start_tcp_flows(wanted: Sequence[TcpFlow], running: Running) -> StartedFlows:
-    """Starts all flows at the same time."""
-    start_s = time.monotonic() + HEADSTART_S
     nodes = running.nodes
     numbers = []
     for place, each in enumerate(wanted):
         receiving, sending = nodes.number(), nodes.number()
         port = _FIRST_TCP_PORT + place
-        until_s = start_s + each.seconds
-        nodes.order(each.pair.dest, TcpReceive(receiving, port, start_s + each.warm_s, until_s))
-        nodes.order(each.pair.origin, TcpSend(sending, running.addresses[each.pair.dest], port, start_s, until_s))
+        nodes.order(each.pair.dest, TcpReceive(receiving, port, each.warm_s, each.seconds))
+        until_s = each.seconds + _LATE_S
+        nodes.order(each.pair.origin, TcpSend(sending, running.addresses[each.pair.dest], port, until_s))
         numbers.append((receiving, sending))
-    return StartedFlows(start_s, start_s + max((each.seconds for each in wanted), default=0.0), tuple(numbers))
+    return numbers
 
 
-def tcp_rates(opened: StartedFlows, running: Running) -> list[TcpRate]:
-    """Waits until all flows are over; results in the order of the flows."""
-    answers = running.nodes.answers({each for both in opened.numbers for each in both}, opened.until_s + PATIENCE_S)
+def tcp_rates(wanted: Sequence[TcpFlow], running: Running) -> list[TcpRate]:
+    """Runs all flows at once; results in the order of the flows."""
+    numbers = _order_tcp_flows(wanted, running)
+    all_numbers = {number for both in numbers for number in both}
+    longest_s = max((each.seconds for each in wanted), default=0.0)
+    answers = running.nodes.answers(all_numbers, running.nodes.begin(all_numbers) + longest_s + PATIENCE_S)
     return [
         TcpRate(answer_of(TcpReceived, answers, receiving).bits_per_s, answer_of(TcpSent, answers, sending).congestion)
-        for receiving, sending in opened.numbers
+        for receiving, sending in numbers
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.engines.fabric.native_plane import compile_core, library
+from testbed.engines.fabric.native_plane import abi, compile_core, library
 from testbed.engines.fabric.native_plane.compile_core import CannotCompile, NoCompiler
 from testbed.errors import PreflightRefused
 from tests.engines.compiled_core import a_compiler, make_core, take
@@ -119,8 +119,7 @@ def test_a_missing_library_is_told_with_a_way_out(tmp_path: Path, monkeypatch: p
 
 
 def test_what_is_no_library_or_lacks_functions_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = tmp_path / "core.so"
-    wrong.write_bytes(b"\x7fELF and so on")
+    wrong = Path(sys.executable).resolve()
     take(wrong, monkeypatch)
     assert denied().message.startswith(f"the fabric's compiled core cannot be loaded: {wrong}: ")
     other = tmp_path / "other.so"
@@ -130,6 +129,19 @@ def test_what_is_no_library_or_lacks_functions_is_not_taken(tmp_path: Path, monk
     assert "undefined symbol: core_abi" in denied().message, "it is not exported"
 
 
+def test_a_library_that_was_cut_short_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the system's loader then reads would end this process."""
+    core = make_core(tmp_path / "core.so")
+    whole = core.read_bytes()
+    for size in (0, 4, 63, 64, 4096, len(whole) // 2, len(whole) - 1):
+        cut = tmp_path / f"{size}.so"
+        cut.write_bytes(whole[:size])
+        take(cut, monkeypatch)
+        assert denied().message == f"the fabric's compiled core cannot be loaded: {cut}: the file is damaged"
+    take(core, monkeypatch)
+    assert library.why_not() is None
+
+
 def test_a_library_of_another_interface_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     take(make_core(tmp_path / "core.so", abi=library.ABI + 1), monkeypatch)
     assert denied().message == (
@@ -137,6 +149,13 @@ def test_a_library_of_another_interface_is_not_taken(tmp_path: Path, monkeypatch
     )
     with pytest.raises(PreflightRefused):
         library.load()
+
+
+@pytest.mark.parametrize("name", ["core_wire", "core_lost"])
+def test_a_library_of_other_structures_is_not_taken(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = abi.SIZES[name]
+    take(make_core(tmp_path / "core.so", sizes={name: size + 8}), monkeypatch)
+    assert denied().message == f"the fabric's compiled core has {size + 8} bytes in `{name}` where {size} are needed"
 
 
 def test_a_library_of_other_sources_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from testbed.engines.fabric.data_plane import BACKLOG
+from testbed.engines.fabric.data_plane import BACKLOG, held_bytes
 from testbed.engines.fabric.native_plane.forwarder import NativeForwarder
 from testbed.engines.fabric.planes import PLANES
 from testbed.engines.fabric.python_plane.forwarder import Forwarder
@@ -37,7 +39,7 @@ STOPPED_S = 0.7
 @pytest.mark.parametrize("make", [Forwarder, NativeForwarder])
 def test_a_node_that_floods_leaves_room_for_the_others(make: type[Forwarder] | type[NativeForwarder]) -> None:
     given = setup(pair("1s"))
-    made = make(given.network, given.addresses, seed=1, mtu=1500, most_held_of_one_bytes=50_000)
+    made = make(given.network, given.addresses, seed=1, mtu=1500, most_held_of_one_bytes=80_000)
     frame = super_segment(10_000)
     for _ in range(8):
         made.offer(0.0, 0, frame)
@@ -53,8 +55,57 @@ def test_a_node_that_floods_leaves_room_for_the_others(make: type[Forwarder] | t
     assert made.held == 1
 
 
+class _Mallinfo(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_size_t) for name in "abcdefghij")
+
+
+def allocated_bytes() -> int:
+    """By the C library: in its heap, and in blocks of their own."""
+    call = ctypes.CDLL(None).mallinfo2
+    call.restype = _Mallinfo
+    told = call()
+    return int(told.h + told.e)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not tell")
+@pytest.mark.parametrize("make", [Forwarder, NativeForwarder])
+@pytest.mark.parametrize(("size", "segment"), [(1, 1448), (500, 1448), (1448, 1448), (10_000, 1448), (60_000, 44)])
+def test_frames_on_their_way_take_no_more_memory_than_they_count_as(
+    make: type[Forwarder] | type[NativeForwarder], size: int, segment: int
+) -> None:
+    given, count = setup(pair("100s")), 500
+    made = make(given.network, given.addresses, seed=1, mtu=1500)
+    frame = super_segment(size, segment)
+    made.offer(0.0, 0, frame)
+    counted_of_one = made.held_bytes
+    tracemalloc.start()
+    before = allocated_bytes() if make is NativeForwarder else tracemalloc.get_traced_memory()[0]
+    for _ in range(count):
+        made.offer(0.0, 0, bytes(bytearray(frame)))
+    after = allocated_bytes() if make is NativeForwarder else tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert made.held_bytes == (count + 1) * counted_of_one
+    assert after - before <= count * counted_of_one
+    if make is NativeForwarder:
+        assert count * counted_of_one <= 2 * (after - before), "and it is no mere guess"
+
+
+@pytest.mark.parametrize("size", [1, 30, 1448, 4000, 32_000, 32_700, 33_000, 60_000])
+@pytest.mark.parametrize("segment", [44, 1448])
+def test_frames_count_as_the_same_in_all_data_planes(size: int, segment: int) -> None:
+    given, frame = setup(pair("1s")), super_segment(size, segment)
+    counted = []
+    for make in (Forwarder, NativeForwarder):
+        made = make(given.network, given.addresses, seed=1, mtu=1500)
+        made.offer(0.0, 0, frame)
+        counted.append(made.held_bytes)
+        assert len(list(made.advance(9.0))) == 1
+        assert made.held_bytes == 0
+    assert counted == [held_bytes(len(frame), max(1, -(-size // segment)))] * 2
+
+
 def test_so_many_bytes_are_on_their_way_and_no_more(make: MakePlane) -> None:
-    plane = make(pair("1s"), most_held_bytes=50_000)
+    plane = make(pair("1s"), most_held_bytes=80_000)
     with attached(plane, 0) as node:
         for _ in range(8):
             node.send(super_segment(10_000))

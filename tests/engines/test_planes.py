@@ -7,6 +7,8 @@ import math
 import os
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Collection
@@ -19,7 +21,7 @@ import pytest
 import testbed.engines.fabric
 from testbed.engines.device import hand_over
 from testbed.engines.fabric import planes
-from testbed.engines.fabric.data_plane import Figures, LostDevice, PortFigures, Setup, UnderWay
+from testbed.engines.fabric.data_plane import Figures, LostDevice, PortFigures, Setup, UnderWay, held_bytes
 from testbed.engines.fabric.delays import limits
 from testbed.engines.fabric.fabric import Fabric
 from testbed.engines.fabric.python_plane.delay_counts import DelayCounts
@@ -291,6 +293,21 @@ def test_what_is_no_device_is_refused_and_the_one_before_stays(name: str, monkey
     plane.close()
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize("name", sorted(planes.PLANES))
+def test_what_is_closed_can_be_closed_again(name: str) -> None:
+    """Memory that is freed twice ends a process."""
+    script = f"""
+from testbed.engines.fabric.planes import PLANES
+from tests.engines.planes import setup
+from tests.engines.world import pair
+plane = PLANES[{name!r}](setup(pair()))
+plane.close()
+plane.close()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_a_change_is_at_its_time_and_never_before_what_was_carried(make: MakePlane) -> None:
     plane = make(pair("20ms"))
     network = setup(pair("40ms")).network
@@ -358,7 +375,7 @@ def test_what_another_host_cannot_mean_is_not_taken(
 
 
 def test_frames_from_other_hosts_count_as_on_their_way_and_end_where_there_is_no_room(make: MakePlane) -> None:
-    plane = make(LINE, most_held_of_one_bytes=2 * 4406)
+    plane = make(LINE, most_held_of_one_bytes=2 * held_bytes(4406, 3))
     (link,) = np.flatnonzero(setup(LINE).network.dest == 1).tolist()
     frame = UnderWay(0, super_segment(3 * 1448), link, (0, 1, 2), [time.monotonic() + 5.0] * 3)
     assert [plane.take(frame) for _ in range(4)] == [True, True, True, False]

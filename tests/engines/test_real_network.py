@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.engines.counters import device_counters
+from testbed.engines.counters import CounterReader
 from testbed.engines.fabric.requests import Note
 from testbed.engines.namespace import TcpSettings
 from testbed.engines.privileges import User
@@ -402,6 +402,6 @@ def dropped_in_a_burst(dest: str) -> Callable[[], tuple[int, int]]:
             for _ in range(count):
                 sender.sendto(b"x", (dest, PORT))
             time.sleep(0.5)
-            return count, device_counters().tx_dropped
+            return count, CounterReader().read().tx_dropped
 
     return work

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import time
 
@@ -71,3 +73,34 @@ def test_the_attempt_that_is_not_taken_ends_when_its_opening_is_over(
         slow.bind(("127.0.0.1", 0))
         slow.settimeout(PATIENCE_S)
         asyncio.run(body(slow))
+
+
+def test_a_process_without_descriptors_says_so_and_tries_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    denied = 0
+
+    def no_socket(*_: object) -> socket.socket:
+        nonlocal denied
+        denied += 1
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def body(peer: socket.socket) -> None:
+        up = asyncio.Event()
+        with monkeypatch.context() as there_are_none:
+            there_are_none.setattr(socket, "socket", no_socket)
+            connection = ZmqConnection("127.0.0.1", peer.getsockname(), 1.0, lambda _: up.set(), lambda _: None)
+            while denied < 3:
+                await asyncio.sleep(0.01)
+        try:
+            came, _ = await asyncio.to_thread(peer.accept)
+            with came:
+                came.sendall(GREETING)
+                await asyncio.wait_for(up.wait(), PATIENCE_S)
+        finally:
+            connection.close(forget=True)
+
+    with socket.create_server(("127.0.0.1", 0)) as peer:
+        peer.settimeout(PATIENCE_S)
+        asyncio.run(body(peer))
+    assert capsys.readouterr().err == "cannot connect to 127.0.0.1: Too many open files; retrying\n"

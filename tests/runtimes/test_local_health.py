@@ -17,15 +17,14 @@ from tests.runtimes.sim_runs import plan_of, star
 
 LATE = Lateness(1000, 0.1, 4.0, 9.0)
 LOSES = """
-from testbed.engines.counters import DeviceCounters
+from testbed.engines.counters import CounterReader, DeviceCounters
 from testbed.node.algorithms.dpsgd import DPSGD
-from testbed.runtimes.processes import node_process
 
 
 class Loses(DPSGD):
     async def run(self, node):
         if node.rank == 1:
-            node_process.device_counters = lambda: DeviceCounters(0, 0, 0, 0, 0, 0, 0, 7)
+            CounterReader.read = lambda _: DeviceCounters(0, 0, 0, 0, 0, 0, 0, 7)
         await super().run(node)
 """
 

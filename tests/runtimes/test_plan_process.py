@@ -77,6 +77,23 @@ def test_errors_keep_their_words_and_exit_codes() -> None:
     assert missing.value.filename == "c.yaml"
 
 
+def test_names_of_files_need_not_be_text() -> None:
+    name = os.fsdecode(b"d\xff.yaml")
+    plan = plan_of(star(2))
+
+    def make(talk: Talk) -> Planned:
+        talk.say(name)
+        return named("sim"), plan
+
+    assert apart(make, plan)[1] == [name]
+    with pytest.raises(TestbedError) as refused:
+        failing(PreflightRefused(f"cannot write {name}"))
+    assert (refused.value.message, refused.value.exit_code) == (f"cannot write {name}", 4)
+    with pytest.raises(FileNotFoundError) as missing:
+        failing(FileNotFoundError(2, "No such file or directory", name))
+    assert missing.value.filename == name
+
+
 @pytest.mark.parametrize("problem", [ZeroDivisionError("of ours"), OSError("of a library, not of the kernel")])
 def test_a_bug_shows_its_traceback(problem: Exception, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TestbedError) as bug:

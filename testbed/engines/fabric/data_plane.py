@@ -24,7 +24,17 @@ BACKLOG = "backlog"
 WRITE = "write "
 """How causes begin for which a device refused a packet."""
 MOST_HELD_BYTES = 1 << 30
-"""Of frames on their way; a network that would hold more is not carried faithfully, and the run is overloaded."""
+"""Of memory for frames on their way; a network that holds more is not carried faithfully, and the run is overloaded."""
+_SMALLEST_BLOCK_BYTES, _LARGE_BYTES, _LARGEST_BLOCK_BYTES = 64, 32_768, 66_048
+_HELD_SEGMENT_BYTES, _HELD_PIECE_BYTES = 640, 64
+
+
+def held_bytes(frame_bytes: int, packets: int) -> int:
+    """What a frame on its way counts as, in every data plane: a little more than the memory that it takes in any."""
+    block = _LARGEST_BLOCK_BYTES
+    if frame_bytes <= _LARGE_BYTES:
+        block = max(_SMALLEST_BLOCK_BYTES, 1 << (frame_bytes - 1).bit_length())
+    return block + _HELD_SEGMENT_BYTES + _HELD_PIECE_BYTES * packets
 
 
 class Setup(NamedTuple):
@@ -44,7 +54,7 @@ class Setup(NamedTuple):
     wakeup: int
     """A descriptor that is readable when the control plane has something to do."""
     most_held_bytes: int = MOST_HELD_BYTES
-    """A frame that comes while more bytes of frames than that are on their way is dropped, for BACKLOG."""
+    """A frame that comes while those on their way take more memory than that is dropped, for BACKLOG."""
     most_held_of_one_bytes: int = MOST_HELD_BYTES // 4
     """The same for frames of its origin, so that one node that floods the network leaves room for the others."""
     most_captured_bytes: int = 4 << 30
@@ -103,6 +113,7 @@ class Figures(NamedTuple):
     held_frames: int
     """On their way."""
     held_bytes: int
+    """Of memory for them, as `held_bytes` counts it."""
     delays: DelayFigures
     """Since `restart_delays`."""
 
@@ -164,5 +175,5 @@ class DataPlane(Protocol):
         ...
 
     def close(self) -> None:
-        """All ports lose their devices, and captures end."""
+        """All ports lose their devices, and captures end; nothing more happens the second time."""
         ...

@@ -36,11 +36,12 @@ from testbed.network.packets.counters import LinkCounts, PairCounts, Snapshot, T
 from testbed.network.packets.model import DEFAULT_WINDOW_S, LONGEST_WINDOW_S, Arrival, Packets
 from testbed.network.packets.network_state import Difference, NetworkState
 from testbed.network.packets.routes import Routes
-from testbed.network.packets.wire import link_names
+from testbed.network.packets.wire import WIRE_ROW, link_names
 
 __all__ = [
     "DEFAULT_WINDOW_S",
     "LONGEST_WINDOW_S",
+    "WIRE_ROW",
     "Arrival",
     "Difference",
     "LinkCounts",

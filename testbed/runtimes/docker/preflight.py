@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from testbed.code import place_words
-from testbed.engines.fabric.config import NATIVE, PYTHON
+from testbed.engines.fabric.config import NATIVE, PYTHON, wanted_plane
 from testbed.engines.fabric.native_plane.library import slower
 from testbed.errors import PreflightRefused, TestbedError
 from testbed.experiment.attached import own_code, own_files
@@ -34,7 +34,7 @@ from testbed.image.packages import CORE_COMPILER, versions_in
 from testbed.memory import available_bytes
 from testbed.node.data.store import cache_folder
 from testbed.plan.containers import PART_PIDS, limits_of, models_bytes
-from testbed.plan.model import RunPlan
+from testbed.plan.model import DataPlaneChoice, RunPlan
 from testbed.runtimes.containers.check_code import CodeFault
 from testbed.runtimes.containers.container_paths import ContainerPaths
 from testbed.runtimes.docker.containers import FOLDER_LABEL, PART_LABEL, RUN_LABEL, isolation_options
@@ -74,22 +74,32 @@ def check_engine_and_image(
         _check_files(engine, plan, image)
         check_code(engine, plan, image, folder.resolve())
         _check_processors(engine, plan)
-        inside = versions_in(engine, found)
-        _check_core(plan, image, inside, say)
-        versions = _versions(labels_of(engine, found), inside)
+        versions = _versions(labels_of(engine, found), versions_in(engine, found))
     _check_memory(plan, say, force=force)
     return plan.model_copy(update={"versions": {**versions, IMAGE: found}})
 
 
-def _check_core(plan: RunPlan, image: str, inside: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Refuses an image without the fabric's compiled core if that is asked for; warns if it would be taken."""
-    choice = plan.data_plane
-    if choice is None or choice.asked == PYTHON or CORE_COMPILER in inside:
-        return
+def data_plane_in(image: str, asked: str | None, warn: Callable[[str], None]) -> DataPlaneChoice:
+    """The data plane that the fabric will have in a container of this image; unknown if the image is not there yet.
+
+    Refuses an image without the compiled core if that is asked for; warns if it would be taken.
+    """
+    name = wanted_plane(asked)
+    if name == PYTHON:
+        return DataPlaneChoice(asked=name, used=PYTHON)
+    try:
+        with connected() as engine:
+            found = id_of(engine, image)
+            has_core = found is not None and CORE_COMPILER in versions_in(engine, found)
+    except TestbedError:  # `check_engine_and_image` tells
+        found, has_core = None, False
+    if found is None or has_core:
+        return DataPlaneChoice(asked=name, used=NATIVE if has_core else None)
     why, what_to_do = f"the image {image} has no compiled core", f"build it anew: testbed build --tag {image}"
-    if choice.asked == NATIVE:
+    if name == NATIVE:
         raise PreflightRefused(why, f"{what_to_do}; or leave out {FABRIC.flag}")
-    say(f"warning: {slower(why, what_to_do)}")
+    warn(f"warning: {slower(why, what_to_do)}")
+    return DataPlaneChoice(asked=name, used=PYTHON)
 
 
 def _versions(labels: Mapping[str, str], inside: Mapping[str, str]) -> dict[str, str]:

@@ -109,12 +109,10 @@ class DockerRuntime(Runtime):
         else:
             image_id(named)
 
-    def data_plane(self, asked: str | None, warn: Callable[[str], None]) -> DataPlaneChoice:  # noqa: ARG002
-        """The fabric chooses in its container: the image is looked at by `check`."""
-        from testbed.engines.fabric.config import wanted_plane
-        from testbed.plan.model import DataPlaneChoice
+    def data_plane(self, given: Given, asked: str | None, warn: Callable[[str], None]) -> DataPlaneChoice:
+        from testbed.runtimes.docker.preflight import data_plane_in
 
-        return DataPlaneChoice(asked=wanted_plane(asked), used=None)
+        return data_plane_in(_named(given) or DEFAULT_TAG, asked, warn)
 
     def check(self, plan: RunPlan, how: Checking) -> RunPlan:
         """The plan with the image's id and versions."""

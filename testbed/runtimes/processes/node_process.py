@@ -19,7 +19,7 @@ from testbed.code import CodeProblem
 from testbed.control.packets import PacketLink
 from testbed.engines.attach import NodeNetwork, join_network
 from testbed.engines.attempt import during
-from testbed.engines.counters import device_counters
+from testbed.engines.counters import CounterReader
 from testbed.engines.denied import NetworkDenied
 from testbed.engines.privileges import drop_privileges
 from testbed.engines.steps import Step
@@ -168,6 +168,8 @@ class _Process:
         """Peers that were done and gone before the node was there."""
         self._link: PacketLink
         self._compute: RealCompute | None = None
+        self._counters: CounterReader | None = None
+        """Of the emulated network's device, if there is one."""
 
     async def run(self) -> None:
         """From the first word to control until the last record."""
@@ -205,6 +207,7 @@ class _Process:
             time_scale=self._plan.time_scale,
         )
         try:
+            self._counters = None if block else CounterReader()
             clock = RealClock(time.monotonic(), self._plan.time_scale)
             paths = self._setup.paths
             slots = ComputeSlots(paths.slots, paths.cores, self._setup.rank)
@@ -224,6 +227,8 @@ class _Process:
                 self._link.send(self._overrun(compute))
         finally:
             transport.close()
+            if self._counters is not None:
+                self._counters.close()
 
     @property
     def _is_late(self) -> bool:
@@ -292,7 +297,7 @@ class _Process:
 
     def _overrun(self, compute: RealCompute) -> Overrun:
         over = compute.overruns
-        lost = 0 if self._setup.loopback else device_counters().tx_dropped
+        lost = 0 if self._counters is None else self._counters.read().tx_dropped
         return Overrun(over.works, over.late, over.worst_s, lost, over.added_s + compute.behind_s())
 
     def _snapshot(self) -> Snapshot | None:

@@ -78,7 +78,7 @@ class LocalRuntime(Runtime):
 
         yield from checks()
 
-    def data_plane(self, asked: str | None, warn: Callable[[str], None]) -> DataPlaneChoice:
+    def data_plane(self, given: Given, asked: str | None, warn: Callable[[str], None]) -> DataPlaneChoice:  # noqa: ARG002
         from testbed.engines.fabric.config import wanted_plane
         from testbed.engines.fabric.planes import choose
         from testbed.plan.model import DataPlaneChoice

@@ -13,8 +13,9 @@ import pytest
 from testbed.errors import PreflightRefused
 from testbed.image.facts import PYTHON_LABEL, TORCH_LABEL, VERSION_LABEL
 from testbed.image.packages import CORE_COMPILER
-from testbed.plan.model import DataPlaneChoice, RunPlan
-from testbed.runtimes import machine_speed
+from testbed.plan.model import RunPlan
+from testbed.runtimes import capacity, machine_speed
+from testbed.runtimes.capacity import CARRIERS, Carrier
 from testbed.runtimes.docker import preflight
 from testbed.runtimes.docker.preflight import IMAGE, check_engine_and_image
 from testbed.runtimes.docker.runtime import DockerRuntime
@@ -81,18 +82,25 @@ def test_versions_are_those_of_the_image(engine: FakeEngine) -> None:
 
 
 def test_an_image_without_the_compiled_core(engine: FakeEngine) -> None:
-    """Its fabric chooses where it runs; what it will find is known before."""
-    native, by_default, python = (
-        plan(data_plane=DataPlaneChoice(asked=asked, used=None)) for asked in ("native", "auto", "python")
-    )
+    """What its fabric can carry is known before, and with that the time scale that the run needs."""
+    told: list[str] = []
+
+    def carried(asked: str | None, image: str = "mine:1") -> Carrier:
+        choice = DockerRuntime().data_plane({"image": image}, asked, told.append)
+        return capacity.carrier(plan(data_plane=choice))
+
+    slow, fast = CARRIERS["python"], CARRIERS["native"]
     with pytest.raises(PreflightRefused, match="the image mine:1 has no compiled core") as refused:
-        said(native)
+        carried("native")
     assert refused.value.hint.startswith("build it anew: testbed build --tag mine:1")
-    (words,) = said(by_default)
+    assert (carried("python"), told) == (slow, [])
+    assert carried(None) == slow
+    (words,) = told
     assert words.startswith("warning: the fabric runs in Python, about seven times slower: the image mine:1 has no")
-    assert said(python) == []
     engine.answers[ARCHIVE] = (200, packed(json.dumps({"python": "3.12.1", CORE_COMPILER: "gcc 1.2.3"})))
-    assert said(native) == said(by_default) == []
+    assert [carried(asked) for asked in ("native", None, "python")] == [fast, fast, slow]
+    assert [carried(asked, "other:1") for asked in ("native", None)] == [fast, slow], "it is not there yet"
+    assert len(told) == 1
 
 
 def test_more_processors_than_there_are(engine: FakeEngine) -> None:

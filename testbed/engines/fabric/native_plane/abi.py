@@ -1,18 +1,17 @@
-"""The declarations of `core/core.h` in Python. Takes a library, gives its functions typed; touches nothing."""
+"""The declarations of `core/core.h` in Python. Takes nothing, gives types and sizes; touches nothing."""
 
 from __future__ import annotations
 
 import ctypes
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_uint32, c_void_p
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.engines.fabric import delays, histogram
 from testbed.engines.fabric.data_plane import BACKLOG
-from testbed.engines.fabric.native_plane.library import load
 from testbed.engines.fabric.unfit import Unfit
+from testbed.network.packets import WIRE_ROW
 
 NO_PATH, BACKWARDS, BAD_RANK = -1, -2, -3
 """Results of functions of the model that are no numbers of segments."""
@@ -188,7 +187,7 @@ class Lost(Structure):
 
 
 _MODEL = _FORWARDER = _PLANE = c_void_p
-_FUNCTIONS = {
+FUNCTIONS = {
     "core_model_new": (_MODEL, POINTER(ModelSetup)),
     "core_model_free": (None, _MODEL),
     "core_model_offer": (c_int64, _MODEL, c_double, c_int64, c_int64, c_void_p, c_int64),
@@ -245,17 +244,25 @@ _FUNCTIONS = {
     "core_plane_delays": (POINTER(Delays), _PLANE),
     "core_plane_restart_delays": (None, _PLANE),
 }
-"""What each gives and takes."""
+"""What each gives, and then what it takes."""
 
-
-@cache
-def core() -> ctypes.CDLL:
-    """The library with its functions typed; raises OSError as `library.load` does."""
-    library = load()
-    for name, (gives, *takes) in _FUNCTIONS.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = gives, takes
-    return library
+SIZES = {
+    "core_wire": WIRE_ROW.itemsize,
+    "core_routes": ctypes.sizeof(Routes),
+    "core_change": ctypes.sizeof(Change),
+    "core_model_setup": ctypes.sizeof(ModelSetup),
+    "core_group": ctypes.sizeof(Group),
+    "core_link_counts": LINK_COUNTS.itemsize,
+    "core_pair_counts": PAIR_COUNTS.itemsize,
+    "core_totals": ctypes.sizeof(Totals),
+    "core_forwarder_setup": ctypes.sizeof(ForwarderSetup),
+    "core_delivery": ctypes.sizeof(Delivery),
+    "core_delay_limits": ctypes.sizeof(DelayLimits),
+    "core_delays": ctypes.sizeof(Delays),
+    "core_port_figures": PORT_FIGURES.itemsize,
+    "core_lost": ctypes.sizeof(Lost),
+}
+"""Bytes of each structure, in the order in which `core_sizes` tells them."""
 
 
 def address(array: NDArray[np.generic]) -> int:

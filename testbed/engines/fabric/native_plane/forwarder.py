@@ -15,6 +15,7 @@ import numpy as np
 from testbed.engines.fabric.data_plane import MOST_HELD_BYTES
 from testbed.engines.fabric.deliveries import TOGETHER, Delivery, Wait
 from testbed.engines.fabric.native_plane import abi
+from testbed.engines.fabric.native_plane.library import core
 from testbed.engines.fabric.native_plane.packets import Model, NetworkArrays, check_time
 from testbed.network.graph import Network
 from testbed.network.packets import DEFAULT_WINDOW_S
@@ -57,7 +58,7 @@ class CoreForwarder:
     """All frames between the nodes of one network, as a forwarder has them that the core has made."""
 
     def __init__(self, pointer: int, arrays: ForwarderArrays) -> None:
-        self._core = abi.core()
+        self._core = core()
         self._pointer = pointer
         self._arrays = arrays
         self.packets = Model(self._core.core_forwarder_model(pointer), arrays.network)
@@ -143,7 +144,7 @@ class NativeForwarder(CoreForwarder):
             most_held_bytes=most_held_bytes,
             most_held_of_one_bytes=most_held_of_one_bytes,
         )
-        super().__init__(abi.core().core_forwarder_new(arrays.setup), arrays)
+        super().__init__(core().core_forwarder_new(arrays.setup), arrays)
 
     def __del__(self) -> None:
         if hasattr(self, "_pointer"):

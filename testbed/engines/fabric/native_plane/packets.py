@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from testbed.engines.fabric.native_plane import abi
+from testbed.engines.fabric.native_plane.library import core
 from testbed.network.graph import Network
 from testbed.network.normal_table import NORMAL
 from testbed.network.packets import (
@@ -127,7 +128,7 @@ class Model:
         before_s = self.now_s
         if now_s < before_s:  # the core would keep the arrays that a change replaces
             check_time(abi.BACKWARDS, now_s, before_s)
-        abi.core().core_model_change(self.pointer, now_s, make())
+        core().core_model_change(self.pointer, now_s, make())
 
     @property
     def now_s(self) -> float:
@@ -135,23 +136,23 @@ class Model:
         return now_s
 
     def next_s(self) -> float:
-        found: float = abi.core().core_model_next(self.pointer)
+        found: float = core().core_model_next(self.pointer)
         return found
 
     def totals(self) -> abi.Totals:
         found = abi.Totals()
-        abi.core().core_model_totals(self.pointer, found)
+        core().core_model_totals(self.pointer, found)
         return found
 
     def links(self) -> LinkCounts:
         """Of every link in use so far. The longest waits begin anew."""
         rows = np.empty(self.totals().used_links, dtype=abi.LINK_COUNTS)
-        abi.core().core_model_links(self.pointer, abi.address(rows))
+        core().core_model_links(self.pointer, abi.address(rows))
         return LinkCounts(**{name: np.ascontiguousarray(rows[name]) for name in abi.LINK_COUNTS.names or ()})
 
     def pairs(self) -> PairCounts:
         rows = np.empty(self.totals().pairs, dtype=abi.PAIR_COUNTS)
-        abi.core().core_model_pairs(self.pointer, abi.address(rows))
+        core().core_model_pairs(self.pointer, abi.address(rows))
         return PairCounts(**{name: np.ascontiguousarray(rows[name]) for name in abi.PAIR_COUNTS.names or ()})
 
     def snapshot(self) -> Snapshot:
@@ -160,7 +161,7 @@ class Model:
 
     def release(self) -> None:
         """Forgets segments of which some pieces were dropped and all others have arrived."""
-        abi.core().core_model_release(self.pointer)
+        core().core_model_release(self.pointer)
 
 
 class NativePackets(Model):
@@ -177,7 +178,7 @@ class NativePackets(Model):
         window_share: float = 0.0,
         routes: Routes | None = None,
     ) -> None:
-        self._core = abi.core()
+        self._core = core()
         arrays = NetworkArrays(network, seed, time_scale, routes)
         setup = arrays.setup(in_order=in_order, time_scale=time_scale, window_s=window_s, window_share=window_share)
         super().__init__(self._core.core_model_new(setup), arrays)

@@ -18,6 +18,7 @@ from testbed.engines.fabric.devices import close_aside, close_together, make_fit
 from testbed.engines.fabric.histogram import told
 from testbed.engines.fabric.native_plane import abi
 from testbed.engines.fabric.native_plane.forwarder import CoreForwarder, ForwarderArrays, named_unfit
+from testbed.engines.fabric.native_plane.library import core
 from testbed.engines.tun import NotATun
 from testbed.network.graph import Network
 from testbed.network.packets import Routes, Snapshot
@@ -29,7 +30,7 @@ class NativePlane:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._core = abi.core()
+        self._core = core()
         self._arrays = ForwarderArrays(
             setup.network,
             setup.addresses,
@@ -158,11 +159,14 @@ class NativePlane:
         self._core.core_plane_restart_delays(self._pointer)
 
     def close(self) -> None:
+        if not self._pointer:
+            return
         for port in list(self._captures):
             self.end_capture(port)
         descriptors = (self._core.core_plane_detach(self._pointer, port) for port in range(self._count))
         close_together([descriptor for descriptor in descriptors if descriptor >= 0])
         self._core.core_plane_free(self._pointer)
+        self._pointer = 0
 
 
 def _port(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import isfinite
 
-from testbed.engines.fabric.data_plane import BACKLOG, MOST_HELD_BYTES
+from testbed.engines.fabric.data_plane import BACKLOG, MOST_HELD_BYTES, held_bytes
 from testbed.engines.fabric.deliveries import TOGETHER, Delivery, Wait
 from testbed.engines.fabric.python_plane.frames import Frame, is_group, part, read_frame, whole
 from testbed.engines.fabric.unfit import Unfit
@@ -20,12 +20,13 @@ from testbed.network.packets import Packets
 class _Held:
     """A frame whose pieces have not all arrived."""
 
-    __slots__ = ("frame", "left", "origin")
+    __slots__ = ("frame", "left", "origin", "size_bytes")
 
     def __init__(self, frame: Frame, left: int, origin: int) -> None:
         self.frame = frame
         self.left = left
         self.origin = origin
+        self.size_bytes = held_bytes(len(frame.data), len(frame.sizes))
 
 
 class Forwarder:
@@ -133,7 +134,7 @@ class Forwarder:
             held.left -= len(pieces)
             if not held.left:
                 del self._held[arrival.segment]
-                self._hold(held.origin, -len(frame.data))
+                self._hold(held.origin, -held.size_bytes)
             if len(pieces) == len(frame.sizes):
                 size = sum(frame.sizes)
                 yield Delivery(arrival.dest, arrival.due_s, whole(frame), len(pieces), size, arrival.latency_s)
@@ -150,15 +151,15 @@ class Forwarder:
         under_way = self.packets.under_way()
         for segment in [each for each in self._held if each not in under_way]:
             held = self._held.pop(segment)
-            self._hold(held.origin, -len(held.frame.data))
+            self._hold(held.origin, -held.size_bytes)
 
     def _is_full(self, origin: int) -> bool:
         """Whether no more frames may be on their way."""
         return self.held_bytes > self._most_held_bytes or self._held_of[origin] > self._most_held_of_one_bytes
 
     def _keep(self, segment: int, frame: Frame, pieces: int, origin: int) -> None:
-        self._held[segment] = _Held(frame, pieces, origin)
-        self._hold(origin, len(frame.data))
+        held = self._held[segment] = _Held(frame, pieces, origin)
+        self._hold(origin, held.size_bytes)
 
     def _hold(self, origin: int, size_bytes: int) -> None:
         self.held_bytes += size_bytes

@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define CORE_ABI 1u
+#define CORE_ABI 2u
 #define EXPORTED __attribute__((visibility("default")))
 
 /* One direction of a link, in seconds at the time scale of the run; `network/packets/wire.py` says what they mean. */
@@ -154,6 +154,9 @@ enum { CORE_NO_PATH = -1, CORE_BACKWARDS = -2, CORE_BAD_RANK = -3 };
 
 /* The number of this interface: raised whenever a function or structure that Python uses changes. */
 EXPORTED uint32_t core_abi(void);
+
+/* The bytes of each structure above that Python uses, in the order of `SIZES` in `abi.py`. */
+EXPORTED const uint32_t *core_sizes(void);
 
 /* The digest of the sources and flags that the library was compiled from. */
 EXPORTED const char *core_sources(void);

@@ -141,13 +141,21 @@ static int64_t segment_number(const struct segment *segment)
     return (int64_t)(segment->key & ((UINT64_C(1) << KEY_BITS) - 1));
 }
 
+/* The memory of a segment with a frame is counted, or given back. */
+static void hold(struct model *model, const struct segment *segment, int64_t times)
+{
+    int64_t block = (int64_t)pool_block_bytes(segment->data_block);
+    int64_t bytes = times * (block + HELD_SEGMENT_BYTES + HELD_PIECE_BYTES * (int64_t)segment->pieces);
+    model->held_bytes += bytes;
+    model->held_of[segment_origin(segment)] += bytes;
+}
+
 static void segment_free(struct model *model, struct segment *segment)
 {
     struct route *route = segment->route;
     model->held_segments--;
     if (segment->data) {
-        model->held_bytes -= segment->data_bytes;
-        model->held_of[segment_origin(segment)] -= segment->data_bytes;
+        hold(model, segment, -1);
         pool_give(&model->pool, segment->data, segment->data_block);
     }
     if (!--route->segments && route->flow->route != route)
@@ -181,8 +189,7 @@ void model_keep(struct model *model, struct segment *segment, uint8_t *data, uin
     segment->data = data;
     segment->data_bytes = bytes;
     segment->data_block = block;
-    model->held_bytes += bytes;
-    model->held_of[segment_origin(segment)] += bytes;
+    hold(model, segment, 1);
 }
 
 /* -- carrying ----------------------------------------------------------------------------------------------------- */

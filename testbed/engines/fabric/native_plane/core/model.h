@@ -12,6 +12,9 @@
 #include "link.h"
 #include "train.h"
 
+/* What the memory for one counts as, besides the block of its frame. */
+enum { HELD_SEGMENT_BYTES = 640, HELD_PIECE_BYTES = 64 };
+
 struct model {
     struct pool pool;
     uint32_t nodes, link_count;
@@ -39,7 +42,7 @@ struct model {
     size_t handed_pieces_count, handed_pieces_room;
     struct segment *incomplete; /* pieces were dropped, and no other is under way */
     int64_t held_segments, held_bytes;
-    int64_t *held_of; /* bytes, by origin */
+    int64_t *held_of; /* of `held_bytes`, by origin */
 };
 
 /* The pair's flow, with its route as of now; NULL for ranks that the network does not have. */

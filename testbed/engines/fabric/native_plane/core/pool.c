@@ -44,6 +44,12 @@ static int class_of(size_t bytes)
     return -1;
 }
 
+size_t pool_block_bytes(size_t bytes)
+{
+    int class = class_of(bytes);
+    return class < 0 ? bytes : CLASS_BYTES[class];
+}
+
 void *pool_take(struct pool *pool, size_t bytes)
 {
     int class = class_of(bytes);

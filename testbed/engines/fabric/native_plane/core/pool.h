@@ -15,6 +15,9 @@ struct pool {
 /* A block of at least so many bytes, with any contents. Ends the process where there is no memory. */
 void *pool_take(struct pool *pool, size_t bytes);
 
+/* How many bytes such a block has. */
+size_t pool_block_bytes(size_t bytes);
+
 /* Gives back a block that was taken with the same size. */
 void pool_give(struct pool *pool, void *block, size_t bytes);
 

@@ -10,6 +10,18 @@ uint32_t core_abi(void)
     return CORE_ABI;
 }
 
+const uint32_t *core_sizes(void)
+{
+    static const uint32_t sizes[] = {
+        sizeof(struct core_wire),        sizeof(struct core_routes),      sizeof(struct core_change),
+        sizeof(struct core_model_setup), sizeof(struct core_group),       sizeof(struct core_link_counts),
+        sizeof(struct core_pair_counts), sizeof(struct core_totals),      sizeof(struct core_forwarder_setup),
+        sizeof(struct core_delivery),    sizeof(struct core_delay_limits), sizeof(struct core_delays),
+        sizeof(struct core_port_figures), sizeof(struct core_lost),
+    };
+    return sizes;
+}
+
 const char *core_sources(void)
 {
     return CORE_SOURCES;

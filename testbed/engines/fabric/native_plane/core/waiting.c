@@ -90,7 +90,10 @@ static int wait_for(struct waiting *waiting, double due_s, double timeout_s)
 {
     if (waiting->timer >= 0)
         return wait_by_timer(waiting, due_s, timeout_s);
-    struct timespec timeout = {0, (long)(timeout_s * NANOSECONDS)};
+    /* As this call has it on every machine; where `long` has 32 bits, the C library's `struct timespec` is another. */
+    struct {
+        int64_t seconds, nanoseconds;
+    } timeout = {0, (int64_t)(timeout_s * NANOSECONDS)};
     long found = syscall(SYS_epoll_pwait2, waiting->epoll, waiting->ready, waiting->ready_room, &timeout, NULL, 8);
     if (found < 0 && (errno == ENOSYS || errno == EPERM)) /* filters of system calls deny new ones by either */
         return wait_by_timer(waiting, due_s, timeout_s);
