@@ -15,9 +15,6 @@ _LARGEST = 2048
 _SO_TIMESTAMPNS = 35
 _STAMP = struct.Struct("@qq")
 """Seconds and nanoseconds of CLOCK_REALTIME."""
-_RECEIVED = struct.Struct("=Q")
-_RECEIVED_AT = 128
-"""In the kernel's `struct tcp_info`."""
 _NANOSECONDS = 1_000_000_000
 _COUNTERS = Path("/proc/thread-self/net/snmp")
 
@@ -52,13 +49,6 @@ def take(own: socket.socket) -> tuple[bytes, float, tuple[str, int]]:
 def listener(port: int) -> socket.socket:
     """A listening TCP socket."""
     return socket.create_server((_EVERYWHERE, port))
-
-
-def bytes_received(own: socket.socket) -> int:
-    """Bytes that the kernel has of a TCP connection, whether they have been read or not."""
-    info = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT + _RECEIVED.size)
-    found: int = _RECEIVED.unpack_from(info, _RECEIVED_AT)[0]
-    return found
 
 
 def wait_until(own: socket.socket, until_s: float) -> bool:

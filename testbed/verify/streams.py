@@ -22,7 +22,7 @@ from testbed.verify.probe_protocol import (
     TcpSent,
 )
 from testbed.verify.probes import HEADERS_BYTES, WhenReady
-from testbed.verify.sockets import bytes_received, listener, overflows, receiver, sleep_until, take, wait_until
+from testbed.verify.sockets import listener, overflows, receiver, sleep_until, take, wait_until
 
 _STAMP = struct.Struct("!d")
 _BURST_S = 0.001
@@ -98,11 +98,9 @@ def tcp_send(order: TcpSend, begin: WhenReady) -> TcpSent:
 
 
 def tcp_receive(order: TcpReceive, begin: WhenReady) -> TcpReceived:
-    """Average rate over the whole interval, so that a stalled stream counts as slow.
-
-    The kernel counts the bytes: this process may get the processor late, and finds what has come in the meantime.
-    """
+    """Average rate over the whole interval, so that a stalled stream counts as slow."""
     buffer = bytearray(1 << 20)
+    received = 0
     with listener(order.port) as door:
         start_s = begin()
         settled_s, until_s = start_s + order.settled_s, start_s + order.until_s
@@ -110,15 +108,10 @@ def tcp_receive(order: TcpReceive, begin: WhenReady) -> TcpReceived:
             return TcpReceived(order.number, 0.0)
         own, _ = door.accept()
         with own:
-            _take_in(own, buffer, settled_s)
-            settled_s, settled = monotonic(), bytes_received(own)
-            _take_in(own, buffer, until_s)
-            ended_s, ended = max(until_s, monotonic()), bytes_received(own)
-    return TcpReceived(order.number, (ended - settled) * 8 / (ended_s - settled_s))
-
-
-def _take_in(own: socket.socket, buffer: bytearray, until_s: float) -> None:
-    """Reads until then, or until there is no more."""
-    while monotonic() < until_s and wait_until(own, until_s):
-        if not own.recv_into(buffer):
-            return
+            while (now_s := monotonic()) < until_s and wait_until(own, until_s):
+                size = own.recv_into(buffer)
+                if not size:
+                    break
+                if now_s >= settled_s:
+                    received += size
+    return TcpReceived(order.number, received * 8 / (order.until_s - order.settled_s))

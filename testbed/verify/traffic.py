@@ -28,8 +28,6 @@ from testbed.verify.sizing import EchoNeed, StreamNeed, Task
 
 _STREAM_PORTS = 16
 """Of each stream: several sockets hold more than one while the receiver waits for the processor."""
-_LATE_S = 1.0
-"""A receiver that gets the processor late ends a TCP flow so much later than planned; it does not measure a pause."""
 _FIRST_TCP_PORT = FIRST_PORT + 1000
 
 
@@ -113,8 +111,7 @@ def _order_tcp_flows(wanted: Sequence[TcpFlow], running: Running) -> list[tuple[
         receiving, sending = nodes.number(), nodes.number()
         port = _FIRST_TCP_PORT + place
         nodes.order(each.pair.dest, TcpReceive(receiving, port, each.warm_s, each.seconds))
-        until_s = each.seconds + _LATE_S
-        nodes.order(each.pair.origin, TcpSend(sending, running.addresses[each.pair.dest], port, until_s))
+        nodes.order(each.pair.origin, TcpSend(sending, running.addresses[each.pair.dest], port, each.seconds))
         numbers.append((receiving, sending))
     return numbers
 
