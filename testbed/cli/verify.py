@@ -57,8 +57,8 @@ def command(
     """Measure the network of TOPOLOGY, brought up without learners, or that of a live RUN.
 
     The pairs cover the extremes: shortest, longest, slowest, most loss and jitter, a shared bottleneck. Ends with
-    exit code 7 when something is out of its bounds, which docs/verify.md lists. A RUN is a folder, or a name under
-    results/. Beside its learners only some things can be measured; of one that is over, the network is brought up
+    exit code 7 when something is out of its bounds, which docs/verify.md lists, or when this machine was too slow.
+    A RUN is a folder, or a name under results/. Beside its learners only some things can be measured; of one that is over, the network is brought up
     anew, with the seed and the congestion control of its plan.
 
     \b
@@ -190,7 +190,7 @@ def _tell(topology: str, pairs: Sequence[Pair], found: Measured, output_format: 
         click.echo(f"this machine was too slow: {line}", err=True)
     wrong = sum(row.verdict == "wrong" for row in found.rows)
     click.echo(f"{len(found.rows)} measurements of {len(pairs)} pairs, {wrong} out of bounds", err=True)
-    if not found.is_as_asked:
+    if found.overloaded or not found.is_as_asked:
         click.get_current_context().exit(ExitCode.NOT_AS_ASKED)
     if not found.is_complete:
         click.get_current_context().exit(ExitCode.INCOMPLETE)

@@ -122,7 +122,8 @@ def test_a_measurement_that_fails_takes_nothing_from_the_others(file: str, monke
         "what was sent is not known any more"
     )
     assert told["left_out"] == ["losses: a process that measures has ended"]
-    assert result.exit_code == (ExitCode.INCOMPLETE if told["as_asked"] else ExitCode.NOT_AS_ASKED)
+    is_right = told["as_asked"] and not told["overloaded"]
+    assert result.exit_code == (ExitCode.INCOMPLETE if is_right else ExitCode.NOT_AS_ASKED)
 
 
 def test_what_is_incomplete_ends_with_eight_unless_something_is_wrong() -> None:
@@ -131,6 +132,14 @@ def test_what_is_incomplete_ends_with_eight_unless_something_is_wrong() -> None:
         with click.Context(command), pytest.raises(Exit) as ended:
             _tell("small", [], Measured(rows, (), ("losses: no",), is_complete=False), Format.JSON)
         assert ended.value.exit_code == code
+
+
+def test_what_was_measured_while_the_fabric_was_late_proves_nothing() -> None:
+    right = Row("a → b", "loss", 1.0, 1.0, "%", Verdict.OK)
+    found = Measured((right,), ("2 % of the packets were late",), (), is_complete=True)
+    with click.Context(command), pytest.raises(Exit) as ended:
+        _tell("small", [], found, Format.JSON)
+    assert ended.value.exit_code == ExitCode.NOT_AS_ASKED
 
 
 def test_a_fabric_that_is_killed_is_no_bug_of_ours() -> None:
