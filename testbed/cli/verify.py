@@ -58,8 +58,8 @@ def command(
 
     The pairs cover the extremes: shortest, longest, slowest, most loss and jitter, a shared bottleneck. Ends with
     exit code 7 when something is out of its bounds, which docs/verify.md lists, or when this machine was too slow.
-    A RUN is a folder, or a name under results/. Beside its learners only some things can be measured; of one that is over, the network is brought up
-    anew, with the seed and the congestion control of its plan.
+    A RUN is a folder, or a name under results/. Beside its learners only some things can be measured; of one that is
+    over, the network is brought up anew, with the seed and the congestion control of its plan.
 
     \b
     Example:
