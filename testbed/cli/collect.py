@@ -133,7 +133,7 @@ def _collect(results: Path, by: By, target: float | None, group: bool) -> _Colle
         elif by is By.ROUND:
             found.rounds += round_rows(result)
         if group:
-            keys.append(settings_of(run, summary.by_hand))
+            keys.append(settings_of(run, summary.by_hand, summary.data_plane))
         _tell(summary)
     others = [str(each) for each in folders_of_runs(results)]
     if not found.runs:

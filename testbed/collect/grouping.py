@@ -65,9 +65,9 @@ class RunGroup:
     consensus_distance: MeanEstimate
 
 
-def settings_of(run: RunDirectory, by_hand: Sequence[str] = ()) -> ComparableSettings:
+def settings_of(run: RunDirectory, by_hand: Sequence[str] = (), data_plane: str | None = None) -> ComparableSettings:
     """Settings that are equal for runs that differ only in their seed; a run with manual actions equals no other."""
-    what = read_settings(run.plan) or ComparableSettings(f"alone {run.path}")
+    what = read_settings(run.plan, data_plane) or ComparableSettings(f"alone {run.path}")
     if not by_hand:
         return what
     return ComparableSettings(

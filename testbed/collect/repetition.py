@@ -1,11 +1,11 @@
 """Compares plans: the settings of a run without what differs between repetitions.
 
-Takes the path of a plan, gives `ComparableSettings`; reads that file.
+Takes the path of a plan, and the data plane that carried the run, gives `ComparableSettings`; reads that file.
 
-Repetitions may differ in run id, time of creation, how their runtime was chosen, the fabric's data plane, seeds, the
-text of the experiment's file (it may contain the seed), and what follows from the experiment and the seed: the
-overlay's edges (unless they come from a file), the sizes of the data partitions, and the paces of the nodes. The hashes
-of all other files count: an algorithm edited between two runs makes them different.
+Repetitions may differ in run id, time of creation, how their runtime was chosen, seeds, the text of the experiment's
+file (it may contain the seed), and what follows from the experiment and the seed: the overlay's edges (unless they come
+from a file), the sizes of the data partitions, and the paces of the nodes. The hashes of all other files count: an
+algorithm edited between two runs makes them different. So does the fabric's data plane: a slower one carries less.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import msgspec
 
 from testbed.collect.plan_head import FAULTS, read_plan_bytes
 
-_APART = ("run_id", "created", "seed", "seeds", "samples", "runtime_choice", "data_plane")
+_APART = ("run_id", "created", "seed", "seeds", "samples", "runtime_choice", "runtime_facts")
+"""Parts that do not count. A runtime's facts follow from its name."""
+_DATA_PLANE = "data_plane"
 _IN_PARTS = ("experiment", "versions")
 """Parts whose differences are reported key by key; all others are compared as one value."""
 _FOLLOW = ("topology.contents", "nodes", "overlay", "parameters", "ms_per_step", "asked", "server")
@@ -36,14 +38,19 @@ class ComparableSettings:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def read_settings(plan_file: Path) -> ComparableSettings | None:
-    """The settings of a plan; None when it cannot be read."""
+def read_settings(plan_file: Path, data_plane: str | None) -> ComparableSettings | None:
+    """The settings of a run by its plan; None when that cannot be read.
+
+    `data_plane` carried the run's packets. None if that is unknown: then the one that was planned counts.
+    """
     text, _problems = read_plan_bytes(plan_file)
     try:
         plan = msgspec.json.decode(text, type=dict[str, object]) if text is not None else None
         if plan is None:
             return None
         kept = _kept(plan)
+        if (carrier := data_plane or _planned_data_plane(plan)) is not None:
+            kept[_DATA_PLANE] = carrier
         return ComparableSettings(_hash(kept), dict(_settings(kept)))
     except FAULTS:
         return None
@@ -56,8 +63,9 @@ def differences(groups: Sequence[ComparableSettings]) -> list[dict[str, str]]:
     differing = [key for key in keys if len({each.settings.get(key) for each in known}) > 1]
     everywhere = {key for key in differing if all(key in each.settings for each in known)}
     follow = set(_FOLLOW) | {key for key in differing if key.startswith("inputs.") and key not in everywhere}
-    # An algorithm's options that others do not have follow from its name.
-    follow |= {key for key in differing if ".options." in key and _is_one([each.settings.get(key) for each in known])}
+    # An algorithm's options that others do not have follow from its name, and a data plane from the runtime.
+    may_follow = [key for key in differing if ".options." in key or key == _DATA_PLANE]
+    follow |= {key for key in may_follow if _is_one([each.settings.get(key) for each in known])}
     if "topology_name" in differing:
         follow.add("topology")  # its path
     told = [key for key in differing if key not in follow] or differing
@@ -69,7 +77,7 @@ def _is_one(values: Sequence[str | None]) -> bool:
 
 
 def _kept(plan: dict[str, object]) -> dict[str, object]:
-    kept = {key: value for key, value in plan.items() if key not in _APART}
+    kept = {key: value for key, value in plan.items() if key not in (*_APART, _DATA_PLANE)}
     experiment, inputs, nodes = kept.get("experiment"), kept.get("inputs"), kept.get("nodes")
     if isinstance(inputs, dict):
         named = set(_names(experiment))
@@ -82,6 +90,11 @@ def _kept(plan: dict[str, object]) -> dict[str, object]:
     if isinstance(nodes, list):
         kept["nodes"] = [_without_pace(node) for node in nodes]
     return kept
+
+
+def _planned_data_plane(plan: dict[str, object]) -> object:
+    choice = plan.get(_DATA_PLANE)
+    return choice.get("used") if isinstance(choice, dict) else None
 
 
 def _names(value: object) -> Iterator[str]:

@@ -35,6 +35,7 @@ NODES = [{"name": f"n.{rank}", "rank": rank, "learner": rank} for rank in range(
         {"overlay": {"edges": [[1, 0]]}},
         {"experiment": EXPERIMENT | {"seed": 2}},
         {"samples": [3, 4]},
+        {"runtime_facts": {"is_virtual": False, "is_judged": True}},
         {"nodes": [each | {"pace": [[0, 2]]} for each in NODES]},
         {"experiment": dict(reversed(EXPERIMENT.items()))},
     ],
@@ -58,6 +59,23 @@ def test_repetitions(tmp_path: Path, changes: dict[str, object]) -> None:
 )
 def test_not_repetitions(tmp_path: Path, changes: dict[str, object]) -> None:
     assert key(tmp_path) != key(tmp_path, **changes)
+
+
+def test_the_data_plane_that_carried_a_run_counts(tmp_path: Path) -> None:
+    """As the fabric says, or else as planned: in a container the fabric chooses, and a killed run says nothing."""
+    planned = [{"asked": "auto", "used": used} for used in ("native", "python", None)]
+    runs = [two_nodes(tmp_path, f"run{at}", runtime="local", data_plane=each) for at, each in enumerate(planned)]
+    virtual = two_nodes(tmp_path, "virtual")
+    (runs[2].path / "engine").mkdir()
+    (runs[2].path / "engine" / "health.json").write_text('{"data_plane": "python"}')
+    summaries = [summarise(collect_run(run)) for run in (*runs, virtual)]
+    found = [
+        (settings_of(run, (), each.data_plane), each) for run, each in zip((*runs, virtual), summaries, strict=True)
+    ]
+    compiled, python, _virtual = group_runs(found)
+    assert (compiled.runs, python.left_out, python.runs) == (("run0",), ("run1",), ("run2",))
+    assert [each.differs for each in group_runs(found[:3])] == [{"data_plane": "native"}, {"data_plane": "python"}]
+    assert [each.differs for each in group_runs(found[1:])] == [{"runtime": "local"}, {"runtime": "sim"}]
 
 
 def test_an_overlay_that_the_experiment_does_not_tell_counts(tmp_path: Path) -> None:
