@@ -120,6 +120,9 @@ def test_not_more_than_connections_bear(monkeypatch: pytest.MonkeyPatch) -> None
     enough = deploy("--time-scale", "6")
     assert planned(enough)["time_scale"] == 6.0
     assert "would carry all of it" not in enough.stderr
+    refused = deploy("--time-scale", "1000")
+    assert (refused.exit_code, "the kernel gives up connections" in refused.stderr) == (4, True)
+    assert planned(deploy("--time-scale", "1000", "--engine", "none"))["time_scale"] == 1000.0
 
 
 def test_what_no_scale_is_enough_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,10 +120,10 @@ class DockerRuntime(Runtime):
         from testbed.runtimes.docker.preflight import check_engine_and_image
         from testbed.runtimes.needs import meet, processor_needs
 
+        refuse_too_late_for_tcp(plan)
         named = _named(how.given)
         if how.dry and named is None and _would_build(how.say):
             return plan
-        refuse_too_late_for_tcp(plan)
         plan = check_engine_and_image(plan, named or DEFAULT_TAG, how.folder, how.say, force=how.force)
         meet(list(processor_needs(plan, is_fitted=how.is_fitted)), how.say, force=how.force)
         return plan

@@ -89,22 +89,24 @@ class LocalRuntime(Runtime):
         return DataPlaneChoice(asked=wanted_plane(asked), used=chosen.name)
 
     def check(self, plan: RunPlan, how: Checking) -> RunPlan:
-        """Shaping fails closed: what the network needs cannot be forced."""
+        """Shaping fails closed: what the network needs cannot be forced. A dry run does not ask what the machine has."""
+        from testbed.plan.time_scale import refuse_too_late_for_tcp
+        from testbed.runtimes.processes.learner_view import shown_too
+
+        if plan.engine != UNSHAPED:
+            refuse_too_late_for_tcp(plan)
+        list(shown_too())  # raises for folders that learners cannot be shown
         if how.dry:
             return plan
         from testbed.engines.namespace import TcpSettings
         from testbed.engines.network_check import what_is_denied
-        from testbed.plan.time_scale import refuse_too_late_for_tcp
         from testbed.runtimes.needs import meet, needs_of, processor_needs
-        from testbed.runtimes.processes.learner_view import shown_too
 
         if plan.engine != UNSHAPED:
             network = plan.experiment.network
             denied = what_is_denied(TcpSettings(congestion=network.congestion, idle_restart=network.idle_restart))
             if denied is not None:
                 raise denied
-            refuse_too_late_for_tcp(plan)
-        list(shown_too())  # raises for folders that learners cannot be shown
         meet([*needs_of(plan), *processor_needs(plan, is_fitted=how.is_fitted)], how.say, force=how.force)
         for warning in _trust(plan, how.folder.parent):
             how.say(f"warning: {warning}")

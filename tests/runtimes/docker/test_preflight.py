@@ -140,18 +140,19 @@ def test_how_many_fit_is_said_where_more_than_half_of_them_are_wanted(
     assert [words.rpartition(": ")[2] for words in said(plan(parameters=0))] == [f"{fitting} fit"] * told
 
 
-def check_containers(plan: RunPlan, say: Callable[[str], None], *, force: bool) -> RunPlan:
-    checking = Checking(FOLDER, {"image": "mine:1"}, say, force=force, is_fitted=True, dry=False)
+def check_containers(plan: RunPlan, say: Callable[[str], None], *, force: bool, dry: bool = False) -> RunPlan:
+    checking = Checking(FOLDER, {} if dry else {"image": "mine:1"}, say, force=force, is_fitted=True, dry=dry)
     return DockerRuntime().check(plan, checking)
 
 
 class TestAsOnThisMachine:
     """What is refused with processes is refused with containers."""
 
-    def test_connections_that_would_never_come_up(self, engine: FakeEngine) -> None:
+    @pytest.mark.parametrize("dry", [False, True])
+    def test_connections_that_would_never_come_up(self, engine: FakeEngine, *, dry: bool) -> None:
         far = plan(star(4).replace("5ms", "2s"), time_scale=8.0)
         with pytest.raises(PreflightRefused, match="the kernel gives up connections"):
-            check_containers(far, lambda _: None, force=True)
+            check_containers(far, lambda _: None, force=True, dry=dry)
         assert engine.asked == []
 
     def test_steps_that_are_too_fast(self, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
