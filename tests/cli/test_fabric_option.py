@@ -151,3 +151,27 @@ def test_doctor_has_a_line_about_the_core(request: pytest.FixtureRequest, monkey
     monkeypatch.setattr(library, "compiler", lambda: "gcc 1.2")
     told = f"interface {library.ABI}, by gcc 1.2: the fabric takes it by default"
     assert line() == {"check": "compiled core", "ok": True, "found": told, "what to do": ""}
+
+
+@pytest.mark.parametrize(
+    ("machine", "asked", "ok", "told"),
+    [
+        ("has_core", "python", True, ": the fabric runs in Python as TESTBED_FABRIC=python says"),
+        ("has_core", "native", True, ": the fabric takes it as TESTBED_FABRIC=native says"),
+        ("has_core", "auto", True, ": the fabric takes it by default"),
+        ("has_core", "rust", False, "TESTBED_FABRIC: there is no data plane `rust`"),
+        ("has_no_core", "rust", False, "TESTBED_FABRIC: there is no data plane `rust`"),
+        ("has_no_core", "python", False, "so the fabric runs in Python, as TESTBED_FABRIC=python says"),
+        ("has_no_core", "native", False, "so runs are refused, as TESTBED_FABRIC=native says"),
+    ],
+)
+def test_doctor_says_what_the_environment_makes_of_it(
+    machine: str, asked: str, ok: bool, told: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request.getfixturevalue(machine)
+    monkeypatch.setattr(library, "compiler", lambda: "gcc 1.2")
+    monkeypatch.setenv(DEFAULT_PLANE, asked)
+    rows = {each["check"]: each for each in json.loads(command("doctor", "--format", "json").stdout)}
+    row = rows["compiled core"]
+    assert (row["ok"], row["found"][-len(told) :]) == (ok, told)
+    assert bool(row["what to do"]) is not ok

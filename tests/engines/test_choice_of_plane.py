@@ -63,7 +63,7 @@ def test_the_environment_asks_where_no_option_does(monkeypatch: pytest.MonkeyPat
     assert planes.choose(NATIVE).name == NATIVE
     assert wanted_plane(AUTO) == AUTO
     monkeypatch.setenv(DEFAULT_PLANE, "rust")
-    with pytest.raises(UsageProblem, match="TESTBED_FABRIC: there is no data plane 'rust'"):
+    with pytest.raises(UsageProblem, match="TESTBED_FABRIC: there is no data plane `rust`"):
         wanted_plane()
 
 

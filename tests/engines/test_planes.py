@@ -215,7 +215,7 @@ def _device(sockets: Path, rank: int) -> socket.socket:
 
 def test_a_data_plane_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     config = configuration(pair(), tmp_path, tmp_path / "s", data_plane="none such")
-    with pytest.raises(UsageProblem, match="no data plane 'none such'"):
+    with pytest.raises(UsageProblem, match="no data plane `none such`"):
         Fabric(config)
 
 

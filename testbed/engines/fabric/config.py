@@ -82,7 +82,7 @@ def wanted_plane(asked: str | None = None) -> str:
     """What an option asks for, or else the environment; raises UsageProblem for what that cannot ask for."""
     wanted = asked or os.environ.get(DEFAULT_PLANE) or AUTO
     if not asked and wanted not in (AUTO, NATIVE, PYTHON):
-        raise UsageProblem(f"{DEFAULT_PLANE}: there is no data plane {wanted!r}", f"{AUTO}, {NATIVE} or {PYTHON}")
+        raise UsageProblem(f"{DEFAULT_PLANE}: there is no data plane `{wanted}`", f"{AUTO}, {NATIVE} or {PYTHON}")
     return wanted
 
 

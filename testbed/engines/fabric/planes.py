@@ -37,7 +37,7 @@ def choose(asked: str | None = None) -> ChosenPlane:
     """
     name = wanted_plane(asked)
     if name != AUTO and name not in PLANES:
-        raise UsageProblem(f"there is no data plane {name!r}", f"there are: {', '.join(PLANES)}")
+        raise UsageProblem(f"there is no data plane `{name}`", f"there are: {', '.join(PLANES)}")
     if name not in (AUTO, NATIVE):
         return ChosenPlane(name)
     denied = library.why_not()

@@ -15,12 +15,14 @@ from typing import get_args
 
 from testbed.cores import usable_cores
 from testbed.engines.denied import NetworkDenied, raised_limit
+from testbed.engines.fabric.config import AUTO, DEFAULT_PLANE, NATIVE, PYTHON, wanted_plane
 from testbed.engines.fabric.native_plane import library
 from testbed.engines.kernel import CLONE_NEWNET, CLONE_NEWUSER, unshare
 from testbed.engines.machine_facts import MachineFacts
 from testbed.engines.namespace import TcpSettings
 from testbed.engines.network_check import what_is_denied
 from testbed.engines.steps import Step
+from testbed.errors import UsageProblem
 from testbed.experiment.language import NetworkModel
 from testbed.isolation.sandbox_check import sandbox_support
 from testbed.memory import available_bytes
@@ -68,11 +70,19 @@ def _network() -> Check:
 
 
 def _core() -> Check:
-    """The fabric's compiled data plane; without it the one in Python does the same."""
+    """The fabric's compiled data plane, and whether runs take it; without it the one in Python does the same."""
     name, denied = "compiled core", library.why_not()
-    if denied is not None:
-        return Check(name, False, f"{denied.message}, so the fabric runs in Python", denied.hint)
-    return Check(name, True, f"interface {library.ABI}, by {library.compiler()}: the fabric takes it by default")
+    try:
+        wanted = wanted_plane()
+    except UsageProblem as problem:
+        return Check(name, False, problem.message, problem.hint)
+    why = "by default" if wanted == AUTO else f"as {DEFAULT_PLANE}={wanted} says"
+    if denied is None:
+        takes = "the fabric runs in Python" if wanted == PYTHON else "the fabric takes it"
+        return Check(name, True, f"interface {library.ABI}, by {library.compiler()}: {takes} {why}")
+    takes = "runs are refused" if wanted == NATIVE else "the fabric runs in Python"
+    found = f"{denied.message}, so {takes}"
+    return Check(name, False, found if wanted == AUTO else f"{found}, {why}", denied.hint)
 
 
 def _namespaces() -> Check:
