@@ -66,6 +66,10 @@ def run_table(runs: Sequence[RunSummary]) -> TextTable:
         rows = [
             (*row[:place], _text(run.nodes.crashed or None), *row[place:]) for row, run in zip(rows, runs, strict=True)
         ]
+    if len({run.data_plane for run in runs} - {None}) > 1:  # a slower one carries less
+        place = columns.index("runtime") + 1
+        columns = (*columns[:place], "data plane", *columns[place:])
+        rows = [(*row[:place], _text(run.data_plane), *row[place:]) for row, run in zip(rows, runs, strict=True)]
     if all(run.algorithm is not None and run.algorithm in run.run_id for run in runs):  # the run's name has it
         columns, rows = columns[:1] + columns[2:], [row[:1] + row[2:] for row in rows]
     if all(run.health == "valid" for run in runs):  # otherwise never left out

@@ -1,11 +1,11 @@
-"""Words for settings of a run that differ from its experiment: the time of a step, TCP's congestion control.
+"""Words for settings of a run that its experiment alone does not decide: a step's time, TCP, the data plane.
 
 Takes plans, gives words; pure.
 """
 
 from __future__ import annotations
 
-from testbed.plan.model import RunPlan
+from testbed.plan.model import DataPlaneChoice, RunPlan
 
 
 def is_longer(plan: RunPlan) -> bool:
@@ -30,3 +30,10 @@ def congestion_words(plan: RunPlan) -> str:
         f"{used} instead of {plan.asked.congestion}, whose windows grow by the kernel's clock, "
         f"which no time scale slows down"
     )
+
+
+def data_plane_words(choice: DataPlaneChoice) -> str:
+    """Such as `native`, or `auto` with what that means where the fabric chooses, in its container."""
+    if choice.used is None and choice.asked == "auto":
+        return "auto: native if the image has the compiled core, else python"
+    return choice.used or choice.asked

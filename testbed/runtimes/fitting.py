@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.plan.estimate import estimate
-from testbed.plan.instead import congestion_words, is_longer, step_words
+from testbed.plan.instead import congestion_words, data_plane_words, is_longer, step_words
 from testbed.plan.make import NOMINAL_MS_PER_STEP, paced
 from testbed.plan.model import RunPlan
 from testbed.plan.time_scale import largest_scale, late_for_tcp, smallest_scale
@@ -98,6 +98,8 @@ def fitted(
     if steps is not None and made.experiment.compute.mode == "paced":
         say(f"a local step takes {step_words(made)}{f': {steps.why(made)}' if is_longer(made) else ''}")
     say(f"TCP's congestion control: {congestion_words(made)}")
+    if made.data_plane is not None:
+        say(f"data plane: {data_plane_words(made.data_plane)}")
     for words in late_for_tcp(made):
         say(f"warning: {words}")
     return made

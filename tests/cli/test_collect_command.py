@@ -49,6 +49,22 @@ def test_a_table_has_a_line_for_each_run(results: Path) -> None:
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 
+def test_the_data_plane_is_told_where_runs_differ_in_it(tmp_path: Path) -> None:
+    two_nodes(tmp_path, "virtual")
+    for name in ("native", "python"):
+        folder = two_nodes(tmp_path, f"by-{name}", runtime="local").path / "engine"
+        folder.mkdir()
+        assert "data plane" not in run(tmp_path).stdout
+        (folder / "health.json").write_text(f'{{"data_plane": "{name}"}}')
+    told = run(tmp_path).stdout
+    assert told.split()[2:5] == ["runtime", "data", "plane"]
+    assert [row_of(told, each).split()[2:4] for each in ("by-native", "by-python", "virtual")] == [
+        ["local", "native"],
+        ["local", "python"],
+        ["sim", "–"],
+    ]
+
+
 def test_a_target_has_two_columns(results: Path) -> None:
     result = run(results / "one", "--target", "0.8")
     assert "s to 0.8   B to 0.8" in result.stdout

@@ -12,6 +12,7 @@ from testbed.engines.fabric.config import DEFAULT_PLANE
 from testbed.engines.fabric.native_plane import library
 from testbed.errors import PreflightRefused
 from testbed.plan.files import write_plan
+from testbed.plan.instead import data_plane_words
 from testbed.plan.model import DataPlaneChoice
 from testbed.rundir import create_run
 from tests.cli.in_process import command
@@ -63,6 +64,7 @@ def test_the_plan_says_what_was_asked_for_and_what_was_chosen() -> None:
     assert "Python" not in chosen.stderr
     assert data_plane(planned("--fabric", "native")) == {"asked": "native", "used": "native"}
     assert data_plane(planned("--fabric", "python")) == {"asked": "python", "used": "python"}
+    assert "\ndata plane: python\n" in planned("--fabric", "python").stderr
     assert "network by fabric (python)" in planned("--fabric", "python", "--format", "table").stdout
 
 
@@ -88,6 +90,12 @@ def test_without_the_core_who_asks_for_it_is_refused() -> None:
     result = planned("--fabric", "native")
     assert result.exit_code == 4
     assert result.stderr.splitlines()[-2:] == ["Error: the core is not there", "  compile it"]
+
+
+def test_in_containers_the_fabric_chooses() -> None:
+    told = {asked: data_plane_words(DataPlaneChoice(asked=asked, used=None)) for asked in ("auto", "native", "python")}
+    assert told.pop("auto") == "auto: native if the image has the compiled core, else python"
+    assert told == {"native": "native", "python": "python"}
 
 
 @pytest.mark.parametrize(

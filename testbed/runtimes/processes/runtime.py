@@ -89,7 +89,7 @@ class LocalRuntime(Runtime):
         return DataPlaneChoice(asked=wanted_plane(asked), used=chosen.name)
 
     def check(self, plan: RunPlan, how: Checking) -> RunPlan:
-        """Shaping fails closed: what the network needs cannot be forced. A dry run does not ask what the machine has."""
+        """Shaping fails closed: what the network needs cannot be forced. A dry run does not look at the machine."""
         from testbed.plan.time_scale import refuse_too_late_for_tcp
         from testbed.runtimes.processes.learner_view import shown_too
 
