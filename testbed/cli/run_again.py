@@ -9,7 +9,7 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from testbed.control.health import MOST_ADDED_SHARE
 
@@ -26,16 +26,24 @@ _OVERWRITE = "--overwrite"
 """Belongs to a name; the overloaded run is kept."""
 
 
-def run_again(words: Sequence[str], plan: RunPlan, summary: Mapping[str, object]) -> str | None:
+class Again(NamedTuple):
+    command: str
+    meaning: str
+    """How the results of that run compare with others."""
+
+
+def run_again(words: Sequence[str], plan: RunPlan, summary: Mapping[str, object]) -> Again | None:
     """The command with a longer step if only computing was late, else a larger time scale; None if neither helps."""
     if "--plan" in (word.partition("=")[0] for word in words):
         return None  # a plan is complete and takes no settings
     if (step := _longer_step(plan, summary)) is not None:
         was_chosen = any(word.partition("=")[0] == _TIME_SCALE for word in words)
         scale = [_TIME_SCALE, f"{plan.time_scale:g}"] if was_chosen or plan.time_scale != 1.0 else []
-        return _line(_without_step(words), [*scale, "--set", f"{_STEP}={step:g}"])
+        line = _line(_without_step(words), [*scale, "--set", f"{_STEP}={step:g}"])
+        return Again(line, "another experiment, with longer steps: runs compare if all have the same")
     if (larger := _larger_scale(plan)) is not None:
-        return _line(words, [_TIME_SCALE, f"{larger:g}"])
+        line = _line(words, [_TIME_SCALE, f"{larger:g}"])
+        return Again(line, _at_larger_scale(plan))
     return None
 
 
@@ -63,6 +71,14 @@ def _larger_scale(plan: RunPlan) -> float | None:
 
     largest = largest_scale(plan)
     return next((each for each in SCALES if plan.time_scale < each <= largest), None)
+
+
+def _at_larger_scale(plan: RunPlan) -> str:
+    if plan.experiment.compute.mode == "measured":
+        return "another experiment, with a faster machine: a measured step is divided by the time scale"
+    may_change = plan.time_scale == 1.0 and plan.experiment.network.congestion == "cubic"
+    but = ", but with TCP reno unless it names a congestion control" if may_change else ""
+    return f"the same experiment in more real time{but}"
 
 
 def _without_own(words: Sequence[str]) -> list[str]:

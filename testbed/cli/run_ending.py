@@ -67,7 +67,9 @@ def tell_ending(
     if outcome.overloaded and not outcome.failures:  # nodes that failed would fail again
         words = click.get_current_context().meta.get(WORDS, ())
         again = run_again(words, plan, _summary(outcome, plan, path, real_s))
-        click.echo(f"  {_REMEDY if again is None else f'likely to be valid: {again}'}", err=True)
+        told = (_REMEDY,) if again is None else (f"likely to be valid: {again.command}", f"({again.meaning})")
+        for words in told:
+            click.echo(f"  {words}", err=True)
     for node in _with_tracebacks(outcome, RunDirectory(path)):
         say(f"how it came to that: testbed logs {path} {node}")
     if path.is_dir():

@@ -73,7 +73,12 @@ class _Steps:
 
 
 def fitted(
-    plan: RunPlan, nominal_ms: float | None, asked: float | None, beside: Path, say: Callable[[str], None]
+    plan: RunPlan,
+    nominal_ms: float | None,
+    asked: float | None,
+    beside: Path,
+    say: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> RunPlan:
     """The plan with a time scale and a step that this machine keeps up with. Virtual time needs no fitting.
 
@@ -96,7 +101,11 @@ def fitted(
     else:
         made = at(1.0 if asked is None else asked)
     if steps is not None and made.experiment.compute.mode == "paced":
-        say(f"a local step takes {step_words(made)}{f': {steps.why(made)}' if is_longer(made) else ''}")
+        words = f"a local step takes {step_words(made)}"
+        if is_longer(made):  # another experiment than the one that was asked for
+            warn(f"warning: {words}: {steps.why(made)}")
+        else:
+            say(words)
     say(f"TCP's congestion control: {congestion_words(made)}")
     if made.data_plane is not None:
         say(f"data plane: {data_plane_words(made.data_plane)}")

@@ -174,7 +174,7 @@ def planned(
     }
     asked = given.get(TIME_SCALE.name)
     assert asked is None or isinstance(asked, float)  # noqa: S101 - as the option gives it
-    plan = fitted(plan.model_copy(update=sizes), described.nominal_ms_per_step, asked, beside, talk.say)
+    plan = fitted(plan.model_copy(update=sizes), described.nominal_ms_per_step, asked, beside, talk.say, talk.warn)
     talk.findings(experiment.topology, events_too_late(plan, topology, lambda: estimate(plan)))
     return chosen, plan
 

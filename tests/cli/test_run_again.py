@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.cli.run_again import run_again
+from testbed.plan.model import RunPlan
 from tests.runtimes.local_runs import locally
 from tests.runtimes.sim_runs import plan_of, star
 
@@ -13,6 +14,26 @@ PLAN = locally(plan_of(star(2), compute={"ms_per_step": 20}))
 COMPUTING = {"why": ["computing"], "computing": {"added_share": 0.03, "worst_late_s": 0.045}}
 NETWORK = {"why": ["packets"], "computing": {"added_share": 0.001, "worst_late_s": 0.045}}
 BOTH = {"why": ["computing", "packets"], "computing": {"added_share": 0.03, "worst_late_s": 0.045}}
+
+
+def command(words: list[str], plan: RunPlan, summary: dict[str, object]) -> str | None:
+    again = run_again(words, plan, summary)
+    return None if again is None else again.command
+
+
+def meaning(plan: RunPlan, summary: dict[str, object]) -> str:
+    again = run_again(["deploy", "t.xml"], plan, summary)
+    assert again is not None
+    return again.meaning
+
+
+def test_what_changes_the_experiment_says_so() -> None:
+    scaled = PLAN.model_copy(update={"time_scale": 2.0})
+    assert meaning(PLAN, COMPUTING).startswith("another experiment, with longer steps")
+    assert meaning(PLAN, NETWORK).startswith("the same experiment in more real time, but with TCP reno")
+    assert meaning(scaled, NETWORK) == "the same experiment in more real time"
+    measured = locally(plan_of(star(2), compute={"mode": "measured"}))
+    assert meaning(measured, NETWORK).startswith("another experiment, with a faster machine")
 
 
 @pytest.mark.parametrize(
@@ -31,24 +52,24 @@ BOTH = {"why": ["computing", "packets"], "computing": {"added_share": 0.03, "wor
     ],
 )
 def test_a_step_is_as_long_as_the_latest_one_took(words: str, again: str | None) -> None:
-    assert run_again(words.split(), PLAN, COMPUTING) == again
+    assert command(words.split(), PLAN, COMPUTING) == again
 
 
 def test_a_step_that_was_only_a_little_late_is_a_quarter_longer() -> None:
     little = {"why": ["computing"], "computing": {"added_share": 0.03, "worst_late_s": 0.001}}
-    assert str(run_again(["deploy"], PLAN, little)).endswith("--set compute.ms_per_step=25")
+    assert str(command(["deploy"], PLAN, little)).endswith("--set compute.ms_per_step=25")
 
 
 def test_the_scale_of_the_run_stays_where_its_step_is_made_longer() -> None:
     scaled = PLAN.model_copy(update={"time_scale": 2.0})
-    said = run_again(["deploy", "t.xml", "--time-scale", "auto"], scaled, COMPUTING)
+    said = command(["deploy", "t.xml", "--time-scale", "auto"], scaled, COMPUTING)
     assert said == "testbed deploy t.xml --time-scale 2 --set compute.ms_per_step=43"
 
 
 @pytest.mark.parametrize("summary", [NETWORK, BOTH])
 def test_where_the_network_was_late_all_goes_slower(summary: dict[str, object]) -> None:
     words = ["deploy", "t.xml", "--set", "compute.ms_per_step=20", "--time-scale", "1"]
-    assert run_again(words, PLAN, summary) == "testbed deploy t.xml --set compute.ms_per_step=20 --time-scale 2"
+    assert command(words, PLAN, summary) == "testbed deploy t.xml --set compute.ms_per_step=20 --time-scale 2"
 
 
 def test_beyond_what_connections_bear_there_is_nothing_to_copy() -> None:
@@ -57,4 +78,4 @@ def test_beyond_what_connections_bear_there_is_nothing_to_copy() -> None:
 
 
 def test_names_with_spaces_can_be_copied() -> None:
-    assert str(run_again(["deploy", "my file.xml"], PLAN, NETWORK)).startswith("testbed deploy 'my file.xml' ")
+    assert str(command(["deploy", "my file.xml"], PLAN, NETWORK)).startswith("testbed deploy 'my file.xml' ")

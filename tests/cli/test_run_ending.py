@@ -51,4 +51,5 @@ def test_it_is_loud_and_in_colour_only_where_that_is_wanted(
     assert told.exit_code == 7
     assert "OVERLOADED: " in told.stderr
     assert "the fabric was late" in told.stderr
+    assert "  likely to be valid: testbed --time-scale 2\n  (the same experiment in more real time" in told.stderr
     assert ("\x1b[" in told.stderr) == (not value)
