@@ -159,7 +159,7 @@ def _problem(where: str, problem: BaseException) -> CodeProblem:
     own = _path_of(where)
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(problem.__traceback__)]
     theirs = [(path, line) for path, line in frames if _is_same(path, own) or _is_theirs(path)]
-    message = f"{str(problem) or 'no further words'} ({type(problem).__name__})"
+    message = f"{' '.join(str(problem).split()) or 'no further words'} ({type(problem).__name__})"
     if theirs:
         path, line = theirs[-1]
         return OnlyHere(message, path.name, line)

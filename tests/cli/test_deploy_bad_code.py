@@ -112,6 +112,7 @@ def check_refused(result: Result, place: str, words: str) -> None:
         (ALGORITHM.replace("node):", "node, more):"), 4, "must take one argument"),
         (ALGORITHM.replace("async def run", "def __init__(self, needed): pass\n    async def run"), 4, "'needed'"),
         (ALGORITHM.replace("async def run", "def __init__(self): 1 / 0\n    async def run"), 5, "division by zero"),
+        ("raise ValueError('no\\n  luck\\n')\n", 1, "no luck (ValueError)"),
     ],
 )
 def test_an_algorithm_that_no_node_can_make(text: str, line: int | None, words: str) -> None:
