@@ -27,13 +27,13 @@ _Given = TypeVar("_Given")
 class CodeProblem(Exception):
     """A researcher's code failed, or is not what it should be."""
 
-    def __init__(self, message: str, file: str | None = None, line: int | None = None) -> None:
+    def __init__(self, message: str, file: str | None = None, line: int | None = None, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.file = file
         """The name of the file, without its folder."""
         self.line = line
-        self.hint = ""
+        self.hint = hint
         """What to do about it; empty if the kind of code says that."""
 
     def __str__(self) -> str:
@@ -48,6 +48,7 @@ VISIBLE = "TESTBED_VISIBLE"
 """Environment variable: additional folders that learners may read if they are isolated from this machine's files."""
 FOLDERS = "TESTBED_CODE"
 """Environment variable: folders to search for code files that are not where the plan was made."""
+_MEND = "mend the code there: this is its own error"
 _HERE = Path(__file__).resolve().parent
 _LIBRARIES = tuple(
     {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -155,15 +156,15 @@ def problem_in(name: str, problem: BaseException) -> CodeProblem:
 
 def _problem(where: str, problem: BaseException) -> CodeProblem:
     if isinstance(problem, SyntaxError):
-        return CodeProblem(f"{problem.msg} (SyntaxError)", Path(problem.filename or where).name, problem.lineno)
+        return CodeProblem(f"{problem.msg} (SyntaxError)", Path(problem.filename or where).name, problem.lineno, _MEND)
     own = _path_of(where)
     frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(problem.__traceback__)]
     theirs = [(path, line) for path, line in frames if _is_same(path, own) or _is_theirs(path)]
     message = f"{' '.join(str(problem).split()) or 'no further words'} ({type(problem).__name__})"
     if theirs:
         path, line = theirs[-1]
-        return OnlyHere(message, path.name, line)
-    return OnlyHere(message, own.name if own else None)
+        return OnlyHere(message, path.name, line, _MEND)
+    return OnlyHere(message, own.name if own else None, hint=_MEND)
 
 
 def _path_of(where: str) -> Path | None:

@@ -16,6 +16,9 @@ from testbed.code import CodeProblem, call, file_of, is_code, load_object
 from testbed.node.algorithm import ALL_NEIGHBOURS, Algorithm
 from testbed.node.sharing.base import Sharing
 
+_DECLARED = "declare {} as the table in docs/writing-an-algorithm.md says, or leave it out"
+_OPTIONS = "the experiment's `options` are the arguments of `__init__`: docs/writing-an-algorithm.md"
+
 
 def choose_algorithm(name: str, options: Mapping[str, object]) -> Algorithm:
     """The algorithm of that name, with its options."""
@@ -36,9 +39,8 @@ def choose_algorithm(name: str, options: Mapping[str, object]) -> Algorithm:
 def check_server(name: str, algorithm: Algorithm, *, has_server: bool) -> None:
     """Raises CodeProblem if the algorithm needs a server, and the experiment has none."""
     if algorithm.needs_server and not has_server:
-        problem = _at(name, type(algorithm), f"`{name}` needs a server: say `algorithm: {{server: NODE}}`")
-        problem.hint = "name the node that serves, as with --set algorithm.server=NODE: docs/writing-an-algorithm.md"
-        raise problem
+        hint = "name the node that serves, as with --set algorithm.server=NODE: docs/writing-an-algorithm.md"
+        raise _at(name, type(algorithm), f"`{name}` needs a server: say `algorithm: {{server: NODE}}`", hint)
 
 
 def choose_sharing(name: str, options: Mapping[str, object], random: Random) -> Sharing:
@@ -59,21 +61,26 @@ def message_bytes_of(name: str, sharing: Sharing, parameters: int) -> int | None
     size = call(name, sharing.message_bytes, parameters)
     if size is None or (isinstance(size, int) and not isinstance(size, bool) and size >= 0):
         return size
-    raise _at(name, type(sharing), f"`message_bytes` must give a number of bytes or None, not {size!r}")
+    wrong = f"`message_bytes` must give a number of bytes or None, not {size!r}"
+    raise _at(name, type(sharing), wrong, _DECLARED.format("it"))
 
 
 def _check_declared(source: str, algorithm: Algorithm) -> None:
     """Checks the types of what a researcher's algorithm declares; only values of plain types are compared."""
     waits = call(source, lambda: algorithm.waits)
     if waits is not None and type(waits) is not bool:
-        raise _at(source, type(algorithm), f"`waits` must be True, False or None, not {call(source, repr, waits)}")
+        raise _undeclared(source, algorithm, "waits", "True, False or None", waits)
     to: object = call(source, lambda: algorithm.sends_to)
     if not (to is None or (type(to) is int and to >= 0) or (type(to) is str and to == ALL_NEIGHBOURS)):
-        wanted = f"a number, {ALL_NEIGHBOURS!r} or None"
-        raise _at(source, type(algorithm), f"`sends_to` must be {wanted}, not {call(source, repr, to)}")
+        raise _undeclared(source, algorithm, "sends_to", f"a number, {ALL_NEIGHBOURS!r} or None", to)
     served = call(source, lambda: algorithm.needs_server)
     if type(served) is not bool:
-        raise _at(source, type(algorithm), f"`needs_server` must be True or False, not {call(source, repr, served)}")
+        raise _undeclared(source, algorithm, "needs_server", "True or False", served)
+
+
+def _undeclared(source: str, algorithm: Algorithm, name: str, wanted: str, value: object) -> CodeProblem:
+    wrong = f"`{name}` must be {wanted}, not {call(source, repr, value)}"
+    return _at(source, type(algorithm), wrong, _DECLARED.format(f"`{name}`"))
 
 
 def _class(name: str, built_in: Mapping[str, Entry], base: type) -> tuple[str, type]:
@@ -89,16 +96,17 @@ def _make(source: str, found: type, options: Mapping[str, object]) -> object:
     try:
         inspect.signature(found).bind(**options)
     except TypeError as problem:
-        raise _at(source, found, f"{found.__name__} cannot be made with these options: {problem}") from None
+        wrong = f"{found.__name__} cannot be made with these options: {problem}"
+        raise _at(source, found, wrong, _OPTIONS) from None
     return call(source, found, **options)
 
 
-def _at(source: str, found: type, message: str) -> CodeProblem:
+def _at(source: str, found: type, message: str, hint: str = "") -> CodeProblem:
     try:
         line = inspect.getsourcelines(found)[1]
     except (OSError, TypeError):
-        return CodeProblem(message, _file(source))
-    return CodeProblem(message, _file(source), line)
+        return CodeProblem(message, _file(source), hint=hint)
+    return CodeProblem(message, _file(source), line, hint)
 
 
 def _file(source: str) -> str | None:

@@ -254,6 +254,7 @@ def _refuse(wrong: WrongCode | None, runtime: Runtime, origin: Origin, say: Call
         say(f"warning: here the code fails, and only the image can tell whether it does there: {wrong.problem}")
         return
     report = origin.report()
-    hint = _NO_MODULE if "ModuleNotFoundError" in str(wrong.problem) else _HINTS[wrong.key[0]]
-    report.complain("code", str(wrong.problem), wrong.problem.hint or hint, *wrong.key)
+    problem = wrong.problem
+    hint = _NO_MODULE if "ModuleNotFoundError" in problem.message else problem.hint or _HINTS[wrong.key[0]]
+    report.complain("code", str(problem), hint, *wrong.key)
     report.raise_if_wrong()
