@@ -8,6 +8,7 @@ Takes nothing, gives types, touches nothing.
     ├── PreflightRefused        4  this machine, as it is now, cannot do what was asked
     ├── CouldNotStart           5  a process that the run needs could not be started
     ├── RunBroken               6  a run that had begun could not go on
+    ├── CannotExecute    126, 127  the command for a node's network cannot be executed, or is not there
     └── IncompleteResults       8  a run left less than its plan promised; what there is was printed
 """
 
@@ -37,6 +38,10 @@ class ExitCode(IntEnum):
     """The network was not the one asked for, or this machine could not sustain the run."""
     INCOMPLETE = 8
     """Results are printed, but some are missing."""
+    NOT_EXECUTABLE = 126
+    """Of `exec`, as of a shell: the command cannot be executed."""
+    NOT_FOUND = 127
+    """Of `exec`, as of a shell: there is no such command."""
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     """The reader of the output stopped reading; as for any Unix command."""
@@ -169,6 +174,14 @@ class UsageProblem(TestbedError):
     """The command line names a file, node or option that does not exist."""
 
     exit_code = ExitCode.USAGE
+
+
+class CannotExecute(TestbedError):
+    """The command for a node's network cannot be executed, or is not there."""
+
+    def __init__(self, message: str, hint: str = "", *, is_there: bool) -> None:
+        super().__init__(message, hint)
+        self.exit_code = ExitCode.NOT_EXECUTABLE if is_there else ExitCode.NOT_FOUND
 
 
 class IncompleteResults(TestbedError):

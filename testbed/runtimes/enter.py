@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from testbed.engines.kernel import CAP_NET_ADMIN, CAP_NET_RAW, CLONE_NEWNET, CLONE_NEWUSER, pass_on, unshare
 from testbed.engines.tun import DEVICE
-from testbed.errors import PreflightRefused, TestbedError, UsageProblem
+from testbed.errors import CannotExecute, PreflightRefused, TestbedError
 from testbed.isolation.mounts import CLONE_NEWNS, attach, cloned, join, keep_mounts_private
 from testbed.rundir import RunDirectory
 from testbed.runtimes.tracking.ownership import MARK
@@ -104,8 +104,9 @@ def main(arguments: Sequence[str]) -> int:
         except OSError as problem:
             # An unreadable folder in PATH gives EACCES, even if the program does not exist anywhere.
             is_there = "/" in words[0] or shutil.which(words[0]) is not None
-            why = problem.strerror if is_there else os.strerror(errno.ENOENT)
-            raise UsageProblem(f"cannot run {words[0]}: {why}") from None
+            number = problem.errno if is_there else errno.ENOENT
+            why = os.strerror(number or 0)
+            raise CannotExecute(f"cannot run {words[0]}: {why}", is_there=number != errno.ENOENT) from None
     except TestbedError as problem:
         sys.stderr.write(f"Error: {problem.message}\n" + (f"{problem.hint}\n" if problem.hint else ""))
         return problem.exit_code

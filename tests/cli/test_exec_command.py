@@ -85,12 +85,23 @@ def run(tmp_path: Path) -> Iterator[RunDirectory]:
         (("a", "--", "true"), "a is 2 nodes"),
         (("a.7", "--", "true"), "there is no node `a.7`"),
         (("a.0",), "Missing argument"),
+        (("a.0", "--"), "Missing argument"),
+        (("a.0", "--result", "elsewhere", "--", "true"), "`exec` has no option --result"),
+        (("--", "a.1", "ping", "-c"), "a.1 does not live now"),
     ],
 )
 def test_what_cannot_be(run: RunDirectory, words: tuple[str, ...], said: str) -> None:
     result = CliRunner().invoke(main, ["exec", str(run.path), *words])
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_options_stand_before_the_command_wherever_they_are(run: RunDirectory) -> None:
+    for place in range(3):
+        words = [run.path.name, "a.1"]
+        words[place:place] = ["--results", str(run.path.parent)]
+        result = CliRunner().invoke(main, ["exec", *words, "--", "true", "--results", "nowhere"])
+        assert "a.1 does not live now" in result.stderr, words
 
 
 def test_without_an_engine_nobody_has_a_network(run: RunDirectory) -> None:
@@ -111,5 +122,8 @@ def test_its_exit_code_is_the_commands_and_what_it_prints_too(tmp_path: Path) ->
         told = subprocess.run([*words, "cat /proc/net/fib_trie; exit 7"], capture_output=True, text=True, check=False)
         assert told.returncode == 7, told.stderr
         assert "198.18.0.1" in told.stdout
+        for command, code in (("no-such-thing", 127), ("/no/such/thing", 127), ("/etc/passwd", 126)):
+            none = subprocess.run([*words[:-2], command], capture_output=True, text=True, check=False)
+            assert (none.returncode, none.stderr.rpartition(":")[0]) == (code, f"Error: cannot run {command}")
         killed = subprocess.run([*words, "kill -9 $$"], capture_output=True, check=False)
         assert killed.returncode == -9

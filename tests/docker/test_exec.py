@@ -76,17 +76,17 @@ def test_packets_from_there_cross_the_emulated_network(user: Ordinary) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "code", "said"),
     [
-        (("a.0", "--", "no-such-thing"), "cannot run no-such-thing in the node's container: executable file not found"),
-        (("a.0", "--", "/etc/passwd"), "cannot run /etc/passwd in the node's container: permission denied"),
-        (("a.7", "--", "true"), "there is no node `a.7`"),
-        (("a.0", "--"), "which command?"),
+        (("a.0", "--", "nothing"), 127, "cannot run nothing in the node's container: executable file not found"),
+        (("a.0", "--", "/etc/passwd"), 126, "cannot run /etc/passwd in the node's container: permission denied"),
+        (("a.7", "--", "true"), 2, "there is no node `a.7`"),
+        (("a.0", "--"), 2, "Missing argument"),
     ],
 )
-def test_what_cannot_be(user: Ordinary, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be(user: Ordinary, words: tuple[str, ...], code: int, said: str) -> None:
     told = user.did("exec", "r", *words)
-    assert (told.returncode, told.stdout) == (2, "")
+    assert (told.returncode, told.stdout) == (code, "")
     assert said in told.stderr
 
 

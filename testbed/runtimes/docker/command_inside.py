@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from testbed.errors import UsageProblem
+from testbed.errors import CannotExecute, UsageProblem
 from testbed.image.engine_client import connected
 from testbed.rundir import RunDirectory
 from testbed.runtimes.docker.exec_stream import ExecStream, attached
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _UNPRIVILEGED = "65534:65534"
 _CANNOT_RUN = (126, 127)
+_NOT_THERE = ("executable file not found", "no such file")
+"""In the words of the Docker Engine, some versions of which have one code for both."""
 _REFUSAL = b"OCI runtime exec failed"
 """How the Docker Engine's output begins if it cannot run the command."""
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -39,7 +41,7 @@ _LOOK_S = 0.02
 def run_inside(run: RunDirectory, rank: int, words: Sequence[str]) -> int:
     """The command's exit code. It has no privileges, and ends with the calling process unless that is killed.
 
-    Raises UsageProblem if the node's container does not run, or has no such program.
+    Raises UsageProblem if the node's container does not run, and CannotExecute if that has no such program.
     """
     with connected() as engine:
         container = container_of_node(engine, run, rank)
@@ -56,8 +58,10 @@ def run_inside(run: RunDirectory, rank: int, words: Sequence[str]) -> int:
         code = command.exit_code()
     if refusal and code in _CANNOT_RUN:
         why = refusal.decode(errors="replace").strip().rpartition('": ')[2].removesuffix(": unknown")
-        raise UsageProblem(
-            f"cannot run {words[0]} in the node's container: {why}", "only what is in its image runs there"
+        raise CannotExecute(
+            f"cannot run {words[0]} in the node's container: {why}",
+            "only what is in its image runs there",
+            is_there=not any(each in why for each in _NOT_THERE),
         )
     sys.stdout.buffer.write(refusal)
     return code
