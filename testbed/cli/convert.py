@@ -15,7 +15,12 @@ from testbed.errors import UsageProblem
 @click.command("convert")
 @topology_argument
 @click.option(
-    "-o", "--output", "output", required=True, type=click.Path(path_type=Path), help="Where to: .xml or .yaml."
+    "-o",
+    "--output",
+    "output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Where to: .xml or .yaml. A file that is there is replaced.",
 )
 def command(file: str, output: Path) -> None:
     """Rewrite the topology FILE in the other form; both load as the same model. Comments are not kept.

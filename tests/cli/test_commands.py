@@ -264,6 +264,13 @@ def test_a_file_cannot_drive_the_terminal() -> None:
     assert "\x1b" not in result.output
 
 
+def test_convert_replaces_what_is_there_as_its_help_says() -> None:
+    Path("out.yaml").write_text("another topology")
+    assert run("convert", "topologies/wan16.xml", "-o", "out.yaml").exit_code == 0
+    assert "another" not in Path("out.yaml").read_text()
+    assert "A file that is there is replaced" in " ".join(run("convert", "--help").stdout.split())
+
+
 def test_convert_does_not_overwrite_its_input() -> None:
     assert run("convert", "good.yaml", "-o", "./good.yaml").exit_code == 2
     assert Path("good.yaml").read_text() == GOOD
