@@ -65,7 +65,7 @@ class CoreHook(BuildHookInterface[Any]):
         except core.CannotCompile as problem:
             if compiler:
                 raise
-            self.app.display_warning(f"the fabric will run in Python, which is much slower: {problem}")
+            self.app.display_warning(f"the fabric will run in Python, about seven times slower: {problem}")
             return False
         return True
 

@@ -14,6 +14,7 @@ from testbed.cli.run_target import all_runs, live_run, results_option
 from testbed.cli.run_target import plan_of as plan_of_run
 from testbed.cli.topology_file import open_topology
 from testbed.collect.plan_head import read_plan_head
+from testbed.collect.problems import counted
 from testbed.errors import ExitCode, PreflightRefused, UsageProblem, closest
 from testbed.rundir import RunDirectory
 from testbed.runtimes.registry import owner_of
@@ -175,8 +176,8 @@ def _announce(plan: Plan) -> None:
     few = plan.with_few_drops
     if few:
         click.echo(
-            f"the losses of {few} pairs are so small that they are only roughly checked: --thorough would take "
-            f"{plan.thorough_s / 60:.0f} minutes",
+            f"the losses of {counted(few, 'pair')} are so small that they are only roughly checked: --thorough would "
+            f"take {plan.thorough_s / 60:.0f} minutes",
             err=True,
         )
 
@@ -189,7 +190,8 @@ def _tell(topology: str, pairs: Sequence[Pair], found: Measured, output_format: 
     for line in found.overloaded:
         click.echo(f"this machine was too slow: {line}", err=True)
     wrong = sum(row.verdict == "wrong" for row in found.rows)
-    click.echo(f"{len(found.rows)} measurements of {len(pairs)} pairs, {wrong} out of bounds", err=True)
+    made = f"{counted(len(found.rows), 'measurement')} of {counted(len(pairs), 'pair')}"
+    click.echo(f"{made}, {wrong} out of bounds", err=True)
     if found.overloaded or not found.is_as_asked:
         click.get_current_context().exit(ExitCode.NOT_AS_ASKED)
     if not found.is_complete:

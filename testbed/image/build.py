@@ -58,7 +58,10 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 TORCH_CPU = "cpu"
-NO_CORE = "no C compiler was there when the image's packages were built, so its fabric runs in Python, much slower"
+NO_CORE = (
+    "no C compiler was there when the image's packages were built, so its fabric runs in Python, about seven times "
+    "slower"
+)
 _ID = re.compile(r"(?:sha256:)?[0-9a-f]{12,64}")
 """An image id: names one existing image, so it cannot be built."""
 

@@ -107,7 +107,7 @@ ENGINE = RunOption(
 )
 FABRIC = RunOption(
     "--fabric",
-    "How the fabric carries packets: native is compiled, python has the same result and is many times slower. "
+    "How the fabric carries packets: native is compiled, python has the same result and is about seven times slower. "
     f"{AUTO}: native where that is there.  [default: {AUTO}]",
     choices=(AUTO, "native", "python"),
     neutral=(AUTO,),

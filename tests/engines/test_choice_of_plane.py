@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ from testbed.engines.fabric.config import AUTO, DEFAULT_PLANE, NATIVE, PYTHON, c
 from testbed.engines.fabric.native_plane import library
 from testbed.engines.fabric.start import start_fabric
 from testbed.errors import CouldNotStart, PreflightRefused, UsageProblem
+from testbed.image.build import NO_CORE
 from testbed.plan.model import DataPlaneChoice
 from testbed.runtimes.runtime import FABRIC
 from tests.engines.world import configuration, pair
 from tests.plan.test_files import plan_of
 
+ROOT = Path(__file__).parents[2]
 DENIED = PreflightRefused("it is not there", "make it")
 
 
@@ -43,6 +46,16 @@ def test_without_it_the_one_in_python_is_taken_and_that_is_said(monkeypatch: pyt
     name, remark = planes.choose()
     assert name == PYTHON
     assert remark == "the fabric runs in Python, about seven times slower: it is not there; make it"
+
+
+def test_all_say_the_same_of_how_much_slower_python_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    can_be_loaded(monkeypatch, DENIED)
+    slower = re.search(r"about \w+ times slower", planes.choose().remark)
+    assert slower is not None
+    assert slower[0] in FABRIC.help
+    assert slower[0] in NO_CORE
+    for place in ("docs/local.md", "hatch_build.py", "scripts/venv"):
+        assert slower[0] in " ".join((ROOT / place).read_text().split()), place
 
 
 def test_who_asks_for_the_compiled_one_gets_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
