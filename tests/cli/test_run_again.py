@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from testbed.cli.run_again import run_again
@@ -16,12 +18,12 @@ NETWORK = {"why": ["packets"], "computing": {"added_share": 0.001, "worst_late_s
 BOTH = {"why": ["computing", "packets"], "computing": {"added_share": 0.03, "worst_late_s": 0.045}}
 
 
-def command(words: list[str], plan: RunPlan, summary: dict[str, object]) -> str | None:
+def command(words: list[str], plan: RunPlan, summary: Mapping[str, object]) -> str | None:
     again = run_again(words, plan, summary)
     return None if again is None else again.command
 
 
-def meaning(plan: RunPlan, summary: dict[str, object]) -> str:
+def meaning(plan: RunPlan, summary: Mapping[str, object]) -> str:
     again = run_again(["deploy", "t.xml"], plan, summary)
     assert again is not None
     return again.meaning
