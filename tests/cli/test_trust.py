@@ -56,12 +56,12 @@ class Mine(DPSGD):
 """
 
 
-def _deployed(folder: Path, code: str, **environment: str) -> Result:
+def _deployed(folder: Path, code: str, *more: str, **environment: str) -> Result:
     source = folder / "code" / "mine.py"
     source.parent.mkdir(exist_ok=True)
     source.write_text(code)
     words = [*("deploy", "lan4", "--runtime", "local", "--engine", "none", "--data", "synthetic", "--rounds", "1")]
-    words += ["--algorithm", f"{source}:Mine", "--results", str(folder / "results"), "--quiet"]
+    words += ["--algorithm", f"{source}:Mine", "--results", str(folder / "results"), "--quiet", *more]
     return CliRunner().invoke(main, words, env=environment)
 
 
@@ -81,5 +81,6 @@ def test_what_a_learner_does_not_see_can_be_shown_to_it(tmp_path: Path) -> None:
     result = _deployed(tmp_path, READS.format(path=str(wanted), what="write_text('')"), TESTBED_VISIBLE=str(tmp_path))
     assert f"learners write to `node.folder` only, and to /tmp, which goes with them: not to {wanted}" in result.output
     for wrong, words in (("/not/there", "there is no /not/there"), ("/", "learners cannot be shown everything")):
-        result = _deployed(tmp_path, code, TESTBED_VISIBLE=wrong)
-        assert (result.exit_code, words in result.output) == (2, True), result.output
+        for dry in ((), ("--dry-run",)):
+            result = _deployed(tmp_path, code, *dry, TESTBED_VISIBLE=wrong)
+            assert (result.exit_code, words in result.output) == (2, True), result.output
