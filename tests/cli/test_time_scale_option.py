@@ -79,10 +79,11 @@ def test_as_much_as_the_machine_needs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_shorter_steps_send_more_so_that_the_time_scale_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 would carry what is sent with the steps of time scale 1, and 6 what is sent with those of 4."""
-    carries(monkeypatch, 0.8e6)
+    """6 would carry what is sent with the steps of time scale 1, and 12 what is sent with those of 6."""
+    Path("small.yaml").write_text(SMALL.replace("10Mbps", "1Gbps"))
+    carries(monkeypatch, 1e6)
     plan = planned(deploy("--steps", "1"))
-    assert (plan["time_scale"], plan["ms_per_step"]) == (8.0, 25.0)
+    assert (plan["time_scale"], plan["ms_per_step"]) == (12.0, 17.0)
 
 
 def test_a_machine_that_trains_fast_enough_takes_the_step_of_the_nominal_device(
