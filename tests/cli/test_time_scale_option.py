@@ -73,7 +73,7 @@ def test_as_much_as_the_machine_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "this machine carries 1.2 MB/s" in result.stderr
     longer = "warning: a local step takes 33 ms instead of 10 ms: this machine cannot train 4 learners faster\n"
     assert longer in result.stderr
-    assert deploy("--quiet").stderr == longer, "since it changes the experiment"
+    assert longer in deploy("--quiet").stderr, "since it changes the experiment"
     assert plan["asked"] == {"ms_per_step": 10.0, "congestion": "cubic"}
     assert "TCP's congestion control: reno instead of cubic" in result.stderr
 
