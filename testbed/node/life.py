@@ -33,7 +33,6 @@ Told = CodeProblem | TrainingFailed | PeerMissing | ComputingLost | NoGraph | Un
 """Exceptions whose text says what went wrong, and where."""
 TOLD = (CodeProblem, TrainingFailed, PeerMissing, ComputingLost, NoGraph, UnusableModel)
 
-_LOOK_AGAIN_S = 0.02
 _ALGORITHM, _SHARING = "algorithm", "sharing"
 """Names of the parts of a snapshot's state."""
 
@@ -250,8 +249,7 @@ class Life:
         if self.reason is Reason.INTERRUPTED:  # a user is waiting: evaluations that are not done by now are dropped
             self._last_evaluations(partial(self.node.settle_evaluations, wait=False))
         else:
-            while not self.node.is_evaluated:  # never in virtual time, where nothing may depend on it
-                await asyncio.sleep(_LOOK_AGAIN_S)
+            await self.node.all_evaluated()
             self._last_evaluations(self.node.settle_evaluations)
         self.node.close_with(
             End(

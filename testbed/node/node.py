@@ -530,10 +530,10 @@ class Node:
         self._evaluations.clear()
         self._write(record)
 
-    @property
-    def is_evaluated(self) -> bool:
-        """Whether `settle_evaluations` need not wait."""
-        return all(each.score.is_done for each in self._evaluations)
+    async def all_evaluated(self) -> None:
+        """Waits until `settle_evaluations` need not."""
+        for each in list(self._evaluations):
+            await each.score.ended()
 
     def settle_evaluations(self, *, wait: bool = True) -> None:
         """Writes the evaluations under way, in their order; without `wait` up to the first that is not done."""

@@ -5,8 +5,11 @@ Takes a model and samples, gives a score; touches nothing.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from testbed.node.training_settings import Score
@@ -34,10 +37,20 @@ class PieceWork:
         self._loss = 0.0
         self._problem: BaseException | None = None
         self._done = threading.Event()
+        self._tell: Callable[[], object] | None = None
+        """Wakes what waits in `ended`, from any thread."""
 
     @property
     def is_done(self) -> bool:
         return self._done.is_set()
+
+    async def ended(self) -> None:
+        """Waits for the end; only one task at a time may. To look again and again would keep from computing, where
+        there are many nodes."""
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        self._tell = partial(loop.call_soon_threadsafe, over.set)
+        if not self.is_done:  # it may have ended before there was something to wake
+            await over.wait()
 
     def result(self) -> Score:
         self._done.wait()
@@ -62,11 +75,13 @@ class PieceWork:
         """Ends the evaluation with an error."""
         if not self.is_done:
             self._problem = problem
-            self._done.set()
+            self._end()
 
     def _end(self) -> None:
         self._vector = self._vector[:0]  # the memory of a model, in each node
         self._done.set()
+        if self._tell is not None:
+            self._tell()
 
     def _one_piece(self) -> None:
         chosen = self._samples[self._next : self._next + _PIECE]

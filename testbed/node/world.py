@@ -65,6 +65,9 @@ class Pending(Protocol):
     def is_done(self) -> bool:
         """Whether `result` need not wait; always true if waiting takes no emulated time."""
 
+    async def ended(self) -> None:
+        """Waits until `result` need not."""
+
     def result(self) -> Score: ...
 
 

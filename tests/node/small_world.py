@@ -224,6 +224,9 @@ class Known:
 
     is_done = True
 
+    async def ended(self) -> None:
+        pass
+
     def result(self) -> Score:
         return self.score
 

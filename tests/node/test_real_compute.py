@@ -300,6 +300,44 @@ def test_an_evaluation_waits_for_a_slot_that_nobody_who_trains_wants(measured: M
     asyncio.run(go())
 
 
+def test_the_end_of_an_evaluation_wakes_what_waits_for_it_and_nothing_looks_meanwhile(
+    measured: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand nodes that look again and again would leave no time to evaluate."""
+
+    async def go() -> None:
+        others = ComputeSlots(tmp_path, 1, 0)
+        compute = measured.compute(ComputeSlots(tmp_path, 1, 0))
+        turns = 0
+        selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+        select = selector.select
+
+        def counted(timeout: float | None) -> object:
+            nonlocal turns
+            turns += 1
+            return select(timeout)
+
+        monkeypatch.setattr(selector, "select", counted)
+        with others.one():
+            work = compute.evaluate(compute.initial())
+            waiting = asyncio.ensure_future(work.ended())
+            await asyncio.sleep(0.3)
+            assert not waiting.done()
+            assert turns < 5
+        async with asyncio.timeout(60):
+            await waiting
+            assert work.is_done
+            await work.ended()  # it is over already
+            given_up = compute.evaluate(compute.initial())
+            waiting = asyncio.ensure_future(given_up.ended())
+            await asyncio.sleep(0)
+            compute.close()
+            await waiting
+        others.close()
+
+    asyncio.run(go())
+
+
 def test_all_nodes_of_a_host_together_look_for_an_idle_slot_as_often_as_one_alone(
     measured: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,9 @@ class EvaluationJob(_UnderWay):
     is_done = True
     """Waiting for it takes no emulated time."""
 
+    async def ended(self) -> None:
+        """At once, since nothing may depend on when it is."""
+
     def result(self) -> Score:
         """Waits for the score, and raises what went wrong: TrainingFailed, CodeProblem or WorkerLost."""
         score = self._wait()
