@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import partial
 from random import Random
 from time import monotonic
 
@@ -27,6 +28,7 @@ from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
 from testbed.node.life import TOLD, Reason, build_of_this_process, failure_of
 from testbed.node.mailbox import PAST, SENT_AGAIN
+from testbed.node.messages import Message
 from testbed.node.sharing.base import MODEL
 from testbed.node.unawaited import unawaited_are_told
 from testbed.node.world import Vector
@@ -186,11 +188,16 @@ class SimRun:
             rejoin,
             first_round,
         )
-        self._network.attach(rank, node.life.node.mailbox.put)
+        self._network.attach(rank, partial(self._take, node))
         self._log.write(Event(self._clock.now(), "joined", node=plan.node.name))
         self._idle.discard(rank)
         node.begin(lambda: self._until_quiet(rank), lambda task: self._lived(rank, node, task))
         self._tell_who_has_finished()
+
+    def _take(self, node: VirtualNode, sender: int, message: Message) -> None:
+        node.life.node.mailbox.put(sender, message)
+        if node.life.node.came_back and self._nodes[sender].life.reason is Reason.FINISHED:
+            self._tell_who_has_finished()  # that may have been the last of it
 
     def _lived(self, rank: int, node: VirtualNode, task: asyncio.Task[Reason]) -> None:
         if task.cancelled():  # it crashed, as the topology's events want it
