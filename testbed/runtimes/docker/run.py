@@ -24,7 +24,7 @@ from testbed.journal import CannotWrite
 from testbed.plan.model import RunPlan
 from testbed.records import Over
 from testbed.rundir import RunDirectory
-from testbed.runtimes.containers.container_paths import sockets_of
+from testbed.runtimes.containers.container_paths import outcome_file, sockets_of
 from testbed.runtimes.containers.layout import lay_out_files
 from testbed.runtimes.docker.container_set import ContainerSet, EndedContainer
 from testbed.runtimes.docker.containers import FABRIC, name_of
@@ -118,6 +118,7 @@ class DockerRun:
             raise reason from None
         except BaseException as problem:
             self._places.remove()
+            outcome_file(self._directory).unlink(missing_ok=True)  # control's, if it ended before a second Ctrl-C
             self._last_word("interrupted" if isinstance(problem, KeyboardInterrupt) else "failed")
             raise
         if ended is None:

@@ -12,6 +12,7 @@ import pytest
 from testbed.errors import PreflightRefused
 from testbed.plan.files import write_plan
 from testbed.rundir import RunDirectory
+from testbed.runtimes.containers.container_paths import outcome_file
 from testbed.runtimes.docker import leftovers
 from testbed.runtimes.docker import run as module
 from testbed.runtimes.docker.container_set import ContainerSet
@@ -113,3 +114,22 @@ def test_what_stays_hides_no_other_reason(
     with pytest.raises(leftovers.NotRemoved if reason is None else type(reason)):
         run.run()
     assert any("3 volumes could not be removed" in each for each in said) is (reason is not None)
+
+
+def test_an_outcome_that_control_wrote_before_a_second_interruption_goes_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(topology_of("lan4"), "data.name=digits")
+    write_plan(RunDirectory(tmp_path), plan)
+    (tmp_path / "runtime").mkdir(exist_ok=True)
+
+    def interrupted(_run: DockerRun, *, leave: bool) -> None:
+        assert not leave
+        outcome_file(RunDirectory(tmp_path)).write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DockerRun, "_until_ended", interrupted)
+    run = DockerRun(plan, RunDirectory(tmp_path), image="i", data=tmp_path, say=lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert not outcome_file(RunDirectory(tmp_path)).exists()
