@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 
 from testbed.engines.fabric import delays
-from testbed.engines.fabric.data_plane import WRITE, Figures, LostDevice, PortFigures, Setup, UnderWay
+from testbed.engines.fabric.data_plane import WRITE, Figures, LostDevice, PortFigures, Setup
 from testbed.engines.fabric.devices import close_aside, close_together, make_fit
 from testbed.engines.fabric.histogram import told
+from testbed.engines.fabric.modelled_network import ModelledNetwork
 from testbed.engines.fabric.native_plane import abi
 from testbed.engines.fabric.native_plane.forwarder import CoreForwarder, ForwarderArrays, named_unfit
 from testbed.engines.fabric.native_plane.library import core
+from testbed.engines.fabric.native_plane.packets import Model
 from testbed.engines.tun import NotATun
-from testbed.network.graph import Network
-from testbed.network.packets import Routes, Snapshot
+from testbed.network.packets import Snapshot
 from testbed.protocol.fabric import Lateness
 
 
-class NativePlane:
+class NativePlane(ModelledNetwork):
     """The data plane over the compiled core. While it carries packets, other threads of Python's run."""
 
     def __init__(self, setup: Setup) -> None:
@@ -42,14 +42,14 @@ class NativePlane:
             most_held_of_one_bytes=setup.most_held_of_one_bytes,
         )
         self._pointer: int = self._core.core_plane_new(self._arrays.setup, setup.wakeup, abi.DelayLimits(*setup.limits))
-        self._forwarder = CoreForwarder(self._core.core_plane_forwarder(self._pointer), self._arrays)
-        self._model = self._forwarder.packets
+        self._forwarder: CoreForwarder = CoreForwarder(self._core.core_plane_forwarder(self._pointer), self._arrays)
+        self._packets: Model = self._forwarder.packets
         self._began_s: float = self._core.core_plane_began(self._pointer)
         self._count = len(setup.addresses)
         self._lost = (abi.Lost * self._count)()
         self._captures: dict[int, int] = {}
         """Descriptors of their files, by port."""
-        self._model.cut(0.0, *setup.cut)
+        self._packets.cut(0.0, *setup.cut)
 
     def run(self, until_s: float) -> list[LostDevice]:
         count = self._core.core_plane_run(self._pointer, until_s, self._lost)
@@ -77,31 +77,6 @@ class NativePlane:
         close_aside(descriptor)
         return True
 
-    # -- the network -----------------------------------------------------------------------------------------------
-
-    def change(self, at_s: float, network: Network, routes: Routes | None = None) -> float:
-        now_s = self._model_s(at_s)
-        self._model.change(now_s, network, routes)
-        return now_s + self._began_s
-
-    def cut(self, at_s: float, ports: Collection[int]) -> float:
-        now_s = self._model_s(at_s)
-        self._model.cut(now_s, *ports)
-        return now_s + self._began_s
-
-    def uncut(self, at_s: float, ports: Collection[int]) -> float:
-        now_s = self._model_s(at_s)
-        self._model.uncut(now_s, *ports)
-        return now_s + self._began_s
-
-    def take(self, frame: UnderWay) -> bool:
-        times_s = [time_s - self._began_s for time_s in frame.times_s]
-        return self._forwarder.take(frame.origin, frame.data, frame.link, frame.pieces, times_s)
-
-    def _model_s(self, at_s: float) -> float:
-        """Packets have been carried up to `now_s`: what was to happen before that happens then."""
-        return max(at_s - self._began_s, self._model.now_s)
-
     # -- captures --------------------------------------------------------------------------------------------------
 
     def begin_capture(self, port: int, path: Path) -> None:
@@ -120,12 +95,12 @@ class NativePlane:
     # -- figures ---------------------------------------------------------------------------------------------------
 
     def counters(self) -> Snapshot:
-        self._model.release()
+        self._packets.release()
         self._core.core_plane_flush_captures(self._pointer)
-        return self._model.snapshot()
+        return self._packets.snapshot()
 
     def figures(self) -> Figures:
-        totals = self._model.totals()
+        totals = self._packets.totals()
         rows = np.empty(self._count, dtype=abi.PORT_FIGURES)
         self._core.core_plane_ports(self._pointer, abi.address(rows))
         return Figures(

@@ -9,11 +9,11 @@ what is due, also in between.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from pathlib import Path
 
-from testbed.engines.fabric.data_plane import Figures, LostDevice, PortFigures, Setup, UnderWay
+from testbed.engines.fabric.data_plane import Figures, LostDevice, PortFigures, Setup
 from testbed.engines.fabric.devices import make_fit
+from testbed.engines.fabric.modelled_network import ModelledNetwork
 from testbed.engines.fabric.python_plane.delay_counts import DelayCounts
 from testbed.engines.fabric.python_plane.forwarder import Forwarder
 from testbed.engines.fabric.python_plane.intake import Intake
@@ -21,19 +21,18 @@ from testbed.engines.fabric.python_plane.packet_file import PacketFile
 from testbed.engines.fabric.python_plane.ports import Port, Ports
 from testbed.engines.fabric.python_plane.waiting import Waiting
 from testbed.engines.tun import VNET_HEADER_BYTES
-from testbed.network.graph import Network
-from testbed.network.packets import Routes, Snapshot
+from testbed.network.packets import Packets, Snapshot
 
 _READ_AT_ONCE = 16
 """Frames, before what has become due meanwhile is written; the last look may read a few more."""
 
 
-class PythonPlane:
+class PythonPlane(ModelledNetwork):
     """The data plane over `network/packets`: the reference for others, and what runs where there is no other."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._forwarder = Forwarder(
+        self._forwarder: Forwarder = Forwarder(
             setup.network,
             setup.addresses,
             seed=setup.seed,
@@ -43,7 +42,7 @@ class PythonPlane:
             most_held_bytes=setup.most_held_bytes,
             most_held_of_one_bytes=setup.most_held_of_one_bytes,
         )
-        self._packets = self._forwarder.packets
+        self._packets: Packets = self._forwarder.packets
         self._packets.cut(0.0, *setup.cut)
         self._ports = Ports(len(setup.addresses))
         self._intake = Intake(self._ports)
@@ -52,7 +51,6 @@ class PythonPlane:
         """By port."""
         self._lost: list[LostDevice] = []
         self._began_s = time.monotonic()
-        """The packet model's times are since then."""
         self._delays = DelayCounts(setup.limits, self._began_s)
 
     # -- the loop --------------------------------------------------------------------------------------------------
@@ -120,31 +118,6 @@ class PythonPlane:
         self._ports.detach(port)
         self._intake.forget(port)
         return True
-
-    # -- the network -----------------------------------------------------------------------------------------------
-
-    def change(self, at_s: float, network: Network, routes: Routes | None = None) -> float:
-        now_s = self._model_s(at_s)
-        self._packets.change(now_s, network, routes)
-        return now_s + self._began_s
-
-    def cut(self, at_s: float, ports: Collection[int]) -> float:
-        now_s = self._model_s(at_s)
-        self._packets.cut(now_s, *ports)
-        return now_s + self._began_s
-
-    def uncut(self, at_s: float, ports: Collection[int]) -> float:
-        now_s = self._model_s(at_s)
-        self._packets.uncut(now_s, *ports)
-        return now_s + self._began_s
-
-    def take(self, frame: UnderWay) -> bool:
-        times_s = [time_s - self._began_s for time_s in frame.times_s]
-        return self._forwarder.take(frame.origin, frame.data, frame.link, frame.pieces, times_s)
-
-    def _model_s(self, at_s: float) -> float:
-        """Packets have been carried up to `now_s`: what was to happen before that happens then."""
-        return max(at_s - self._began_s, self._packets.now_s)
 
     # -- captures --------------------------------------------------------------------------------------------------
 
