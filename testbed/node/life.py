@@ -20,10 +20,11 @@ from testbed.node.algorithm import Algorithm
 from testbed.node.choose import check_server, choose_algorithm, choose_sharing, source_of
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
-from testbed.node.node import STREAMS, Node, PeerMissing, ServerDone
+from testbed.node.node import STREAMS, Node
 from testbed.node.sharing.base import Sharing
 from testbed.node.snapshots import NO_PARTS, Snapshot
 from testbed.node.state import NOTHING, State, UnusableState, checked
+from testbed.node.talking import PeerMissing, ServerDone
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.unawaited import tell_of_unawaited
 from testbed.plan.overlay_graph import NoGraph
@@ -244,6 +245,9 @@ class Life:
     async def _end(self) -> None:
         assert self.reason is not None  # noqa: S101 - it has just been set
         over_t = self.node.now()  # what is evaluated after the work does not prolong it
+        if self.reason in (Reason.FINISHED, Reason.STOPPED) and self.node.rounds_done > self.node.first_round:
+            for kind, count in self.node.mailbox.never_taken().items():
+                self.node.note("never-taken", f"{kind}: {count}")
         if self.reason in (Reason.STOPPED, Reason.LEFT):
             self._last_evaluations(self.node.evaluate_after)
         if self.reason is Reason.INTERRUPTED:  # a user is waiting: evaluations that are not done by now are dropped

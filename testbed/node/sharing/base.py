@@ -9,14 +9,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.node.kinds import MODEL
 from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
 from testbed.node.state import NOTHING, State
 from testbed.node.world import Vector
 
 _Number = TypeVar("_Number", np.float32, np.int32)
 
-MODEL = "model"
-"""The kind of a message that carries a model, or a part of one."""
 Decoded = tuple[NDArray[np.intp] | None, Vector]
 """Which parameters a message holds (None: all), and their values."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.node.kinds import MODEL
 from testbed.node.messages import MalformedModel, Message
-from testbed.node.sharing.base import MODEL, Decoded, frozen, values_of
+from testbed.node.sharing.base import Decoded, frozen, values_of
 from testbed.node.sharing.sparse import Sparse
 from testbed.node.world import Vector
 

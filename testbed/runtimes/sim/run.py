@@ -26,10 +26,9 @@ from testbed.journal import CannotWrite
 from testbed.network.change_words import words
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
+from testbed.node.kinds import MODEL, PAST, SENT_AGAIN
 from testbed.node.life import TOLD, Reason, build_of_this_process, failure_of
-from testbed.node.mailbox import PAST, SENT_AGAIN
 from testbed.node.messages import Message
-from testbed.node.sharing.base import MODEL
 from testbed.node.unawaited import unawaited_are_told
 from testbed.node.world import Vector
 from testbed.plan.files import split
