@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 from testbed.journal import Journal
 from testbed.node.comeback import Comeback, Memory
+from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.mailbox import AGAIN, GOODBYE, PAST, SENT_AGAIN, Gathering, Mailbox, arrival, check_kind
 from testbed.node.messages import Message, Received
 from testbed.node.neighbourhood import Neighbourhood
 from testbed.node.outbox import Outbox, Policy, Tally, Ticket
+from testbed.node.sealing import sealed
 from testbed.node.sharing.base import MODEL
 from testbed.node.snapshots import Snapshot, save_snapshot
 from testbed.node.state import State
@@ -99,6 +101,7 @@ class Node:
         experiment = plan.experiment
         self.mailbox = Mailbox(clock.now, self.model.nbytes)
         self.outbox = Outbox(transport, Policy(experiment.outbox.policy), experiment.outbox.in_flight)
+        self._largest_message = largest_message_bytes(experiment, self.model.size)
         self._clock = clock
         self._compute = compute
         self._journal = journal
@@ -262,10 +265,9 @@ class Node:
 
     async def send(self, to: int | Iterable[int], message: Message) -> list[Ticket]:
         """Puts a message into the outbox for each recipient, without waiting until it leaves (`Ticket.settled`)."""
-        check_kind(message.kind)
         recipients = [to] if isinstance(to, int) else list(to)
-        if message.payload:
-            message = message.with_fields(degree=len(recipients))
+        message = sealed(message, len(recipients), self._largest_message)
+        check_kind(message.kind)
         self._memory.sent(recipients, message)
         return self._post(recipients, message)
 
@@ -277,7 +279,7 @@ class Node:
             if message.payload and self._is_silent(rank):
                 self.outbox.forget_models([rank])  # it gets the newest when it is back, not all that it missed
             if rank == self.rank:
-                self.mailbox.put(rank, message, counted=False)
+                self.mailbox.put(rank, message.delivered(), counted=False)
             else:
                 tickets.append(self.outbox.post(rank, message))
         if self._finished:

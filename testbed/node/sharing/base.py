@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,6 @@ from numpy.typing import NDArray
 from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
 from testbed.node.state import NOTHING, State
 from testbed.node.world import Vector
-
-_Number = TypeVar("_Number", np.float32, np.int32)
 
 MODEL = "model"
 """The kind of a message that carries a model, or a part of one."""
@@ -133,9 +130,3 @@ def values_of(message: Message) -> Vector:
         shapes = ", ".join(f"{buffer.dtype} {buffer.shape}" for buffer in message.payload)
         raise MalformedModel(f"`{message.kind}` must carry one vector of float32, it carries: {shapes or 'nothing'}")
     return message.payload[0].view(np.float32)
-
-
-def frozen(values: NDArray[_Number]) -> NDArray[_Number]:
-    """Makes an array read-only and gives it."""
-    values.flags.writeable = False
-    return values
