@@ -37,7 +37,7 @@ class Neighbourhood:
         if not answers:
             await node.patience()  # without peers, rounds would run away
         peers = answers[0].message.fields.get("peers") if answers else []
-        return tuple(peers) if isinstance(peers, list) else ()
+        return tuple(peer for peer in peers if type(peer) is int) if isinstance(peers, list) else ()
 
 
 def neighbours_in(plan: NodePlan, rank: int, round_: int) -> tuple[int, ...]:

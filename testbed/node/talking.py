@@ -11,12 +11,14 @@ from operator import index
 
 from testbed.journal import Journal
 from testbed.node.comeback import Comeback, Memory
+from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.kinds import AGAIN, GOODBYE, MODEL, PAST, SENT_AGAIN, check_kind
 from testbed.node.mailbox import Gathering, Mailbox, arrival
 from testbed.node.messages import Message, Received
 from testbed.node.outbox import Outbox, Policy, Ticket
 from testbed.node.recording import RecordingNode
 from testbed.node.round_account import WAIT
+from testbed.node.sealing import sealed
 from testbed.node.world import Clock, Observer, Transport
 from testbed.plan.model import NodePlan
 
@@ -64,6 +66,7 @@ class TalkingNode(RecordingNode):
         self.mailbox.on_full = self._no_room
         outbox = plan.experiment.outbox
         self.outbox = Outbox(transport, Policy(outbox.policy), outbox.in_flight)
+        self._largest_message = largest_message_bytes(plan.experiment, model_bytes // 4)
         self._memory = Memory(self.outbox, first_round, serves=self.server == self.rank)
         self._comeback: Comeback | None = None
         self._silent_since: dict[int, float] = {}
@@ -80,10 +83,9 @@ class TalkingNode(RecordingNode):
 
         What arrives is what was there at this call. `await node.send(...)` does the same.
         """
-        check_kind(message.kind)
         recipients = [index(each) for each in to] if isinstance(to, Iterable) else [index(to)]
-        if message.payload:
-            message = message.with_fields(degree=len(recipients))
+        message = sealed(message, len(recipients), self._largest_message)
+        check_kind(message.kind)
         self._memory.sent(recipients, message)
         return self.post(recipients, message)
 
@@ -96,7 +98,7 @@ class TalkingNode(RecordingNode):
             if message.payload and self._is_silent(rank):
                 self.outbox.forget_models([rank])  # it gets the newest when it is back, not all that it missed
             if rank == self.rank:
-                self.mailbox.put(rank, message, counted=False)
+                self.mailbox.put(rank, message.delivered(), counted=False)
                 tickets.append(Ticket(rank, message))
                 tickets[-1].settle(left=True)
             else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,6 @@ from testbed.node.kinds import MODEL
 from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
 from testbed.node.state import NOTHING, State
 from testbed.node.world import Vector
-
-_Number = TypeVar("_Number", np.float32, np.int32)
 
 Decoded = tuple[NDArray[np.intp] | None, Vector]
 """Which parameters a message holds (None: all), and their values."""
@@ -132,9 +129,3 @@ def values_of(message: Message) -> Vector:
         shapes = ", ".join(f"{buffer.dtype} {buffer.shape}" for buffer in message.payload)
         raise MalformedModel(f"`{message.kind}` must carry one vector of float32, it carries: {shapes or 'nothing'}")
     return message.payload[0].view(np.float32)
-
-
-def frozen(values: NDArray[_Number]) -> NDArray[_Number]:
-    """Makes an array read-only and gives it."""
-    values.flags.writeable = False
-    return values

@@ -154,7 +154,7 @@ class VirtualNetwork:
         if rank in self._held:
             self._held[rank].append((origin, message))
         elif rank in self._receivers:
-            self._receivers[rank](origin, message)
+            self._receivers[rank](origin, message.delivered())
 
 
 class NodeTransport:
