@@ -60,6 +60,9 @@ class WithServer:
 
 Exchange = WithPeers | WithServer
 
+FANOUT_OPTIONS = ("fanout", "recipients")
+"""Names of options that say to how many nodes a node sends, where it draws them."""
+
 
 @dataclass(frozen=True)
 class AlgorithmFacts:
@@ -73,12 +76,19 @@ class AlgorithmFacts:
     """Local steps of a round; None: as many as `training` says."""
     exchange: Callable[[Values], Exchange]
     """What a round is like, by the options."""
+    same_neighbours: bool
+    """It remembers something of each neighbour, so the overlay must be the same in every round. All of its nodes know
+    the whole graph."""
 
     def __post_init__(self) -> None:
         usual = self._usual
-        draws = isinstance(usual, WithPeers) and usual.draws
-        if draws and not any(option.name == "fanout" for option in self.options):
-            raise ValueError(f"{self.name} draws its peers, and has no option `fanout`")
+        if isinstance(usual, WithPeers) and usual.draws and self.fanout_option is None:
+            raise ValueError(f"{self.name} draws its peers, and has no option {' or '.join(FANOUT_OPTIONS)}")
+
+    @property
+    def fanout_option(self) -> str | None:
+        """The option that says to how many nodes a node sends; None for an algorithm that does not draw them."""
+        return next((option.name for option in self.options if option.name in FANOUT_OPTIONS), None)
 
     @property
     def needs_server(self) -> bool:
@@ -106,6 +116,17 @@ def _with_drawn_peers(options: Values) -> Exchange:
     )
 
 
+def _with_neighbours_that_are_there(_options: Values) -> Exchange:
+    return WithPeers(Partners.NEIGHBOURS, fanout=None, waits=False, pause_s=0.0, tells_others=False)
+
+
+def _with_recipients(options: Values) -> Exchange:
+    count = number_or_none(options, "recipients")
+    return WithPeers(
+        Partners.ANY, fanout=None if count is None else int(count), waits=False, pause_s=0.0, tells_others=False
+    )
+
+
 def _with_some_clients(options: Values) -> Exchange:
     return WithServer(
         participation=number(options, "participation"),
@@ -130,6 +151,7 @@ ALGORITHMS = by_name(
         options=(),
         local_steps=None,
         exchange=_with_all_neighbours,
+        same_neighbours=False,
     ),
     AlgorithmFacts(
         name="epidemic",
@@ -153,6 +175,31 @@ ALGORITHMS = by_name(
         ),
         local_steps=None,
         exchange=_with_drawn_peers,
+        same_neighbours=False,
+    ),
+    AlgorithmFacts(
+        name="swift",
+        code=f"{_PACKAGE}.swift:Swift",
+        summary="broadcast, train, average with the neighbours' newest models by CCS weights; never wait",
+        options=(
+            Option("steps_between", Type.POSITIVE, 1, "Average in every iteration (1, C_0), every second (2, C_1), …"),
+            Option("memory", Type.TRUTH, True, "Average with the last model of each neighbour, if none has come."),
+            Option("boost", Type.TRUTH, False, "With `memory: false`: raise the weights of the models that came."),
+        ),
+        local_steps=None,
+        exchange=_with_neighbours_that_are_there,
+        same_neighbours=True,
+    ),
+    AlgorithmFacts(
+        name="swift-random",
+        code=f"{_PACKAGE}.swift_random:SwiftRandom",
+        summary="train, send the model to a few random nodes, average what has come; never wait",
+        options=(
+            Option("recipients", Type.POSITIVE, None, "To how many a model goes; log2 of their number, rounded up."),
+        ),
+        local_steps=None,
+        exchange=_with_recipients,
+        same_neighbours=False,
     ),
     AlgorithmFacts(
         name="fedavg",
@@ -168,6 +215,7 @@ ALGORITHMS = by_name(
         ),
         local_steps=None,
         exchange=_with_some_clients,
+        same_neighbours=False,
     ),
     AlgorithmFacts(
         name="parameter-server",
@@ -180,6 +228,7 @@ ALGORITHMS = by_name(
         ),
         local_steps=1,
         exchange=_with_all_clients,
+        same_neighbours=False,
     ),
 )
 
@@ -188,3 +237,8 @@ def exchange_of(name: str, options: Values) -> Exchange | None:
     """What a round of an algorithm is like; None for code that is not in the table."""
     facts = ALGORITHMS.get(name)
     return None if facts is None else facts.exchange(options)
+
+
+def has_same_neighbours(name: str) -> bool:
+    """Whether an algorithm's overlay is the same in every round, and known to all nodes; not of code outside."""
+    return name in ALGORITHMS and ALGORITHMS[name].same_neighbours

@@ -210,6 +210,20 @@ class TalkingNode(RecordingNode):
         self._account.expired += len(received) - 1
         return self._handed_over([max(received, key=lambda each: each.round)])[0]
 
+    def newest_of_each(self, kind: str, key: Callable[[Received], tuple[int, ...]]) -> list[Received]:
+        """Of the messages of a kind that are here, the one of the latest round for each key, by key; others expire.
+
+        Messages of one key and round count by arrival: the last one stays.
+        """
+        arrived = self.mailbox.take_all(self._check_kinds((kind,)))
+        newest: dict[tuple[int, ...], Received] = {}
+        for received in arrived:
+            place = key(received)
+            if place not in newest or received.round >= newest[place].round:
+                newest[place] = received
+        self._account.expired += len(arrived) - len(newest)
+        return self._handed_over([newest[place] for place in sorted(newest)])
+
     def arrived(self, *kinds: str) -> list[Received]:
         """All messages (of some kinds) that are here, by arrival, then by rank."""
         return self._handed_over(self.mailbox.take_all(self._check_kinds(kinds)))
@@ -304,6 +318,11 @@ class TalkingNode(RecordingNode):
             alarm.cancel()
 
     # -- peers that are silent, finished or gone -------------------------------------------------------------------
+
+    @property
+    def finished_peers(self) -> frozenset[int]:
+        """Ranks of the nodes that have finished; nothing can be sent to them any more."""
+        return self._finished
 
     def others_finished(self, ranks: Iterable[int]) -> None:
         """Sets the nodes that have finished; nothing can be sent to them any more."""

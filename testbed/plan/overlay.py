@@ -5,7 +5,7 @@ Takes an experiment, a topology and the learners, gives a `PlannedOverlay`, or f
 
 from __future__ import annotations
 
-from testbed.catalogue.algorithms import Partners, WithPeers, WithServer, exchange_of
+from testbed.catalogue.algorithms import ALGORITHMS, Partners, WithPeers, WithServer, exchange_of, has_same_neighbours
 from testbed.catalogue.sharings import SHARINGS
 from testbed.code import CodeProblem, is_code
 from testbed.experiment.language import Experiment
@@ -61,6 +61,10 @@ def _planned_for(
 
 
 def _check_sharing(experiment: Experiment, planned: PlannedOverlay) -> None:
+    name = experiment.algorithm.name
+    if has_same_neighbours(name) and planned.dynamic:
+        message = f"{name} has the same neighbours all the time, and here they are others in every round"
+        raise NoGraph(message, "choose an overlay that stays the same, or another algorithm", "dynamic")
     facts = SHARINGS.get(experiment.sharing.name)
     if facts is not None and facts.same_neighbours and planned.dynamic:
         message = f"{facts.name} remembers what its neighbours have, and here they are others in every round"
@@ -119,7 +123,8 @@ def _drawn(experiment: Experiment, roles: NodeRoles, exchange: WithPeers) -> Pla
         raise NoGraph(f"{name} draws its peers anew each round, not from {overlay.kind}", "remove `overlay`")
     fanout = exchange.fanout
     if fanout is not None and overlay.degree not in (None, fanout):
-        raise NoGraph(f"`fanout` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
+        option = ALGORITHMS[name].fanout_option
+        raise NoGraph(f"`{option}` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
     if overlay.peers == "sampler":
         raise NoGraph(f"with {name} every node draws the peers itself, from the seed", "remove `peers`", "peers")
     regular = exchange.partners is Partners.REGULAR
