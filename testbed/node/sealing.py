@@ -104,6 +104,8 @@ def _array(place: str, value: object) -> Buffer:
 
 
 def _as_numpy(place: str, value: object) -> Buffer:
+    if type(value) is np.ndarray:
+        return value
     if isinstance(value, np.ma.MaskedArray):
         raise UnsendablePayload(f"{place} is a masked array, whose mask would be lost: send values.filled(0)")
     if isinstance(value, np.ndarray):
