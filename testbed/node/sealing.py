@@ -127,16 +127,11 @@ def _as_numpy(place: str, value: object) -> Buffer:
 
 
 def _can_never_change(values: Buffer) -> bool:
-    """Whether the memory is that of `bytes`, which has no other owner that could write to it."""
+    """Whether the memory is that of `bytes`. Other memory may be written through an array that is not seen here."""
     owner: object = values
-    while not isinstance(owner, bytes):
-        if isinstance(owner, memoryview):
-            owner = owner.obj
-        elif isinstance(owner, np.ndarray) and not owner.flags.writeable:
-            owner = owner.base
-        else:
-            return False
-    return True
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return isinstance(owner, bytes)
 
 
 # -- kind, round and fields ----------------------------------------------------------------------------------------

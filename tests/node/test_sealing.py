@@ -55,9 +55,9 @@ LAYOUTS: list[Callable[[Any], Any]] = [
 ]
 
 
-@given(ANY_ARRAY, st.sampled_from(LAYOUTS))
-def test_an_array_of_any_layout_arrives_as_it_is(values: Any, layout: Callable[[Any], Any]) -> None:
-    given = layout(values)
+@given(ANY_ARRAY, st.sampled_from(LAYOUTS), st.booleans())
+def test_an_array_of_any_layout_arrives_as_it_is(values: Any, layout: Callable[[Any], Any], is_sealed: bool) -> None:
+    given = layout(snapshot(values) if is_sealed else values)
     (found,) = seal(holding(given)).payload
     assert (found.shape, found.tolist()) == (given.shape, given.tolist()) or np.isnan(given).any()
     assert found.dtype == given.dtype.newbyteorder("=")
