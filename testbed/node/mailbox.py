@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from testbed.node.messages import Message, Received
-from testbed.node.outbox import Tally
+from testbed.node.tally import Tally
 
 
 def arrival(received: Received) -> tuple[float, int, int]:

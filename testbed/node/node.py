@@ -14,14 +14,17 @@ from typing import NamedTuple
 
 from testbed.journal import Journal
 from testbed.node.comeback import Comeback, Memory
-from testbed.node.mailbox import AGAIN, GOODBYE, PAST, SENT_AGAIN, Gathering, Mailbox, arrival, check_kind
+from testbed.node.mailbox import AGAIN, GOODBYE, PAST, RESERVED, SENT_AGAIN, Gathering, Mailbox, arrival, check_kind
 from testbed.node.messages import Message, Received
 from testbed.node.neighbourhood import Neighbourhood
-from testbed.node.outbox import Outbox, Policy, Tally, Ticket
+from testbed.node.outbox import Outbox, Policy
 from testbed.node.sharing.base import MODEL
+from testbed.node.silence import SilentPeers
 from testbed.node.snapshots import Snapshot, save_snapshot
 from testbed.node.state import State
 from testbed.node.streams import Streams
+from testbed.node.tally import Tally
+from testbed.node.tickets import Ticket
 from testbed.node.world import Clock, Compute, Observer, Pending, Transport, Vector
 from testbed.plan.model import NodePlan
 from testbed.records import AnyRecord, Count, Evaluation, Event, Phases, Round, Start
@@ -98,7 +101,10 @@ class Node:
         self.first_step = self.steps
         experiment = plan.experiment
         self.mailbox = Mailbox(clock.now, self.model.nbytes)
-        self.outbox = Outbox(transport, Policy(experiment.outbox.policy), experiment.outbox.in_flight)
+        missing, outbox = experiment.missing, experiment.outbox
+        self._silent_peers = SilentPeers(clock, self.mailbox.heard, missing.after_s, gives_up=missing.then != "wait")
+        self.outbox = Outbox(transport, Policy(outbox.policy), outbox.in_flight, self._silent_peers)
+        self.outbox.on_given_up = lambda rank: self.note("sends-given-up", f"to {self._names([rank])}")
         self._clock = clock
         self._compute = compute
         self._journal = journal
@@ -115,8 +121,6 @@ class Node:
         self.mailbox.on_full = self._no_room
         self._memory = Memory(self.outbox, first_round, serves=self.server == self.rank)
         self._comeback: Comeback | None = None
-        self._silent_since: dict[int, float] = {}
-        """When a wait for a peer was given up."""
         self._finished: frozenset[int] = frozenset()
         """Peers that have finished."""
         self._told_sent = Tally()
@@ -274,8 +278,6 @@ class Node:
         for rank in recipients:
             if not 0 <= rank < len(self.plan.ranks):
                 raise ValueError(f"there is no rank {rank}: the nodes have 0 to {len(self.plan.ranks) - 1}")
-            if message.payload and self._is_silent(rank):
-                self.outbox.forget_models([rank])  # it gets the newest when it is back, not all that it missed
             if rank == self.rank:
                 self.mailbox.put(rank, message, counted=False)
             else:
@@ -283,6 +285,14 @@ class Node:
         if self._finished:
             self.outbox.cut(self._finished.intersection(recipients))
         return tickets
+
+    def flush(self) -> list[Ticket]:
+        """Withdraws all messages with a payload whose sending has not started; gives their tickets."""
+        return self.outbox.flush(kept=RESERVED)
+
+    def withdraw(self, tickets: Iterable[Ticket]) -> None:
+        """Withdraws these messages. One that is under way is cut; those that have left arrive."""
+        self.outbox.withdraw(tickets)
 
     def others_finished(self, ranks: Iterable[int]) -> None:
         """Sets the nodes that have finished; nothing can be sent to them any more."""
@@ -292,22 +302,11 @@ class Node:
             self._comeback.finished(self._finished)
 
     async def finish_sending(self) -> None:
-        """Waits until all messages have left. Those that do not within the timeout for silent peers are given up."""
+        """Waits until all messages have left. Those of which peers take nothing for the timeout are given up."""
         if self._comeback is not None:
             self._comeback.is_over()
-        patience_s = self.plan.experiment.missing.after_s
-        silent = [rank for rank in sorted(self._silent_since) if self._is_silent(rank)]
-        if given_up := self.outbox.forget_models(silent, moving=True):
-            self.note("sends-given-up", f"to {self._names(given_up)}")
-        while not self.outbox.is_empty:
-            left = self.outbox.left
-            alarm = self._clock.call_at(self.now() + patience_s, self.outbox.wake)
-            try:
-                await self.outbox.drained()
-            finally:
-                alarm.cancel()
-            if self.outbox.left == left and not self.outbox.is_empty:
-                self.note("sends-given-up", f"to {self._names(self.outbox.cut())}")
+        self.outbox.finish()
+        await self.outbox.drained()
 
     async def gather(
         self,
@@ -361,7 +360,9 @@ class Node:
         if then != "wait":
             gathering.silent = True
             unheard = [sender for sender in gathering.missing if self.mailbox.heard.get(sender, -1.0) < since]
-            self._silent_since.update(dict.fromkeys(unheard, self.now()))
+            for sender in unheard:
+                self._silent_peers.sends_nothing(sender)
+            self.outbox.start_waiting()
             self._give_up(gathering.kind, gathering.round, gathering.missing)
             gathering.give_up()
 
@@ -370,11 +371,8 @@ class Node:
         awaited: list[int] = []
         silent: list[int] = []
         for sender in senders:
-            (silent if self._is_silent(sender) else awaited).append(sender)
+            (silent if sender in self._silent_peers else awaited).append(sender)
         return awaited, silent
-
-    def _is_silent(self, rank: int) -> bool:
-        return rank in self._silent_since and self.mailbox.heard.get(rank, -1.0) <= self._silent_since[rank]
 
     def come_back(self) -> None:
         """Marks a node that came back: it asks for models that were sent before and are lost."""
@@ -405,7 +403,7 @@ class Node:
 
     def _goodbye(self, sender: int) -> None:
         """A node that has left is not waited for, and nothing is sent to it."""
-        self._silent_since[sender] = self.now()
+        self._silent_peers.sends_nothing(sender)
         self.outbox.cut([sender])
         for gathering in self.mailbox.gatherings():
             if sender in gathering.missing:
