@@ -24,6 +24,7 @@ from testbed.node.state import State
 from testbed.node.streams import Streams
 from testbed.node.world import Clock, Compute, Observer, Pending, Transport, Vector
 from testbed.plan.model import NodePlan
+from testbed.plan.outbox import outbox_of
 from testbed.records import AnyRecord, Count, Evaluation, Event, Phases, Round, Start
 
 STREAMS = "streams"
@@ -98,7 +99,8 @@ class Node:
         self.first_step = self.steps
         experiment = plan.experiment
         self.mailbox = Mailbox(clock.now, self.model.nbytes)
-        self.outbox = Outbox(transport, Policy(experiment.outbox.policy), experiment.outbox.in_flight)
+        outbox = outbox_of(experiment)
+        self.outbox = Outbox(transport, Policy(outbox.policy), outbox.in_flight)
         self._clock = clock
         self._compute = compute
         self._journal = journal
