@@ -20,6 +20,7 @@ from testbed.control.outcome import Outcome
 from testbed.plan.model import RunPlan
 from testbed.records import End, Evaluation, Event, Over, Round, Start
 from testbed.rundir import RunDirectory
+from tests.contract.payloads import REFUSED, REFUSED_LINE, SENDS, received_from, refused_algorithm
 from tests.contract.runtimes import InVirtualTime, Runtime
 from tests.contract.traffic import assert_all_take_their_own_way, assert_the_fabric_carried_all
 from tests.marking import SOAKED, is_soak
@@ -383,6 +384,34 @@ class RuntimeContract:
         assert outcome.reason == "failed"
         assert any(words.startswith("node.1 sent a model that cannot be used") for words in told.values()), told
         assert not any("sent a model" in words for node, words in told.items() if node == "node.1")
+
+    def test_what_arrives_is_what_was_there_when_it_was_sent(self, tmp_path: Path) -> None:
+        source = tmp_path / "sends.py"
+        source.write_text(SENDS)
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Sends"}, stop={"rounds": 2})
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.failures) == ("finished", ())
+        for node in NODES:
+            notes = of_kind(directory, node, Event)
+            told = [each.detail for each in notes if each.what == "received"]
+            assert told == [received_from(sender) for sender in range(4)] * 2
+            assert [each.detail for each in notes if each.what == "model"] == ["True"] * 8
+            assert all("read-only" in each.detail for each in notes if each.what == "written")
+            assert len([each for each in notes if each.what == "written"]) == 8
+
+    @pytest.mark.parametrize("name", REFUSED)
+    def test_what_cannot_be_sent_ends_at_the_line_that_sends_it(self, name: str, tmp_path: Path) -> None:
+        message, wrong, way_out = REFUSED[name]
+        source = tmp_path / "sends.py"
+        source.write_text(refused_algorithm(message))
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Sends"})
+        _, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.exit_code) == ("failed", 6)
+        for each in outcome.failures:
+            assert (each.failure.file, each.failure.line) == ("sends.py", REFUSED_LINE)
+            assert wrong in each.failure.message
+            assert way_out in each.failure.message
+        assert outcome.failures
 
     def test_tells_of_code_that_is_wrong(self, tmp_path: Path) -> None:
         source = tmp_path / "wrong.py"
