@@ -14,15 +14,12 @@ from testbed.node.messages import Message
 from testbed.node.world import Vector
 from tests.node.small_world import Graph, Outcome, Quadratic, World, full, ring
 from tests.node.test_ccs_weights import BY_HAND, IRREGULAR, matrix
+from tests.node.test_oracles import apart
 
 EVALUATED = {"evaluation": {"every": 1, "mode": "after"}}
 SWIFT = {"name": "swift"}
 WITHOUT_MEMORY = {"name": "swift", "memory": False}
 CHAIN: Graph = [[1], [0, 2], [1]]
-
-
-def apart(learner: int) -> Vector:
-    return np.random.default_rng(100 + learner).normal(size=8).astype(np.float32)
 
 
 def by_hand() -> np.ndarray:
@@ -167,7 +164,7 @@ def test_nothing_depends_on_the_order_of_nodes_within_an_instant() -> None:
     """Steps of 20 ms and messages of 10 ms or, to the microsecond, 20 ms."""
     for algorithm in (SWIFT, WITHOUT_MEMORY, {"name": "swift", "steps_between": 3}):
         world = World(6, algorithm=algorithm, graph=IRREGULAR, rounds=12, step_s=lambda _learner, _step: 0.02)
-        world.rate_bps = 1e18
+        world.rate_bps = 1e30
         world.latency_s = lambda sender, to: 0.02 if (sender + to) % 2 else 0.01
         usual = world.run()
         for order in ((5, 4, 3, 2, 1, 0), (2, 0, 4, 1, 5, 3)):

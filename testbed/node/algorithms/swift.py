@@ -20,9 +20,9 @@ from testbed.node.ccs_weights import ccs_weights
 from testbed.node.kinds import MODEL
 from testbed.node.messages import Message, Received
 from testbed.node.node import Node
-from testbed.node.outbox import Ticket
 from testbed.node.state import NOTHING, State, UnusableState
 from testbed.node.talking import PeerMissing
+from testbed.node.tickets import Ticket
 from testbed.node.world import Vector
 from testbed.plan.overlay_graph import NoGraph
 
@@ -59,7 +59,7 @@ class Swift(Algorithm):
     async def run(self, node: Node) -> None:
         weights = _weights_of(node)
         if self.memory and not node.came_back:
-            self._models = {rank: node.model.copy() for rank in weights}
+            self._models = {rank: node.model.copy() for rank in weights} | self._models
         self._heard = dict.fromkeys(weights, began := node.now())
         async for round_ in node.rounds():
             node.send(weights, self._encoded(node, began))
