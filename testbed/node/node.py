@@ -6,13 +6,15 @@ clocks, so the same source runs in virtual time and in containers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from testbed.journal import Journal
+from testbed.node.background import Background
 from testbed.node.comeback import Comeback, Memory
 from testbed.node.mailbox import AGAIN, GOODBYE, PAST, SENT_AGAIN, Gathering, Mailbox, arrival, check_kind
 from testbed.node.messages import Message, Received
@@ -25,6 +27,8 @@ from testbed.node.streams import Streams
 from testbed.node.world import Clock, Compute, Observer, Pending, Transport, Vector
 from testbed.plan.model import NodePlan
 from testbed.records import AnyRecord, Count, Evaluation, Event, Phases, Round, Start
+
+_Result = TypeVar("_Result")
 
 STREAMS = "streams"
 """The name of the node's own part in a snapshot's state."""
@@ -89,6 +93,8 @@ class Node:
         """Called with the change of the model by training."""
         self.remembered: Callable[[], Mapping[str, State]] = dict
         """Gives the states to save in snapshots besides the model and the random streams."""
+        self.background: Background
+        """The tasks beside `run`; set by the node's life, which ends them."""
         self._streams = Streams(plan.seed, plan.node.name)
         self.first_round = first_round
         self.round = first_round
@@ -252,6 +258,13 @@ class Node:
         self.steps += steps
         self._tab.steps += steps
         self._tab.losses.append(loss)
+
+    def spawn(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
+        """Starts work beside `run`. Its failure is the node's; it is cancelled when `run` ends, or the node.
+
+        Raises TypeError for anything but a coroutine.
+        """
+        return self.background.spawn(work)
 
     # -- talking ---------------------------------------------------------------------------------------------------
 
