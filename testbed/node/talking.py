@@ -6,6 +6,7 @@ Takes messages from the algorithm and from the transport; touches neither socket
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
 from operator import index
 
@@ -71,8 +72,8 @@ class TalkingNode(RecordingNode):
         self._comeback: Comeback | None = None
         self._silent_since: dict[int, float] = {}
         """When a wait for a peer was given up."""
-        self._given_up: set[tuple[str, int, int]] = set()
-        """Messages already counted as expired, in case they still arrive: kind, round, sender."""
+        self._given_up: Counter[tuple[str, int, int]] = Counter()
+        """How many messages have been counted as expired, in case they still arrive: by kind, round, sender."""
         self._finished: frozenset[int] = frozenset()
         self._handlers: dict[str, Handler] = {}
 
@@ -135,14 +136,17 @@ class TalkingNode(RecordingNode):
         *,
         enough: int | None = None,
         within_s: float | None = None,
+        part: int | None = None,
     ) -> list[Received]:
         """One message of the round from each sender (or from the first `enough`, or from those in time), by rank.
+
+        With `part`, one whose field `part` is that number: a sender may send several parts of a model in a round.
 
         Messages of later rounds are kept, those of earlier rounds expire. The experiment says what happens if a sender
         is silent for too long: the node waits on, leaves the sender out until it sends again, or ends.
         """
         self._check_kinds((kind,))
-        return await self.gather_any_kind(senders, round_, kind, enough=enough, within_s=within_s)
+        return await self.gather_any_kind(senders, round_, kind, enough=enough, within_s=within_s, part=part)
 
     async def gather_any_kind(
         self,
@@ -152,12 +156,13 @@ class TalkingNode(RecordingNode):
         *,
         enough: int | None = None,
         within_s: float | None = None,
+        part: int | None = None,
     ) -> list[Received]:
         """`gather`, also of kinds that nodes use among themselves."""
         self.expire(kind, round_)
         awaited, silent = self._apart(senders)
         self._give_up(kind, round_, silent)
-        gathering = self.mailbox.gather(kind, round_, awaited, enough)
+        gathering = self.mailbox.gather(kind, round_, awaited, enough, part)
         comeback = self._comeback if kind == MODEL else None
         if comeback is not None:
             comeback.begins(gathering)
@@ -209,6 +214,20 @@ class TalkingNode(RecordingNode):
         received = await self._all(self._check_kinds(kinds), None)
         self._account.expired += len(received) - 1
         return self._handed_over([max(received, key=lambda each: each.round)])[0]
+
+    def newest_of_each(self, kind: str, key: Callable[[Received], tuple[int, ...]]) -> list[Received]:
+        """Of the messages of a kind that are here, the one of the latest round for each key, by key; others expire.
+
+        Messages of one key and round count by arrival: the last one stays.
+        """
+        arrived = self.mailbox.take_all(self._check_kinds((kind,)))
+        newest: dict[tuple[int, ...], Received] = {}
+        for received in arrived:
+            place = key(received)
+            if place not in newest or received.round >= newest[place].round:
+                newest[place] = received
+        self._account.expired += len(arrived) - len(newest)
+        return self._handed_over([newest[place] for place in sorted(newest)])
 
     def arrived(self, *kinds: str) -> list[Received]:
         """All messages (of some kinds) that are here, by arrival, then by rank."""
@@ -305,6 +324,11 @@ class TalkingNode(RecordingNode):
 
     # -- peers that are silent, finished or gone -------------------------------------------------------------------
 
+    @property
+    def finished_peers(self) -> frozenset[int]:
+        """Ranks of the nodes that have finished; nothing can be sent to them any more."""
+        return self._finished
+
     def others_finished(self, ranks: Iterable[int]) -> None:
         """Sets the nodes that have finished; nothing can be sent to them any more."""
         self._finished = frozenset(ranks)
@@ -333,8 +357,8 @@ class TalkingNode(RecordingNode):
         """Drops messages of a kind that are older than a round; each counts as expired, once."""
         for old in self.mailbox.discard_before(kind, round_):
             place = (kind, old.round, old.sender)
-            if place in self._given_up:
-                self._given_up.remove(place)
+            if self._given_up[place]:
+                self._given_up[place] -= 1
             else:
                 self._account.expired += 1
 
