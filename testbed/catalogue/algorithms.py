@@ -60,6 +60,9 @@ class WithServer:
 
 Exchange = WithPeers | WithServer
 
+FANOUT_OPTIONS = ("fanout", "recipients")
+"""Names of options that say to how many nodes a node sends, where it draws them."""
+
 
 @dataclass(frozen=True)
 class AlgorithmFacts:
@@ -76,9 +79,13 @@ class AlgorithmFacts:
 
     def __post_init__(self) -> None:
         usual = self._usual
-        draws = isinstance(usual, WithPeers) and usual.draws
-        if draws and not any(option.name == "fanout" for option in self.options):
-            raise ValueError(f"{self.name} draws its peers, and has no option `fanout`")
+        if isinstance(usual, WithPeers) and usual.draws and self.fanout_option is None:
+            raise ValueError(f"{self.name} draws its peers, and has no option {' or '.join(FANOUT_OPTIONS)}")
+
+    @property
+    def fanout_option(self) -> str | None:
+        """The option that says to how many nodes a node sends; None for an algorithm that does not draw them."""
+        return next((option.name for option in self.options if option.name in FANOUT_OPTIONS), None)
 
     @property
     def needs_server(self) -> bool:
@@ -104,6 +111,17 @@ def _with_drawn_peers(options: Values) -> Exchange:
         pause_s=number(options, "timeout") if not oracle and end == "timeout" else None,
         tells_others=not oracle and end == "notify",
     )
+
+
+def _with_fragments(options: Values) -> Exchange:
+    count = number_or_none(options, "recipients")
+    return WithPeers(
+        Partners.ANY, fanout=None if count is None else int(count), waits=False, pause_s=0.0, tells_others=False
+    )
+
+
+def _with_drawn_peers_by_fragment(options: Values) -> Exchange:
+    return _with_drawn_peers({**options, "mode": "local"})
 
 
 def _with_some_clients(options: Values) -> Exchange:
@@ -153,6 +171,33 @@ ALGORITHMS = by_name(
         ),
         local_steps=None,
         exchange=_with_drawn_peers,
+    ),
+    AlgorithmFacts(
+        name="divshare",
+        code=f"{_PACKAGE}.divshare:DivShare",
+        summary="train, send each fragment of the model to a few random nodes, average what has come; never wait",
+        options=(
+            Option("fraction", Type.SHARE, 0.1, "Omega: the part of the parameters that is in one fragment."),
+            Option("recipients", Type.POSITIVE, None, "To how many a fragment goes; log2 of their number, rounded up."),
+            Option("reseed", ("never", "round"), "never", "When models are cut in another way: not at all, or anew."),
+        ),
+        local_steps=None,
+        exchange=_with_fragments,
+    ),
+    AlgorithmFacts(
+        name="mosaic",
+        code=f"{_PACKAGE}.mosaic:Mosaic",
+        summary="epidemic learning in fragments: each goes to a few random nodes of its own",
+        options=(
+            Option("fragments", Type.POSITIVE, 8, "Into how many parts a model is cut."),
+            Option("fanout", Type.POSITIVE, None, "To how many a fragment goes; log2 of their number, rounded up."),
+            Option(
+                "round_end", ("notify", "timeout", "expected"), "expected", "How a node knows that nothing more comes."
+            ),
+            Option("timeout", Type.DURATION, 1.0, "With `round_end: timeout`: how long to wait after sending."),
+        ),
+        local_steps=None,
+        exchange=_with_drawn_peers_by_fragment,
     ),
     AlgorithmFacts(
         name="fedavg",

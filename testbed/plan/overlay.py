@@ -5,7 +5,7 @@ Takes an experiment, a topology and the learners, gives a `PlannedOverlay`, or f
 
 from __future__ import annotations
 
-from testbed.catalogue.algorithms import Partners, WithPeers, WithServer, exchange_of
+from testbed.catalogue.algorithms import ALGORITHMS, Partners, WithPeers, WithServer, exchange_of
 from testbed.catalogue.sharings import SHARINGS
 from testbed.code import CodeProblem, is_code
 from testbed.experiment.language import Experiment
@@ -119,7 +119,8 @@ def _drawn(experiment: Experiment, roles: NodeRoles, exchange: WithPeers) -> Pla
         raise NoGraph(f"{name} draws its peers anew each round, not from {overlay.kind}", "remove `overlay`")
     fanout = exchange.fanout
     if fanout is not None and overlay.degree not in (None, fanout):
-        raise NoGraph(f"`fanout` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
+        option = ALGORITHMS[name].fanout_option
+        raise NoGraph(f"`{option}` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
     if overlay.peers == "sampler":
         raise NoGraph(f"with {name} every node draws the peers itself, from the seed", "remove `peers`", "peers")
     regular = exchange.partners is Partners.REGULAR
