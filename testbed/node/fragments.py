@@ -28,11 +28,6 @@ Places = NDArray[np.intp]
 _SEED_BITS = 32
 
 
-def parts_of(fraction: float) -> int:
-    """The number of fragments that each have about this fraction of the parameters: rounded, not cut off."""
-    return max(1, round(1 / fraction))
-
-
 class Fragmentation:
     """How the models of a run are cut."""
 

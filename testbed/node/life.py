@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 
 from testbed import __version__
-from testbed.code import CodeProblem, call, problem_in
+from testbed.code import CodeProblem, call, is_code, problem_in
 from testbed.errors import TestbedError
 from testbed.limits import with_limit
 from testbed.node.algorithm import Algorithm
@@ -21,6 +21,7 @@ from testbed.node.choose import check_server, choose_algorithm, choose_sharing, 
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
 from testbed.node.node import STREAMS, Node
+from testbed.node.sealing import UnsendableMessage
 from testbed.node.sharing.base import Sharing
 from testbed.node.snapshots import NO_PARTS, Snapshot
 from testbed.node.state import NOTHING, State, UnusableState, checked
@@ -90,7 +91,7 @@ class Life:
             self._fail(problem)
         except Exception as problem:
             self.raised = problem
-            self._fail(problem_in(self._source, problem))
+            self._fail(problem_in(self._source_of(problem), problem))
         if self.reason is Reason.LEFT and self._has_begun:
             self.node.say_goodbye()
             await self.node.finish_sending()
@@ -127,6 +128,12 @@ class Life:
     @property
     def _source(self) -> str:
         return source_of(self.node.plan.experiment.algorithm.name)
+
+    def _source_of(self, problem: Exception) -> str:
+        """The code at fault: for a message of a built-in algorithm that cannot be sent, the sharing that made it."""
+        chosen = self.node.plan.experiment
+        is_encoded = isinstance(problem, UnsendableMessage) and not is_code(chosen.algorithm.name)
+        return chosen.sharing.name if is_encoded and is_code(chosen.sharing.name) else self._source
 
     async def _roles(self, others_done: Callable[[], Awaitable[None]]) -> None:
         roles = self.node.plan.node.roles

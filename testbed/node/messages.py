@@ -75,8 +75,11 @@ class Message:
     """One immutable message."""
 
     kind: str
+    """What the message is for: a word that recipients ask for."""
     round: int
+    """The round that it belongs to."""
     fields: Mapping[str, Field] = field(default_factory=dict)
+    """Values by name, for the header."""
     payload: tuple[Buffer, ...] = ()
     """Values of models, gradients or samples."""
     metadata: tuple[Buffer, ...] = ()
@@ -156,12 +159,15 @@ class Received:
     """A message that arrived."""
 
     sender: int
+    """The rank of the node that sent it."""
     message: Message
+    """What was sent."""
     t: float = 0.0
     """When it had arrived completely."""
 
     @property
     def round(self) -> int:
+        """The round that the message belongs to."""
         return self.message.round
 
     @property

@@ -12,16 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.catalogue.algorithms import (
-    ALGORITHMS,
-    DEFAULT_ALGORITHM,
-    AlgorithmFacts,
-    Partners,
-    WithPeers,
-    WithServer,
-    exchange_of,
-)
+from testbed.catalogue.algorithm_facts import AlgorithmFacts, OutboxFacts, Paper
+from testbed.catalogue.algorithms import ALGORITHMS, DEFAULT_ALGORITHM, exchange_of
 from testbed.catalogue.data_sets import DATA_SETS, DEFAULT_DATA, DataSetFacts
+from testbed.catalogue.exchanges import InTurns, Partners, Sent, WithPeers, WithServer
 from testbed.catalogue.models import DEFAULT_MODEL, MODELS, ModelFacts
 from testbed.catalogue.options import Option, Type, number, number_or_none
 from testbed.catalogue.sharings import DEFAULT_SHARING, SHARINGS, SharingFacts
@@ -56,7 +50,7 @@ def test_no_fact_can_be_left_out(made: AlgorithmFacts | SharingFacts | ModelFact
             type(made)(**{key: value for key, value in whole.items() if key != name})
 
 
-@pytest.mark.parametrize("kind", [Option, WithPeers, WithServer])
+@pytest.mark.parametrize("kind", [Option, WithPeers, WithServer, InTurns, Sent, OutboxFacts, Paper])
 def test_nor_in_what_facts_consist_of(kind: type) -> None:
     for parameter in inspect.signature(kind).parameters.values():
         assert parameter.default is inspect.Parameter.empty
@@ -133,7 +127,7 @@ def test_what_a_round_is_like_depends_on_the_options() -> None:
         assert of("epidemic", round_end=ending) == of("epidemic"), "only `local` ends so"
     assert of("divshare", recipients=3) == WithPeers(Partners.ANY, 3, waits=False, pause_s=0.0, tells_others=False)
     assert of("mosaic", fanout=3) == local
-    assert of("mosaic", round_end="notify") == replace(local, fanout=None, waits=True, tells_others=True)
+    assert of("mosaic", round_end="notify") == replace(local, fanout=None, waits=True)
     assert of("fedavg", participation=0.5, deadline="3s") == WithServer(0.5, 1.0, 3.0, waits=True)
     assert of("parameter-server", mode="async") == WithServer(1.0, 1.0, None, waits=False)
     assert exchange_of("mine.py:Mine", {}) is None

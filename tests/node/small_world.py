@@ -243,8 +243,14 @@ class Parcel:
         self._nbytes = nbytes
         self.aborted = False
 
-    def abort(self) -> int:
+    def quiet_s(self) -> float:
+        return 0.0
+
+    def abort(self, *, at_once: bool = False) -> int:  # noqa: ARG002
         self.aborted = True
+        return self.sent_bytes()
+
+    def sent_bytes(self) -> int:
         part = (self._clock.now() - self._began_s) / self._moving_s if self._moving_s else 1.0
         return int(self._nbytes * min(1.0, part))
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.node.fragments import FRAGMENT, Fragmentation, partition, parts_of, sender_and_part
+from testbed.catalogue.shares import fragments_of
+from testbed.node.fragments import FRAGMENT, Fragmentation, partition, sender_and_part
 from testbed.node.messages import Message, Received, UnusableModel, from_frames
 from testbed.node.world import Vector
 
@@ -62,12 +63,12 @@ def test_a_fragment_has_parameters_of_all_layers() -> None:
 )
 def test_the_number_of_fragments_is_rounded(fraction: float, parts: int) -> None:
     """DivShare's published code cuts it off: 2, 6 and 16 for .35, .15 and .06."""
-    assert parts_of(fraction) == parts
+    assert fragments_of(fraction) == parts
 
 
 def test_more_than_a_third_of_all_fractions_would_be_cut_off() -> None:
     fractions = [each / 1000 for each in range(1, 1001)]
-    assert sum(parts_of(fraction) != int(1 / fraction) for fraction in fractions) == 377
+    assert sum(fragments_of(fraction) != int(1 / fraction) for fraction in fractions) == 377
 
 
 def test_there_are_no_more_fragments_than_parameters() -> None:

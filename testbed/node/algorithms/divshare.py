@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from random import Random
 
+from testbed.catalogue.shares import fragments_of
 from testbed.node.algorithm import Algorithm
-from testbed.node.fragments import FRAGMENT, Fragmentation, parts_of, sender_and_part
+from testbed.node.fragments import FRAGMENT, Fragmentation, sender_and_part
 from testbed.node.node import Node
 from testbed.node.recipients import fanout_among
 
@@ -33,7 +34,7 @@ class DivShare(Algorithm):
         self.reseed = reseed
 
     async def run(self, node: Node) -> None:
-        fragments = Fragmentation(node.model.size, parts_of(self.fraction), node.plan.seed, self.reseed)
+        fragments = Fragmentation(node.model.size, fragments_of(self.fraction), node.plan.seed, self.reseed)
         count = fanout_among(len(node.learners), self.recipients)
         drawn, order = node.random("recipients"), node.random("order")
         async for round_ in node.rounds():
