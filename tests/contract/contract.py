@@ -48,6 +48,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "sampler": {"overlay": {"kind": "regular", "degree": 2, "dynamic": True, "peers": "sampler"}},
     "epidemic-oracle": {"algorithm": {"name": "epidemic", "mode": "oracle"}},
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}},
+    "divshare": {"algorithm": {"name": "divshare"}},
+    "mosaic": {"algorithm": {"name": "mosaic"}},
     "swift": {"algorithm": {"name": "swift"}, "overlay": {"kind": "ring"}},
     "swift-without-memory": {"algorithm": {"name": "swift", "memory": False, "boost": True, "steps_between": 2}},
     "swift-random": {"algorithm": {"name": "swift-random"}},
@@ -87,6 +89,7 @@ SELDOM = {"every": 20, "samples": 20}
 LOCKSTEP = ALGORITHMS.keys() - {
     "asynchronous",
     "stale-synchronous",
+    "divshare",
     "swift",
     "swift-without-memory",
     "swift-random",
