@@ -47,6 +47,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "sampler": {"overlay": {"kind": "regular", "degree": 2, "dynamic": True, "peers": "sampler"}},
     "epidemic-oracle": {"algorithm": {"name": "epidemic", "mode": "oracle"}},
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}},
+    "gossip": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "200ms"}, "overlay": {"kind": "ring"}},
     "fedavg": {"algorithm": {"name": "fedavg"}},
     "parameter-server": {"algorithm": {"name": "parameter-server"}, "training": SERVED},
     "asynchronous": {"algorithm": {"name": "parameter-server", "mode": "async"}, "training": SERVED},
@@ -80,7 +81,7 @@ COMMANDS = (
 """What can be asked of a run that goes on, in this order: a later one builds upon those before."""
 NODE_FAULTS = ("pause", "resume", "disconnect", "reconnect", "kill", "join")
 SELDOM = {"every": 20, "samples": 20}
-LOCKSTEP = ALGORITHMS.keys() - {"asynchronous", "stale-synchronous"}
+LOCKSTEP = ALGORITHMS.keys() - {"asynchronous", "stale-synchronous", "gossip"}
 """Those in which nothing depends on who is faster: what they learn and send is the same wherever they run."""
 
 
