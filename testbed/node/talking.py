@@ -23,6 +23,7 @@ from testbed.node.silence import SilentPeers
 from testbed.node.tickets import Ticket, TicketState
 from testbed.node.world import Clock, Observer, Transport
 from testbed.plan.model import NodePlan
+from testbed.plan.outbox import outbox_of
 
 Handler = Callable[[Received], Awaitable[object] | None]
 
@@ -68,7 +69,7 @@ class TalkingNode(RecordingNode):
         self.mailbox = Mailbox(clock.now, model_bytes)
         self.mailbox.sift = self._sift
         self.mailbox.on_full = self._no_room
-        missing, outbox = plan.experiment.missing, plan.experiment.outbox
+        missing, outbox = plan.experiment.missing, outbox_of(plan.experiment)
         self._silent_peers = SilentPeers(clock, self.mailbox.heard, missing.after_s, gives_up=missing.then != "wait")
         self.outbox = Outbox(transport, Policy(outbox.policy), outbox.in_flight, self._silent_peers)
         self.outbox.on_given_up = lambda rank: self.note("sends-given-up", f"to {self._names([rank])}")

@@ -6,6 +6,7 @@ the plan.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from itertools import pairwise
@@ -155,6 +156,31 @@ class Sick(Algorithm):
 """
 
 
+PUSHES = """\
+import json
+
+import numpy as np
+
+from testbed.node.algorithm import Algorithm
+from testbed.node.messages import Message
+
+
+class Pushes(Algorithm):
+    waits = False
+
+    async def run(self, node):
+        tickets = []
+        async for round_ in node.rounds():
+            await node.train()
+            values = np.full(25_000, round_, np.float32)
+            tickets += await node.send(node.others, Message("model", round_, {}, (values,)))
+        for ticket in tickets:
+            await ticket.settled()
+        told = [(each.to, each.message.round, each.state, each.sent_bytes, each.nbytes) for each in tickets]
+        (node.folder / "tickets.json").write_text(json.dumps(told))
+"""
+
+
 REMEMBERS = """\
 from testbed.node.algorithms.dpsgd import DPSGD
 
@@ -256,6 +282,37 @@ class RuntimeContract:
         again = [each for each in found[found.index(starts[1]) :] if isinstance(each, Round)]
         assert again
         assert sum(each.received.payload for each in again) > 0
+
+    def test_a_crashed_peer_keeps_no_message_to_others_from_being_sent(self, tmp_path: Path) -> None:
+        source = tmp_path / "pushes.py"
+        source.write_text(PUSHES)
+        settings = {
+            "missing": {"after": "1s", "then": "skip"},
+            "outbox": {"in_flight": 1},
+            "compute": {"ms_per_step": 75},
+            "stop": {"rounds": 30},
+            "evaluation": {"mode": "none"},
+        }
+        plan = plan_of(
+            star(4, "  - {at: 600ms, node: node.3, do: crash}\n"), algorithm={"name": f"{source}:Pushes"}, **settings
+        )
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.failures) == ("finished", ())
+        for rank, name in enumerate(NODES[:3]):
+            given_up = [each for each in of_kind(directory, name, Event) if each.what == "sends-given-up"]
+            assert [each.detail for each in given_up] == ["to node.3"]
+            assert 1.6 <= given_up[0].t < 3.0
+            tickets = json.loads((directory.node(name).path / "tickets.json").read_text())
+            (end,) = of_kind(directory, name, End)
+            assert sum(sent for *_, sent, _ in tickets) == end.sent.payload + end.sent.metadata
+            assert all(sent == whole for _, _, state, sent, whole in tickets if state == "left")
+            assert {state for to, _, state, *_ in tickets if to == 3} <= {"left", "dropped"}
+            assert ("dropped", 3) in {(state, to) for to, _, state, *_ in tickets}
+            for to in {0, 1, 2} - {rank}:
+                # Its last ones are dropped if the other node has finished by then.
+                left = [round_ for other, round_, state, *_ in tickets if (other, state) == (to, "left")]
+                assert left == list(range(len(left)))
+                assert len(left) >= 25
 
     def test_what_a_sharing_remembers_outlives_a_crash(self, tmp_path: Path) -> None:
         source = tmp_path / "remembers.py"
