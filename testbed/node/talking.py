@@ -217,8 +217,17 @@ class TalkingNode(RecordingNode):
     async def newest(self, *kinds: str) -> Received:
         """The message of the latest round among those that are here, or else the next; the others expire."""
         received = await self._all(self._check_kinds(kinds), None)
-        self._account.expired += len(received) - 1
-        return self._handed_over([max(received, key=lambda each: each.round)])[0]
+        return self._only(max(received, key=lambda each: each.round), received)
+
+    async def latest(self, *kinds: str) -> Received:
+        """The message that arrived last (at one instant: of the highest rank) of those here, or else the next; the
+        others expire."""
+        received = await self._all(self._check_kinds(kinds), None)
+        return self._only(received[-1], received)
+
+    def _only(self, chosen: Received, among: list[Received]) -> Received:
+        self._account.expired += len(among) - 1
+        return self._handed_over([chosen])[0]
 
     def newest_of_each(self, kind: str, key: Callable[[Received], tuple[int, ...]]) -> list[Received]:
         """Of the messages of a kind that are here, the one of the latest round for each key, by key; others expire.
