@@ -143,6 +143,8 @@ class Mailbox:
         """Called with a sender and its number of dropped messages, whenever that is a power of two."""
         self.heard: dict[int, float] = {}
         """When each sender was last heard of."""
+        self._finished: Collection[int] = frozenset()
+        """Senders of which nothing comes any more."""
 
     def put(self, sender: int, message: Message, *, counted: bool = True) -> None:
         """Stores a complete message. Messages of the node to itself crossed no network and are not counted."""
@@ -171,6 +173,10 @@ class Mailbox:
     def refused(self) -> int:
         """Messages dropped because their sender's room was full."""
         return self._room.refused.total()
+
+    def finished(self, ranks: Collection[int]) -> None:
+        """Of these senders nothing comes any more; a set that is changed later, and given again then."""
+        self._finished = ranks
 
     def gatherings(self) -> list[Gathering]:
         """All gatherings that `done` has not removed."""

@@ -123,8 +123,14 @@ class Node:
         self._comeback: Comeback | None = None
         self._silent_since: dict[int, float] = {}
         """When a wait for a peer was given up."""
-        self._finished: frozenset[int] = frozenset()
-        """Peers that have finished."""
+        self._finished: set[int] = set()
+        """Peers that have finished: nothing can be sent to them."""
+        self._gone: set[int] = set()
+        """Those, and peers that have left and not been heard of since."""
+        self._finished_peers: frozenset[int] | None = None
+        """A copy of these, for the algorithm; None after a change."""
+        self._missed: set[int] = set()
+        """Finished peers of which a message was awaited in vain."""
         self._told_sent = Tally()
         """What the records of rounds add up to: more than has left, after messages were taken back."""
         self._tab = _Tab(clock.now(), Count(), 0)
@@ -135,6 +141,16 @@ class Node:
     def others(self) -> tuple[int, ...]:
         """Ranks of all other learners."""
         return tuple(rank for rank in self.learners if rank != self.rank)
+
+    @property
+    def finished_peers(self) -> frozenset[int]:
+        """Ranks of nodes that have finished, or have left and not come back: they neither send nor answer any more.
+
+        All messages that they sent to this node have arrived before.
+        """
+        if self._finished_peers is None:
+            self._finished_peers = frozenset(self._gone)
+        return self._finished_peers
 
     @property
     def samples(self) -> int:
@@ -297,12 +313,47 @@ class Node:
             self.outbox.cut(self._finished.intersection(recipients))
         return tickets
 
-    def others_finished(self, ranks: Iterable[int]) -> None:
-        """Sets the nodes that have finished; nothing can be sent to them any more."""
-        self._finished = frozenset(ranks)
-        self.outbox.cut(self._finished)
+    def others_finished(self, ranks: Collection[int]) -> None:
+        """These nodes have finished: all that they sent is here, and nothing can be sent to them any more."""
+        self._finished.update(ranks)
+        self.outbox.cut(ranks)
         if self._comeback is not None:
             self._comeback.finished(self._finished)
+        self._are_gone(ranks)
+
+    def others_live_again(self, ranks: Collection[int]) -> None:
+        """These nodes, which had finished, have begun another life."""
+        self._finished.difference_update(ranks)
+        self._missed.difference_update(ranks)
+        self._gone.difference_update(ranks)
+        self._finished_peers = None
+
+    def _are_gone(self, ranks: Iterable[int]) -> None:
+        """Ends waits for peers that send nothing any more."""
+        self._gone.update(ranks)
+        self._finished_peers = None
+        for gathering in self.mailbox.awaited():
+            self._miss_finished(gathering)
+        self.mailbox.finished(self._gone)
+
+    def _miss_finished(self, gathering: Gathering) -> None:
+        """Does at once, for finished peers, what the experiment says about silent ones."""
+        finished = gathering.missing & self._finished
+        can_come = len(gathering.found) + len(gathering.missing) - len(finished)
+        if gathering.future.done() or not finished:
+            return
+        then = self.plan.experiment.missing.then
+        unsaid = finished - self._missed
+        if unsaid and can_come < gathering.enough:
+            self._missed.update(unsaid)
+            self.note("peer-missing", f"round {gathering.round}: {self._names(unsaid)}: {then}")
+        if then == "skip":
+            for sender in sorted(finished):
+                self._leave_out(gathering, sender)
+        elif then == "abort" and can_come < gathering.enough:
+            gathering.silent = True
+            gathering.missing = finished
+            gathering.give_up()
 
     async def finish_sending(self) -> None:
         """Waits until all messages have left. Those that do not within the timeout for silent peers are given up."""
@@ -343,6 +394,7 @@ class Node:
         comeback = self._comeback if kind == MODEL else None
         if comeback is not None:
             comeback.begins(gathering)
+        self._miss_finished(gathering)
         missing = self.plan.experiment.missing
         began = self.now()
         with self._phase("wait"):
@@ -400,6 +452,8 @@ class Node:
 
     def _sift(self, sender: int, message: Message) -> Message | None:
         """The part of a message that is for the algorithm; None if there is none."""
+        if sender in self._gone and sender not in self._finished and message.kind != GOODBYE:
+            self.others_live_again([sender])  # it had left
         if message.payload:
             self._memory.answered(sender)
         if message.kind == GOODBYE:
@@ -423,6 +477,7 @@ class Node:
         for gathering in self.mailbox.gatherings():
             if sender in gathering.missing:
                 self._leave_out(gathering, sender)
+        self._are_gone([sender])
 
     def _leave_out(self, gathering: Gathering, sender: int) -> None:
         self._give_up(gathering.kind, gathering.round, [sender])
