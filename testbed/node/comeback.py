@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from testbed.node.mailbox import AGAIN, PAST, SENT_AGAIN, Gathering, Mailbox, Wanted
+from testbed.node.kinds import AGAIN, MODEL, PAST, SENT_AGAIN
+from testbed.node.mailbox import Gathering, Mailbox, Wanted
 from testbed.node.messages import Message
-from testbed.node.outbox import Outbox, Ticket
-from testbed.node.sharing.base import MODEL
+from testbed.node.outbox import Outbox
+from testbed.node.tickets import Ticket
 
 ANY = 0
 """The round in a request of a node that waits for a model of any round."""

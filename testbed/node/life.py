@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 
 from testbed import __version__
-from testbed.code import CodeProblem, call, problem_in
+from testbed.code import CodeProblem, call, is_code, problem_in
 from testbed.errors import TestbedError
 from testbed.limits import with_limit
 from testbed.node.algorithm import Algorithm
@@ -21,10 +21,12 @@ from testbed.node.background import Background, first_of
 from testbed.node.choose import check_server, choose_algorithm, choose_sharing, source_of
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
-from testbed.node.node import STREAMS, Node, PeerMissing, ServerDone
+from testbed.node.node import STREAMS, Node
+from testbed.node.sealing import UnsendableMessage
 from testbed.node.sharing.base import Sharing
 from testbed.node.snapshots import NO_PARTS, Snapshot
 from testbed.node.state import NOTHING, State, UnusableState, checked
+from testbed.node.talking import PeerMissing, ServerDone
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.unawaited import tell_of_unawaited
 from testbed.plan.overlay_graph import NoGraph
@@ -93,7 +95,7 @@ class Life:
             self._fail(problem)
         except Exception as problem:
             self.raised = problem
-            self._fail(problem_in(self._source, problem))
+            self._fail(problem_in(self._source_of(problem), problem))
         finally:
             await self._background.end()
         if self.reason is Reason.LEFT and self._has_begun:
@@ -132,6 +134,12 @@ class Life:
     @property
     def _source(self) -> str:
         return source_of(self.node.plan.experiment.algorithm.name)
+
+    def _source_of(self, problem: Exception) -> str:
+        """The code at fault: for a message of a built-in algorithm that cannot be sent, the sharing that made it."""
+        chosen = self.node.plan.experiment
+        is_encoded = isinstance(problem, UnsendableMessage) and not is_code(chosen.algorithm.name)
+        return chosen.sharing.name if is_encoded and is_code(chosen.sharing.name) else self._source
 
     async def _roles(self, others_done: Callable[[], Awaitable[None]]) -> None:
         roles = self.node.plan.node.roles
@@ -262,6 +270,9 @@ class Life:
     async def _end(self) -> None:
         assert self.reason is not None  # noqa: S101 - it has just been set
         over_t = self.node.now()  # what is evaluated after the work does not prolong it
+        if self.reason in (Reason.FINISHED, Reason.STOPPED) and self.node.rounds_done > self.node.first_round:
+            for kind, count in self.node.mailbox.never_taken().items():
+                self.node.note("never-taken", f"{kind}: {count}")
         if self.reason in (Reason.STOPPED, Reason.LEFT):
             self._last_evaluations(self.node.evaluate_after)
         if self.reason is Reason.INTERRUPTED:  # a user is waiting: evaluations that are not done by now are dropped

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
 
-from testbed.node.messages import MalformedMessage, Message, from_frames
+from testbed.node.messages import MOST_BUFFERS, MalformedMessage, Message, from_frames
 from testbed.node.zmq_connection import HANDSHAKE_MS
 from testbed.node.zmq_frames import opened
 from testbed.node.zmq_incoming import Ending, IncomingConnection
@@ -23,7 +23,8 @@ from testbed.node.zmtp import SCRATCH_BYTES, FrameReader
 
 Receive = Callable[[int, Message], None]
 
-_MOST_FRAMES = 16
+_MOST_FRAMES = MOST_BUFFERS + 2
+"""With the envelope and the header."""
 _AT_ONCE = 64
 """Connections accepted before other tasks of this process run."""
 _BACKLOG = 128

@@ -32,10 +32,18 @@ class ZmqShipment:
         self._link = link
         self._parcel = outgoing
 
-    def abort(self) -> int:
+    def sent_bytes(self) -> int:
+        """How many of its bytes have left."""
+        return self._link.sent_bytes(self._parcel)
+
+    def quiet_s(self) -> float:
+        """Emulated seconds since the peer's kernel acknowledged anything, or since the start."""
+        return self._link.quiet_s(self._parcel)
+
+    def abort(self, *, at_once: bool = False) -> int:
         """Stops sending; returns how many of its bytes have left. Bytes unsent by the kernel never leave."""
         with outside_of_algorithms():
-            return self._link.abort(self._parcel)
+            return self._link.abort(self._parcel, at_once=at_once)
 
 
 class ZmqTransport:

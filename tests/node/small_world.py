@@ -241,8 +241,14 @@ class Parcel:
         self._nbytes = nbytes
         self.aborted = False
 
-    def abort(self) -> int:
+    def quiet_s(self) -> float:
+        return 0.0
+
+    def abort(self, *, at_once: bool = False) -> int:  # noqa: ARG002
         self.aborted = True
+        return self.sent_bytes()
+
+    def sent_bytes(self) -> int:
         part = (self._clock.now() - self._began_s) / self._moving_s if self._moving_s else 1.0
         return int(self._nbytes * min(1.0, part))
 
@@ -412,7 +418,7 @@ def plans(world: World) -> list[NodePlan]:
         dynamic=world.graph is None,
         peers="seed" if world.sampler is None else "sampler",
         sampler=world.sampler,
-        neighbours=None,
+        neighbours=None if world.graph is None else tuple(tuple(learners[at] for at in each) for each in world.graph),
         rewire=0.0,
         code=None,
     )

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from testbed.node.comeback import ANY, Comeback, Memory
-from testbed.node.mailbox import AGAIN, GOODBYE, PAST, RESERVED, SENT_AGAIN, Gathering, Mailbox
+from testbed.node.kinds import AGAIN, ASK_PEERS, GOODBYE, PAST, PEERS, RESERVED, SENT_AGAIN
+from testbed.node.mailbox import Gathering, Mailbox
 from testbed.node.messages import Message
 from testbed.node.outbox import Outbox, Policy
 from tests.node.loops import inside_a_loop
@@ -35,7 +36,13 @@ class Post:
         self._leaving.append(on_left)
         return self
 
-    def abort(self) -> int:
+    def sent_bytes(self) -> int:
+        return 0
+
+    def quiet_s(self) -> float:
+        return 0.0
+
+    def abort(self, *, at_once: bool = False) -> int:  # noqa: ARG002
         self.aborted += 1
         return 0
 
@@ -329,7 +336,8 @@ def test_a_kind_that_nodes_use_themselves_is_refused_with_its_place(kind: str, l
 
 def test_they_are_these() -> None:
     """The documentation names them."""
-    assert set(RESERVED) == {GOODBYE, AGAIN, SENT_AGAIN, PAST} == {"goodbye", "send-again", "sent-again", "rounds-past"}
+    assert set(RESERVED) == {GOODBYE, AGAIN, SENT_AGAIN, PAST, ASK_PEERS, PEERS}
+    assert set(RESERVED) == {"goodbye", "send-again", "sent-again", "rounds-past", "ask-peers", "peers"}
 
 
 def test_answers_that_nobody_asked_for_are_not_models() -> None:

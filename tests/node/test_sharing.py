@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.node.choose import choose_sharing
+from testbed.node.kinds import MODEL
 from testbed.node.messages import Message, Received, UnusableModel, from_frames
-from testbed.node.sharing.base import MODEL, Sharing, whole_in
+from testbed.node.sharing.base import Sharing, whole_in
 from testbed.node.sharing.random_sampling import RandomSampling
 from testbed.node.sharing.topk import TopK, largest
 from testbed.node.world import Vector

@@ -16,9 +16,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from testbed.node.algorithm import Algorithm
+from testbed.node.kinds import MODEL
 from testbed.node.messages import Message, Received
 from testbed.node.node import Node
-from testbed.node.sharing.base import MODEL
 from testbed.plan.model import PlannedOverlay
 from testbed.plan.overlay_graph import check_degree, default_fanout, dynamic_graph
 from testbed.seeds import stream
@@ -61,7 +61,7 @@ class Epidemic(Algorithm):
     async def _received(self, node: Node, recipients: Recipients, round_: int) -> list[Received]:
         if self.mode == "local" and self.round_end == "timeout":
             await node.sleep(self.timeout_s)
-            return sorted(node.arrived(), key=lambda each: (each.sender, each.round))
+            return sorted(node.arrived(MODEL), key=lambda each: (each.sender, each.round))
         if self.mode == "local" and self.round_end == "notify":
             others = [rank for rank in node.others if rank not in recipients[node.rank]]
             await node.send(others, Message(MODEL, round_))
