@@ -7,13 +7,14 @@ write its entry there, and its name here.
 from __future__ import annotations
 
 from testbed.catalogue.exchanges import Exchange
+from testbed.catalogue.gossip import GOSSIP
 from testbed.catalogue.options import Values
 from testbed.catalogue.served import FEDAVG, PARAMETER_SERVER
 from testbed.catalogue.synchronous import DPSGD, EPIDEMIC
 from testbed.catalogue.tables import by_name
 
 DEFAULT_ALGORITHM = "dpsgd"
-ALGORITHMS = by_name(DPSGD, EPIDEMIC, FEDAVG, PARAMETER_SERVER)
+ALGORITHMS = by_name(DPSGD, EPIDEMIC, GOSSIP, FEDAVG, PARAMETER_SERVER)
 
 
 def exchange_of(name: str, options: Values) -> Exchange | None:
