@@ -6,10 +6,13 @@ Takes messages from the algorithm and from the transport; touches neither socket
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
 from operator import index
+from typing import Any, TypeVar
 
 from testbed.journal import Journal
+from testbed.node.background import Background
 from testbed.node.comeback import Comeback, Memory
 from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.kinds import AGAIN, GOODBYE, MODEL, PAST, RESERVED, SENT_AGAIN, check_kind
@@ -25,6 +28,7 @@ from testbed.node.world import Clock, Observer, Transport
 from testbed.plan.model import NodePlan
 from testbed.plan.outbox import outbox_of
 
+_Result = TypeVar("_Result")
 Handler = Callable[[Received], Awaitable[object] | None]
 
 
@@ -76,10 +80,12 @@ class TalkingNode(RecordingNode):
         self._largest_message = largest_message_bytes(plan.experiment, model_bytes // 4)
         self._memory = Memory(self.outbox, first_round, serves=self.server == self.rank)
         self._comeback: Comeback | None = None
-        self._given_up: set[tuple[str, int, int]] = set()
-        """Messages already counted as expired, in case they still arrive: kind, round, sender."""
+        self._given_up: Counter[tuple[str, int, int]] = Counter()
+        """How many messages have been counted as expired, in case they still arrive: by kind, round, sender."""
         self._finished: frozenset[int] = frozenset()
         self._handlers: dict[str, Handler] = {}
+        self.background: Background
+        """The tasks beside `run`; set by the node's life, which ends them."""
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -135,14 +141,17 @@ class TalkingNode(RecordingNode):
         *,
         enough: int | None = None,
         within_s: float | None = None,
+        part: int | None = None,
     ) -> list[Received]:
         """One message of the round from each sender (or from the first `enough`, or from those in time), by rank.
+
+        With `part`, one whose field `part` is that number: a sender may send several parts of a model in a round.
 
         Messages of later rounds are kept, those of earlier rounds expire. The experiment says what happens if a sender
         is silent for too long: the node waits on, leaves the sender out until it sends again, or ends.
         """
         self._check_kinds((kind,))
-        return await self.gather_any_kind(senders, round_, kind, enough=enough, within_s=within_s)
+        return await self.gather_any_kind(senders, round_, kind, enough=enough, within_s=within_s, part=part)
 
     async def gather_any_kind(
         self,
@@ -152,12 +161,13 @@ class TalkingNode(RecordingNode):
         *,
         enough: int | None = None,
         within_s: float | None = None,
+        part: int | None = None,
     ) -> list[Received]:
         """`gather`, also of kinds that nodes use among themselves."""
         self.expire(kind, round_)
         awaited, silent = self._apart(senders)
         self._give_up(kind, round_, silent)
-        gathering = self.mailbox.gather(kind, round_, awaited, enough)
+        gathering = self.mailbox.gather(kind, round_, awaited, enough, part)
         comeback = self._comeback if kind == MODEL else None
         if comeback is not None:
             comeback.begins(gathering)
@@ -219,6 +229,20 @@ class TalkingNode(RecordingNode):
         self._account.expired += len(among) - 1
         return self._handed_over([chosen])[0]
 
+    def newest_of_each(self, kind: str, key: Callable[[Received], tuple[int, ...]]) -> list[Received]:
+        """Of the messages of a kind that are here, the one of the latest round for each key, by key; others expire.
+
+        Messages of one key and round count by arrival: the last one stays.
+        """
+        arrived = self.mailbox.take_all(self._check_kinds((kind,)))
+        newest: dict[tuple[int, ...], Received] = {}
+        for received in arrived:
+            place = key(received)
+            if place not in newest or received.round >= newest[place].round:
+                newest[place] = received
+        self._account.expired += len(arrived) - len(newest)
+        return self._handed_over([newest[place] for place in sorted(newest)])
+
     def arrived(self, *kinds: str) -> list[Received]:
         """All messages (of some kinds) that are here, by arrival, then by rank."""
         return self._handed_over(self.mailbox.take_all(self._check_kinds(kinds)))
@@ -239,9 +263,12 @@ class TalkingNode(RecordingNode):
         if len(self._handlers) == 1:
             self.spawn(self._handle_messages())
 
-    def spawn(self, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
-        """Does work beside `run`."""
-        return asyncio.get_running_loop().create_task(work)
+    def spawn(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
+        """Starts work beside `run`. Its failure is the node's; it is cancelled when `run` ends, or the node.
+
+        Raises TypeError for anything but a coroutine.
+        """
+        return self.background.spawn(work)
 
     async def _handle_messages(self) -> None:
         while True:
@@ -314,6 +341,11 @@ class TalkingNode(RecordingNode):
 
     # -- peers that are silent, finished or gone -------------------------------------------------------------------
 
+    @property
+    def finished_peers(self) -> frozenset[int]:
+        """Ranks of the nodes that have finished; nothing can be sent to them any more."""
+        return self._finished
+
     def others_finished(self, ranks: Iterable[int]) -> None:
         """Sets the nodes that have finished; nothing can be sent to them any more."""
         self._finished = frozenset(ranks)
@@ -342,8 +374,8 @@ class TalkingNode(RecordingNode):
         """Drops messages of a kind that are older than a round; each counts as expired, once."""
         for old in self.mailbox.discard_before(kind, round_):
             place = (kind, old.round, old.sender)
-            if place in self._given_up:
-                self._given_up.remove(place)
+            if self._given_up[place]:
+                self._given_up[place] -= 1
             else:
                 self._account.expired += 1
 

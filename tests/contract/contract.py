@@ -48,6 +48,11 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "sampler": {"overlay": {"kind": "regular", "degree": 2, "dynamic": True, "peers": "sampler"}},
     "epidemic-oracle": {"algorithm": {"name": "epidemic", "mode": "oracle"}},
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}},
+    "divshare": {"algorithm": {"name": "divshare"}},
+    "mosaic": {"algorithm": {"name": "mosaic"}},
+    "swift": {"algorithm": {"name": "swift"}, "overlay": {"kind": "ring"}},
+    "swift-without-memory": {"algorithm": {"name": "swift", "memory": False, "boost": True, "steps_between": 2}},
+    "swift-random": {"algorithm": {"name": "swift-random"}},
     "gossip": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "200ms"}, "overlay": {"kind": "ring"}},
     "fedavg": {"algorithm": {"name": "fedavg"}},
     "parameter-server": {"algorithm": {"name": "parameter-server"}, "training": SERVED},
@@ -82,7 +87,15 @@ COMMANDS = (
 """What can be asked of a run that goes on, in this order: a later one builds upon those before."""
 NODE_FAULTS = ("pause", "resume", "disconnect", "reconnect", "kill", "join")
 SELDOM = {"every": 20, "samples": 20}
-LOCKSTEP = ALGORITHMS.keys() - {"asynchronous", "stale-synchronous", "gossip"}
+LOCKSTEP = ALGORITHMS.keys() - {
+    "asynchronous",
+    "stale-synchronous",
+    "divshare",
+    "gossip",
+    "swift",
+    "swift-without-memory",
+    "swift-random",
+}
 """Those in which nothing depends on who is faster: what they learn and send is the same wherever they run."""
 
 

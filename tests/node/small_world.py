@@ -82,6 +82,8 @@ class World:
     samples: Callable[[int], int] = lambda learner: 10 + learner
     on_arrival: Callable[[int, int, Message], None] = lambda _sender, _to, _message: None
     before_shipping: Callable[[int, int, Message], None] = lambda _sender, _to, _message: None
+    clock: VirtualClock | None = None
+    """That of the latest run."""
 
     @property
     def size(self) -> int:
@@ -333,7 +335,7 @@ class _Running:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._clock = VirtualClock()
+        self._clock = world.clock = VirtualClock()
         self._network = Network(world, self._clock)
         self._clock.drive(self._network)
         self._journals = [MemoryJournal() for _ in range(world.size)]
@@ -418,7 +420,7 @@ def plans(world: World) -> list[NodePlan]:
         dynamic=world.graph is None,
         peers="seed" if world.sampler is None else "sampler",
         sampler=world.sampler,
-        neighbours=None,
+        neighbours=None if world.graph is None else tuple(tuple(learners[at] for at in each) for each in world.graph),
         rewire=0.0,
         code=None,
     )
