@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from testbed.catalogue.exchanges import Exchange
 from testbed.catalogue.fragmented import DIVSHARE, MOSAIC
+from testbed.catalogue.gossip import GOSSIP
 from testbed.catalogue.options import Values
 from testbed.catalogue.served import FEDAVG, PARAMETER_SERVER
 from testbed.catalogue.swift import SWIFT, SWIFT_RANDOM
@@ -22,6 +23,7 @@ ALGORITHMS = by_name(
     DIVSHARE,
     SWIFT,
     SWIFT_RANDOM,
+    GOSSIP,
     FEDAVG,
     PARAMETER_SERVER,
 )
