@@ -17,6 +17,7 @@ from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
 from testbed.experiment.attached import own_files
 from testbed.plan.check import MOST_FINDINGS, check_plan
 from testbed.plan.model import SCHEMA, NodePlan, PlannedOverlay, RunPlan, Versioned
+from testbed.plan.pairing import pairings
 from testbed.run_files import read_plain
 from testbed.rundir import RunDirectory
 from testbed.topologies.source import read_at_most
@@ -58,7 +59,7 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
     """Every node's share, by rank."""
     names = tuple(node.name for node in plan.nodes)
     addresses = tuple(node.address for node in plan.nodes)
-    table = plan.overlay.neighbours
+    table, sides = plan.overlay.neighbours, pairings(plan) or {}
     overlay: PlannedOverlay = plan.overlay.model_copy(update={"neighbours": None})
     share: NodePlan | None = None
     for node in plan.nodes:
@@ -76,6 +77,7 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
                 learners=plan.learners,
                 neighbours=neighbours,
                 overlay=overlay,
+                pairing=sides.get(node.rank),
                 experiment=plan.experiment,
                 ms_per_step=plan.ms_per_step,
                 time_scale=plan.time_scale,
@@ -84,7 +86,8 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
             )
         else:
             # The tables of all nodes are shared: a thousand copies of them would take seconds, and much memory.
-            share = share.model_copy(update={"node": node, "neighbours": neighbours})
+            own = {"node": node, "neighbours": neighbours, "pairing": sides.get(node.rank)}
+            share = share.model_copy(update=own)
         yield share
 
 

@@ -81,6 +81,13 @@ class Asked(Part):
     congestion: Literal["cubic", "reno"] = Field(description="A time scale above 1 replaces cubic by reno.")
 
 
+class PlannedPairing(Part):
+    """A node's place in an overlay of two sides, of which one asks and the other answers."""
+
+    asks: bool = Field(description="Otherwise it answers.")
+    partners: tuple[int, ...] = Field(description="Ranks of its neighbours on the other side.")
+
+
 class RuntimeFacts(Part):
     """The facts of a runtime that readers of results need."""
 
@@ -199,6 +206,9 @@ class NodePlan(Versioned):
         description="The node's neighbours, as ranks; None if they change every round."
     )
     overlay: PlannedOverlay = Field(description="Without the table of neighbours.")
+    pairing: PlannedPairing | None = Field(
+        None, description="None for an algorithm without sides, and a node that does not learn."
+    )
     experiment: Experiment
     ms_per_step: float = Field(gt=0.0, le=1e9)
     time_scale: TimeScale = 1.0

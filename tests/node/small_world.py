@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from testbed.catalogue.algorithms import Partners, WithPeers, exchange_of
 from testbed.experiment.language import Experiment
 from testbed.journal import Journal
 from testbed.node.life import Life, Reason
@@ -25,7 +26,8 @@ from testbed.node.node import Node
 from testbed.node.snapshots import newest_snapshot
 from testbed.node.training_settings import Score
 from testbed.node.world import Trained, Vector
-from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, Role
+from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, PlannedPairing, Role
+from testbed.plan.pairing import asking_side
 from testbed.records import AnyRecord, Build, Count, End, Event, Record, Round, Start, line
 from testbed.runtimes.sim.clock import VirtualClock, run
 
@@ -332,7 +334,7 @@ class _Running:
         self._clock.drive(self._network)
         self._journals = [MemoryJournal() for _ in range(world.size)]
         self._evaluated: dict[tuple[int, int], Vector] = {}
-        self._nodes = [self._node(plan) for plan in plans(world)]
+        self._nodes = [self._node(plan, world.goes_on, has_snapshot=world.goes_on > 0) for plan in plans(world)]
         self._network.nodes = self._nodes
         self._lives = [Life(node, BUILD) for node in self._nodes]
         self._done: list[asyncio.Future[None]] = []
@@ -342,7 +344,7 @@ class _Running:
     def model(self, rank: int, round_: int, vector: Vector) -> None:
         self._evaluated[rank, round_] = vector
 
-    def _node(self, plan: NodePlan) -> Node:
+    def _node(self, plan: NodePlan, first_round: int, *, has_snapshot: bool) -> Node:
         rank, world = plan.node.rank, self._world
         snapshots = None if world.folders is None else world.folders / str(rank) / "snapshots"
         if snapshots is not None:
@@ -350,8 +352,8 @@ class _Running:
         return Node(
             plan,
             snapshots=snapshots,
-            snapshot=newest_snapshot(snapshots, world.dimension) if world.goes_on and snapshots else None,
-            first_round=world.goes_on,
+            snapshot=newest_snapshot(snapshots, world.dimension) if has_snapshot and snapshots else None,
+            first_round=first_round,
             clock=self._clock,
             transport=_Port(self._network, rank),
             compute=Quadratic(self._world, self._clock, plan.node.learner),
@@ -417,6 +419,7 @@ def plans(world: World) -> list[NodePlan]:
         code=None,
     )
     names = tuple(f"node{rank}" for rank in range(world.size))
+    asks = _asking_side(world, experiment)
     nodes = []
     for rank in range(world.size):
         learner = learners.index(rank) if rank in learners else None
@@ -444,6 +447,7 @@ def plans(world: World) -> list[NodePlan]:
                 learners=learners,
                 neighbours=None if graph is None else tuple(learners[other] for other in graph),
                 overlay=overlay,
+                pairing=None if asks is None or learner is None else _pairing(world, learners, asks, learner),
                 experiment=experiment,
                 ms_per_step=10.0,
                 server=0 if world.server else None,
@@ -451,3 +455,15 @@ def plans(world: World) -> list[NodePlan]:
             )
         )
     return nodes
+
+
+def _asking_side(world: World, experiment: Experiment) -> Sequence[bool] | None:
+    exchange = exchange_of(experiment.algorithm.name, experiment.algorithm.options)
+    has_sides = isinstance(exchange, WithPeers) and exchange.partners is Partners.ACROSS
+    return asking_side(tuple(map(tuple, world.graph))) if has_sides and world.graph is not None else None
+
+
+def _pairing(world: World, learners: Sequence[int], asks: Sequence[bool], learner: int) -> PlannedPairing:
+    assert world.graph is not None
+    across = tuple(learners[other] for other in world.graph[learner] if asks[other] != asks[learner])
+    return PlannedPairing(asks=asks[learner], partners=across)
