@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
-from testbed.catalogue.algorithms import Partners, WithPeers
+from testbed.catalogue.exchanges import InTurns, Partners, WithPeers
 from testbed.cli.output import Cell, Format, print_csv, print_json, print_table
 from testbed.plan.estimate import Estimate, estimate
 from testbed.plan.instead import congestion_words, is_longer, step_words
@@ -97,6 +97,8 @@ def _overlay(plan: RunPlan) -> str:
         return f"all with {plan.nodes[plan.server].name}"
     if isinstance(exchange := exchange_in(plan), WithPeers) and exchange.partners is Partners.ANY:
         return f"{overlay.degree} of the others, drawn by each node every round"
+    if isinstance(exchange, InTurns):
+        return f"{min(exchange.active, len(plan.learners))} of the learners work in a round, drawn anew every time"
     if overlay.dynamic:
         by = f"asked of {plan.nodes[overlay.sampler].name}" if overlay.sampler is not None else "drawn from the seed"
         return f"{what}, new every round, {by}"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
+from testbed.catalogue.algorithm_facts import OutboxPolicy
 from testbed.catalogue.algorithms import ALGORITHMS, DEFAULT_ALGORITHM
 from testbed.catalogue.data_sets import DATA_SETS, DEFAULT_DATA, DEFAULT_PARTITION, PartitionKind
 from testbed.catalogue.models import DEFAULT_MODEL, MODELS
@@ -308,7 +309,7 @@ class Missing(Section):
     then: Literal["wait", "skip", "abort"] = Field(
         "wait",
         description="Wait on, go on without it, or end the node; `wait`, or `skip` "
-        "where the topology's events take nodes away.",
+        "where the topology's events take nodes away, or the algorithm waits for no other node.",
     )
 
 
@@ -317,10 +318,14 @@ class Outbox(Section):
 
     called: ClassVar[str] = "`outbox`"
 
-    policy: Literal["fifo", "flush", "latest"] = Field(
-        "fifo", description="All leave in order, old ones are dropped, or only the newest for each peer is kept."
+    policy: OutboxPolicy | None = Field(
+        None,
+        description="All leave in order (fifo), old ones are dropped (flush), or only the newest for each peer is kept "
+        "(latest); what the algorithm runs with if nothing is given.",
     )
-    in_flight: Positive | None = Field(None, description="Messages under way at once to all peers; one to each.")
+    in_flight: Positive | None = Field(
+        None, description="Messages under way at once to all peers, one to each; by the algorithm if nothing is given."
+    )
 
 
 class Snapshots(Section):

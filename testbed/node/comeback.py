@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Iterable
 from testbed.node.kinds import AGAIN, MODEL, PAST, SENT_AGAIN
 from testbed.node.mailbox import Gathering, Mailbox, Wanted
 from testbed.node.messages import Message
-from testbed.node.outbox import Outbox, Ticket
+from testbed.node.outbox import Outbox
+from testbed.node.tickets import Ticket
 
 ANY = 0
 """The round in a request of a node that waits for a model of any round."""

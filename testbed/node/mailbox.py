@@ -12,7 +12,7 @@ from itertools import islice
 
 from testbed.node.kinds import RESERVED
 from testbed.node.messages import Message, Received
-from testbed.node.outbox import Tally
+from testbed.node.tally import Tally
 
 
 def arrival(received: Received) -> tuple[float, int, int]:

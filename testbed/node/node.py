@@ -57,6 +57,7 @@ class Node(TalkingNode):
             first_round=first_round,
         )
         self.name = plan.node.name
+        """The name of this node in the topology."""
         self.learners = plan.learners
         """Ranks of all nodes that learn."""
         self.snapshot = snapshot

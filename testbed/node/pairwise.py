@@ -16,9 +16,9 @@ import numpy as np
 
 from testbed.node.messages import Message, Received, UnusableModel, snapshot
 from testbed.node.node import Node
-from testbed.node.outbox import Ticket
 from testbed.node.sharing.base import values_of, whole, whole_in
 from testbed.node.state import State, UnusableState, whole_number_in, whole_numbers_in
+from testbed.node.tickets import Ticket, TicketState
 
 REQUEST, REPLY = "request", "reply"
 _HALF = np.float32(0.5)
@@ -67,7 +67,7 @@ class Asking:
     def ask_again(self, node: Node, after_s: float) -> None:
         """Repeats the requests that left that long ago."""
         for partner, exchange in self.open.items():
-            if node.now() >= exchange.asked_s + after_s and (exchange.ticket is None or _is_over(exchange.ticket)):
+            if node.now() >= exchange.asked_s + after_s and _is_over(exchange.ticket):
                 exchange.asked_s = node.now()
                 (exchange.ticket,) = node.send(partner, exchange.request)
 
@@ -128,7 +128,7 @@ class Answering:
             self._last[sender] = _Answer(number, reply, ticket)
         elif number < last.number:
             node.send(sender, Message(REPLY, node.round, {"number": list(number)}))  # of a life that is over
-        elif last.ticket is None or _is_over(last.ticket):
+        elif _is_over(last.ticket):
             (last.ticket,) = node.send(sender, last.reply)
 
     def state(self) -> State:
@@ -140,8 +140,9 @@ class Answering:
             self._last[rank] = _Answer(number, reply, None)
 
 
-def _is_over(ticket: Ticket) -> bool:
-    return ticket.left or ticket.dropped
+def _is_over(ticket: Ticket | None) -> bool:
+    """Whether a message has left, or never leaves."""
+    return ticket is None or ticket.state not in (TicketState.WAITING, TicketState.UNDER_WAY)
 
 
 def _number_of(received: Received) -> Number:

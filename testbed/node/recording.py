@@ -26,6 +26,7 @@ class RecordingNode:
 
     def __init__(self, rank: int, clock: Clock, journal: Journal, observer: Observer, tested_on: str) -> None:
         self.rank = rank
+        """The number of this node, by its position in the topology."""
         self._clock = clock
         self._journal = journal
         self._observer = observer

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from testbed.node.outbox import Outbox, Tally
+from testbed.node.outbox import Outbox
+from testbed.node.tally import Tally
 from testbed.records import Count, Phases, Round
 
 TRAIN, WAIT, EVALUATE = "train", "wait", "evaluate"

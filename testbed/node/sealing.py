@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def sealed(message: Message, recipients: int, largest: int) -> Message:
     fields = _fields(message.fields)
     if payload:
         fields["degree"] = recipients
-    found = Message(_kind(message.kind), _round(message.round), fields, payload, metadata)
+    found = Message(_kind(message.kind), _round(message.round), MappingProxyType(fields), payload, metadata)
     _check_size(found, largest)
     return found
 
@@ -104,6 +105,8 @@ def _array(place: str, value: object) -> Buffer:
 
 
 def _as_numpy(place: str, value: object) -> Buffer:
+    if type(value) is np.ndarray:
+        return value
     if isinstance(value, np.ma.MaskedArray):
         raise UnsendablePayload(f"{place} is a masked array, whose mask would be lost: send values.filled(0)")
     if isinstance(value, np.ndarray):
@@ -125,16 +128,11 @@ def _as_numpy(place: str, value: object) -> Buffer:
 
 
 def _can_never_change(values: Buffer) -> bool:
-    """Whether the memory is that of `bytes`, which has no other owner that could write to it."""
+    """Whether the memory is that of `bytes`. Other memory may be written through an array that is not seen here."""
     owner: object = values
-    while not isinstance(owner, bytes):
-        if isinstance(owner, memoryview):
-            owner = owner.obj
-        elif isinstance(owner, np.ndarray) and not owner.flags.writeable:
-            owner = owner.base
-        else:
-            return False
-    return True
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    return isinstance(owner, bytes)
 
 
 # -- kind, round and fields ----------------------------------------------------------------------------------------

@@ -8,20 +8,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
 from operator import index
+from typing import Any, TypeVar
 
 from testbed.journal import Journal
+from testbed.node.background import Background
 from testbed.node.comeback import Comeback, Memory
 from testbed.node.expected_traffic import largest_message_bytes
-from testbed.node.kinds import AGAIN, GOODBYE, MODEL, PAST, SENT_AGAIN, check_kind
+from testbed.node.kinds import AGAIN, GOODBYE, MODEL, PAST, RESERVED, SENT_AGAIN, check_kind
 from testbed.node.mailbox import Gathering, Mailbox, arrival
 from testbed.node.messages import Message, Received
-from testbed.node.outbox import Outbox, Policy, Ticket
+from testbed.node.outbox import Outbox, Policy
 from testbed.node.recording import RecordingNode
 from testbed.node.round_account import WAIT
 from testbed.node.sealing import sealed
+from testbed.node.silence import SilentPeers
+from testbed.node.tickets import Ticket, TicketState
 from testbed.node.world import Clock, Observer, Transport
 from testbed.plan.model import NodePlan
+from testbed.plan.outbox import outbox_of
 
+_Result = TypeVar("_Result")
 Handler = Callable[[Received], Awaitable[object] | None]
 
 
@@ -58,23 +64,27 @@ class TalkingNode(RecordingNode):
     ) -> None:
         super().__init__(plan.node.rank, clock, journal, observer, tested_on)
         self.plan = plan
+        """All that this node is told of the run: `plan.ranks` has the names of all nodes."""
         self.server = plan.server
         """The rank of the node that serves instead of learning, if there is one."""
         self.round = first_round
+        """The round that goes on."""
         self.mailbox = Mailbox(clock.now, model_bytes)
         self.mailbox.sift = self._sift
         self.mailbox.on_full = self._no_room
-        outbox = plan.experiment.outbox
-        self.outbox = Outbox(transport, Policy(outbox.policy), outbox.in_flight)
+        missing, outbox = plan.experiment.missing, outbox_of(plan.experiment)
+        self._silent_peers = SilentPeers(clock, self.mailbox.heard, missing.after_s, gives_up=missing.then != "wait")
+        self.outbox = Outbox(transport, Policy(outbox.policy), outbox.in_flight, self._silent_peers)
+        self.outbox.on_given_up = lambda rank: self.note("sends-given-up", f"to {self._names([rank])}")
         self._largest_message = largest_message_bytes(plan.experiment, model_bytes // 4)
         self._memory = Memory(self.outbox, first_round, serves=self.server == self.rank)
         self._comeback: Comeback | None = None
-        self._silent_since: dict[int, float] = {}
-        """When a wait for a peer was given up."""
         self._given_up: set[tuple[str, int, int]] = set()
         """Messages already counted as expired, in case they still arrive: kind, round, sender."""
         self._finished: frozenset[int] = frozenset()
         self._handlers: dict[str, Handler] = {}
+        self.background: Background
+        """The tasks beside `run`; set by the node's life, which ends them."""
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -95,35 +105,30 @@ class TalkingNode(RecordingNode):
         for rank in recipients:
             if not 0 <= rank < len(self.plan.ranks):
                 raise ValueError(f"there is no rank {rank}: the nodes have 0 to {len(self.plan.ranks) - 1}")
-            if message.payload and self._is_silent(rank):
-                self.outbox.forget_models([rank])  # it gets the newest when it is back, not all that it missed
             if rank == self.rank:
                 self.mailbox.put(rank, message.delivered(), counted=False)
-                tickets.append(Ticket(rank, message))
-                tickets[-1].settle(left=True)
+                tickets.append(Ticket(rank, message, 0))
+                tickets[-1].settle(TicketState.LEFT)
             else:
                 tickets.append(self.outbox.post(rank, message))
         if self._finished:
             self.outbox.cut(self._finished.intersection(recipients))
         return tickets
 
+    def flush(self) -> list[Ticket]:
+        """Withdraws all messages with a payload whose sending has not started; gives their tickets."""
+        return self.outbox.flush(kept=RESERVED)
+
+    def withdraw(self, tickets: Iterable[Ticket]) -> None:
+        """Withdraws these messages. One that is under way is cut; those that have left arrive."""
+        self.outbox.withdraw(tickets)
+
     async def finish_sending(self) -> None:
-        """Waits until all messages have left. Those that do not within the timeout for silent peers are given up."""
+        """Waits until all messages have left. Those of which peers take nothing for the timeout are given up."""
         if self._comeback is not None:
             self._comeback.is_over()
-        patience_s = self.plan.experiment.missing.after_s
-        silent = [rank for rank in sorted(self._silent_since) if self._is_silent(rank)]
-        if given_up := self.outbox.forget_models(silent, moving=True):
-            self.note("sends-given-up", f"to {self._names(given_up)}")
-        while not self.outbox.is_empty:
-            left = self.outbox.left
-            alarm = self._clock.call_at(self.now() + patience_s, self.outbox.wake)
-            try:
-                await self.outbox.drained()
-            finally:
-                alarm.cancel()
-            if self.outbox.left == left and not self.outbox.is_empty:
-                self.note("sends-given-up", f"to {self._names(self.outbox.cut())}")
+        self.outbox.finish()
+        await self.outbox.drained()
 
     # -- waiting for messages --------------------------------------------------------------------------------------
 
@@ -210,6 +215,20 @@ class TalkingNode(RecordingNode):
         self._account.expired += len(received) - 1
         return self._handed_over([max(received, key=lambda each: each.round)])[0]
 
+    def newest_of_each(self, kind: str, key: Callable[[Received], tuple[int, ...]]) -> list[Received]:
+        """Of the messages of a kind that are here, the one of the latest round for each key, by key; others expire.
+
+        Messages of one key and round count by arrival: the last one stays.
+        """
+        arrived = self.mailbox.take_all(self._check_kinds((kind,)))
+        newest: dict[tuple[int, ...], Received] = {}
+        for received in arrived:
+            place = key(received)
+            if place not in newest or received.round >= newest[place].round:
+                newest[place] = received
+        self._account.expired += len(arrived) - len(newest)
+        return self._handed_over([newest[place] for place in sorted(newest)])
+
     def arrived(self, *kinds: str) -> list[Received]:
         """All messages (of some kinds) that are here, by arrival, then by rank."""
         return self._handed_over(self.mailbox.take_all(self._check_kinds(kinds)))
@@ -230,9 +249,12 @@ class TalkingNode(RecordingNode):
         if len(self._handlers) == 1:
             self.spawn(self._handle_messages())
 
-    def spawn(self, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
-        """Does work beside `run`."""
-        return asyncio.get_running_loop().create_task(work)
+    def spawn(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
+        """Starts work beside `run`. Its failure is the node's; it is cancelled when `run` ends, or the node.
+
+        Raises TypeError for anything but a coroutine.
+        """
+        return self.background.spawn(work)
 
     async def _handle_messages(self) -> None:
         while True:
@@ -305,6 +327,11 @@ class TalkingNode(RecordingNode):
 
     # -- peers that are silent, finished or gone -------------------------------------------------------------------
 
+    @property
+    def finished_peers(self) -> frozenset[int]:
+        """Ranks of the nodes that have finished; nothing can be sent to them any more."""
+        return self._finished
+
     def others_finished(self, ranks: Iterable[int]) -> None:
         """Sets the nodes that have finished; nothing can be sent to them any more."""
         self._finished = frozenset(ranks)
@@ -345,8 +372,10 @@ class TalkingNode(RecordingNode):
         self.note("peer-missing", f"round {gathering.round}: {self._names(gathering.missing)}: {then}")
         if then != "wait":
             gathering.silent = True
-            unheard = [sender for sender in gathering.missing if self.mailbox.heard.get(sender, -1.0) < since]
-            self._silent_since.update(dict.fromkeys(unheard, self.now()))
+            for sender in gathering.missing:
+                if self.mailbox.heard.get(sender, -1.0) < since:
+                    self._silent_peers.sends_nothing(sender)
+            self.outbox.start_waiting()
             self._give_up(gathering.kind, gathering.round, gathering.missing)
             gathering.give_up()
 
@@ -355,11 +384,8 @@ class TalkingNode(RecordingNode):
         awaited: list[int] = []
         silent: list[int] = []
         for sender in senders:
-            (silent if self._is_silent(sender) else awaited).append(sender)
+            (silent if sender in self._silent_peers else awaited).append(sender)
         return awaited, silent
-
-    def _is_silent(self, rank: int) -> bool:
-        return rank in self._silent_since and self.mailbox.heard.get(rank, -1.0) <= self._silent_since[rank]
 
     def _sift(self, sender: int, message: Message) -> Message | None:
         """The part of a message that is for the algorithm; None if there is none."""
@@ -377,7 +403,7 @@ class TalkingNode(RecordingNode):
 
     def _goodbye(self, sender: int) -> None:
         """A node that has left is not waited for, and nothing is sent to it."""
-        self._silent_since[sender] = self.now()
+        self._silent_peers.sends_nothing(sender)
         self.outbox.cut([sender])
         for gathering in self.mailbox.gatherings():
             if sender in gathering.missing:

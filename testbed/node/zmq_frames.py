@@ -77,13 +77,17 @@ class FramedMessageCache:
 class OutgoingMessage:
     """One message to one peer, until its arrival is known."""
 
-    __slots__ = ("begin", "framed", "left", "message", "number", "on_left")
+    __slots__ = ("begin", "framed", "left", "message", "number", "on_left", "posted_s", "sent_bytes")
 
     def __init__(self, number: int, message: Message, framed: FramedMessage, on_left: Callable[[], None]) -> None:
         self.number = number
         self.message = message
         self.framed = framed
         self.on_left = on_left
+        self.posted_s = 0.0
+        """When its link got it, by the loop's clock."""
+        self.sent_bytes = 0
+        """How many of the message's own bytes are known to have left, each counted once, on all connections."""
         self.left = False
         """Whether its last byte has left, on this or an earlier connection."""
         self.begin = 0
@@ -93,9 +97,10 @@ class OutgoingMessage:
     def end(self) -> int:
         return self.begin + self.framed.wire_bytes
 
-    def bytes_left(self, left: int) -> int:
-        """How many of the message's own bytes are among the first `left` bytes of the connection."""
-        return min(self.message.nbytes, max(0, left - self.begin - self.framed.ahead_bytes))
+    def note_left(self, left: int) -> None:
+        """Notes that the first `left` bytes of the connection have left."""
+        own = min(self.message.nbytes, left - self.begin - self.framed.ahead_bytes)
+        self.sent_bytes = max(self.sent_bytes, own)
 
     def buffers(self, rank: int, life: int) -> list[bytes | memoryview]:
         """All bytes to write, the envelope first."""

@@ -15,22 +15,15 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.catalogue.algorithms import WithPeers
+from testbed.catalogue.exchanges import InTurns, WithPeers
 from testbed.network.flows import Tcp
 from testbed.network.flows.bandwidth_sharing import TWO_WAYS
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
-from testbed.plan.rehearse import Rehearsal, rehearse, window_of
-from testbed.plan.traffic import (
-    Traffic,
-    assumed_message_bytes,
-    assumptions,
-    exchange_in,
-    message_bytes,
-    parts_of,
-    steps_per_round,
-    traffic_of,
-)
+from testbed.plan.rehearse import Rehearsal, rehearse
+from testbed.plan.rehearsed_network import window_of
+from testbed.plan.round_messages import Phase, Traffic, parts_of, traffic_of
+from testbed.plan.traffic import assumptions, exchange_in, message_bytes, steps_per_round
 
 _MESSAGES = 8_000
 """Limits of a rehearsal: it takes about a second, and more rounds would not improve it."""
@@ -74,26 +67,26 @@ class Estimate:
 
 def estimate(plan: RunPlan) -> Estimate:
     """Estimates one round and the whole run."""
-    size = assumed_message_bytes(plan)
     learners = [node for node in plan.nodes if node.learner is not None]
     step_s = steps_per_round(plan) * plan.ms_per_step / 1e3
     compute = {node.rank: step_s * node.pace[0][1] for node in learners}
     middle, slowest = median(compute.values()), max(compute.values())
     rounds = plan.experiment.stop.rounds
-    if size is None:
+    if plan.parameters is None:
         return Estimate(None, None, None, middle, slowest, None, None, None, rounds, None, None)
-    traffic = traffic_of(plan, size)
-    pairs = [pair for phase in traffic.phases for pair in phase]
+    traffic = traffic_of(plan)
+    pairs = [pair for phase in traffic.phases for pair in phase.pairs]
     sent = dict.fromkeys((node.rank for node in plan.nodes), 0)
-    for origin, _ in pairs:
-        sent[origin] += traffic.size
+    for phase in traffic.phases:
+        for (origin, _), size in zip(phase.pairs, phase.sizes, strict=True):
+            sent[origin] += size
     in_all = sum(sent.values()) + traffic.control
     transfers = _Transfers(plan)
     phases = transfers.times(traffic)
     times = np.concatenate([np.array([], dtype=np.float64), *phases])
     finite = times[np.isfinite(times)]
     window_s = window_of(transfers.latency_s(pairs))
-    rehearsal = _rehearsal(plan, size, compute, len(pairs), window_s) if finite.size == times.size > 0 else None
+    rehearsal = _rehearsal(plan, compute, len(pairs), window_s) if finite.size == times.size > 0 else None
     if rehearsal is not None:
         finite = np.array(rehearsal.transfers_s)
         round_s = rehearsal.steady_s
@@ -129,10 +122,11 @@ def estimate(plan: RunPlan) -> Estimate:
     )
 
 
-def _rehearsal(
-    plan: RunPlan, size: int, compute: Mapping[int, float], messages: int, window_s: float
-) -> Rehearsal | None:
-    """Rehearses the first rounds, unless they have too many messages or never end."""
+def _rehearsal(plan: RunPlan, compute: Mapping[int, float], messages: int, window_s: float) -> Rehearsal | None:
+    """Rehearses the first rounds, unless they cannot be, have too many messages or never end."""
+    parts = parts_of(plan)
+    if parts is None:
+        return None
     rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, _MESSAGES // messages))
     if plan.experiment.stop.rounds is not None:
         rounds = min(rounds, plan.experiment.stop.rounds)
@@ -144,7 +138,7 @@ def _rehearsal(
         steps = evaluation.samples / plan.experiment.training.batch / 3 / evaluation.every
         pace = {node.rank: node.pace[0][1] for node in plan.nodes}
         compute = {rank: took + steps * plan.ms_per_step / 1e3 * pace[rank] for rank, took in compute.items()}
-    return rehearse(plan, parts_of(plan, size), compute, rounds, window_s)
+    return rehearse(plan, parts, compute, rounds, window_s)
 
 
 def _round_s(
@@ -157,12 +151,16 @@ def _round_s(
     if isinstance(exchange := exchange_in(plan), WithPeers) and exchange.pause_s is not None:
         return max(compute.values()) + exchange.pause_s
     if len(traffic.phases) == 2:  # there, compute, and back
-        ranks = [rank for _, rank in traffic.phases[0]]
-        ways: list[float] = (phases[0] + phases[1]).tolist()
-        return max(compute[rank] + way for rank, way in zip(ranks, ways, strict=True) if isfinite(way))
+        if isinstance(exchange, InTurns):  # each model meets a slow node at some time
+            return max(compute.values()) + sum(
+                float(np.max(ways, initial=0.0, where=np.isfinite(ways))) for ways in phases
+            )
+        ranks = [rank for _, rank in traffic.phases[0].pairs]
+        round_trips: list[float] = (phases[0] + phases[1]).tolist()
+        return max(compute[rank] + way for rank, way in zip(ranks, round_trips, strict=True) if isfinite(way))
     ready: dict[tuple[int, int], float] = {
         (origin, dest): compute[origin] + way
-        for (origin, dest), way in zip(traffic.phases[0], phases[0].tolist(), strict=True)
+        for (origin, dest), way in zip(traffic.phases[0].pairs, phases[0].tolist(), strict=True)
         if isfinite(way)
     }
     if plan.overlay.neighbours is not None:
@@ -183,7 +181,7 @@ class _Transfers:
 
     def times(self, traffic: Traffic) -> list[NDArray[np.float64]]:
         """By phase and message; infinite without a path."""
-        return [self._of_phase(phase, traffic.size) for phase in traffic.phases]
+        return [self._of_phase(phase) for phase in traffic.phases]
 
     def access_bytes_s(self, pairs: Sequence[tuple[int, int]]) -> float:
         """Upper bound of the rate of all senders together: none sends more than its best path carries."""
@@ -198,20 +196,22 @@ class _Transfers:
         finite = latency_ms[np.isfinite(latency_ms)]
         return float(np.median(finite)) / 1000 if finite.size else 0.0
 
-    def _of_phase(self, pairs: tuple[tuple[int, int], ...], size: int) -> NDArray[np.float64]:
+    def _of_phase(self, phase: Phase) -> NDArray[np.float64]:
+        pairs = phase.pairs
         if not pairs:
             return np.array([], dtype=np.float64)
         origin, dest = np.array(pairs).T
+        size = np.array(phase.sizes, dtype=np.float64)
         paths = self._paths
         there_s = paths.latency_ms[origin, dest] / 1e3
         rtt_s = there_s + paths.latency_ms[dest, origin] / 1e3
         rate = np.minimum(self._shares(pairs, origin, dest), _FASTEST_BPS) / 8 * Tcp().goodput
-        sent = set(pairs) if size > _WINDOW_BYTES else set()
+        sent = {pair for pair, nbytes in zip(pairs, phase.sizes, strict=True) if nbytes > _WINDOW_BYTES}
         # where data in the other direction delays the acknowledgements
         rate = rate / np.array([1.0 + TWO_WAYS * (pair[::-1] in sent) for pair in pairs])
         with np.errstate(invalid="ignore"):
-            rate = np.minimum(rate, _held_down_bytes_s(float(size), rtt_s, paths.loss[origin, dest]))
-            return _tcp_s(float(size), there_s, rtt_s, rate)
+            rate = np.minimum(rate, _held_down_bytes_s(size, rtt_s, paths.loss[origin, dest]))
+            return _tcp_s(size, there_s, rtt_s, rate)
 
     def _shares(
         self, pairs: tuple[tuple[int, int], ...], origin: NDArray[np.int_], dest: NDArray[np.int_]
@@ -228,7 +228,9 @@ class _Transfers:
         return np.array([min((share[link] for link in route), default=0.0) for route in routes])
 
 
-def _held_down_bytes_s(size: float, rtt_s: NDArray[np.float64], loss: NDArray[np.float64]) -> NDArray[np.float64]:
+def _held_down_bytes_s(
+    size: NDArray[np.float64], rtt_s: NDArray[np.float64], loss: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The average rate with losses, from the windows of cubic or reno, if losses occur within a message."""
     mss = float(Tcp().mss_bytes)
     some = np.maximum(loss, 1e-12)
@@ -238,10 +240,10 @@ def _held_down_bytes_s(size: float, rtt_s: NDArray[np.float64], loss: NDArray[np
 
 
 def _tcp_s(
-    size: float, there_s: NDArray[np.float64], rtt_s: NDArray[np.float64], rate: NDArray[np.float64]
+    size: NDArray[np.float64], there_s: NDArray[np.float64], rtt_s: NDArray[np.float64], rate: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Until the last byte has arrived: the window doubles every round trip until it fills the path."""
-    left = np.full(there_s.shape, size)
+    left = size.copy()
     taken = there_s.copy()
     window = float(_WINDOW_BYTES)
     starting = (left > window) & (window < rate * rtt_s) & np.isfinite(rtt_s)

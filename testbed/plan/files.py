@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from testbed.catalogue.algorithms import has_same_neighbours
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
 from testbed.experiment.attached import own_files
 from testbed.plan.check import MOST_FINDINGS, check_plan
 from testbed.plan.model import SCHEMA, NodePlan, PlannedOverlay, RunPlan, Versioned
-from testbed.plan.pairing import pairings
 from testbed.run_files import read_plain
 from testbed.rundir import RunDirectory
 from testbed.topologies.source import read_at_most
@@ -59,8 +59,10 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
     """Every node's share, by rank."""
     names = tuple(node.name for node in plan.nodes)
     addresses = tuple(node.address for node in plan.nodes)
-    table, sides = plan.overlay.neighbours, pairings(plan) or {}
-    overlay: PlannedOverlay = plan.overlay.model_copy(update={"neighbours": None})
+    table = plan.overlay.neighbours
+    overlay: PlannedOverlay = plan.overlay
+    if not has_same_neighbours(plan.experiment.algorithm.name):
+        overlay = plan.overlay.model_copy(update={"neighbours": None})
     share: NodePlan | None = None
     for node in plan.nodes:
         neighbours = None
@@ -77,7 +79,6 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
                 learners=plan.learners,
                 neighbours=neighbours,
                 overlay=overlay,
-                pairing=sides.get(node.rank),
                 experiment=plan.experiment,
                 ms_per_step=plan.ms_per_step,
                 time_scale=plan.time_scale,
@@ -86,8 +87,7 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
             )
         else:
             # The tables of all nodes are shared: a thousand copies of them would take seconds, and much memory.
-            own = {"node": node, "neighbours": neighbours, "pairing": sides.get(node.rank)}
-            share = share.model_copy(update=own)
+            share = share.model_copy(update={"node": node, "neighbours": neighbours})
         yield share
 
 

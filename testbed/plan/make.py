@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from testbed.catalogue.algorithms import WithPeers, exchange_of
+from testbed.catalogue.algorithms import ALGORITHMS, exchange_of
+from testbed.catalogue.exchanges import WithPeers
 from testbed.experiment.language import Compute, Experiment
 from testbed.experiment.origin import Origin
 from testbed.plan.addresses import address
+from testbed.plan.algorithm_needs import check_needs
 from testbed.plan.cautions import with_missing_default
 from testbed.plan.model import Asked, PlannedNode, PlannedOverlay, RunPlan, RuntimeFacts, as_json
+from testbed.plan.outbox import with_outbox
 from testbed.plan.overlay import plan_overlay
 from testbed.plan.pace import plan_pace
 from testbed.plan.roles import assign_roles
@@ -52,6 +55,7 @@ def make_plan(
     pace = plan_pace(experiment, topology, report)
     report.raise_if_wrong()
     overlay = plan_overlay(experiment, topology, roles, origin, report)
+    check_needs(experiment, overlay, report)
     report.raise_if_wrong()
     assert overlay is not None  # noqa: S101 - or there would have been findings
     positions = {rank: at for at, rank in enumerate(roles.learners)}
@@ -80,7 +84,7 @@ def make_plan(
         topology=as_json(topology),
         nodes=nodes,
         overlay=overlay,
-        experiment=with_missing_default(_with_fanout(experiment, overlay), topology),
+        experiment=with_missing_default(with_outbox(_with_fanout(experiment, overlay)), topology),
         parameters=parameters,
         samples=samples,
         ms_per_step=nominal_ms_per_step,
@@ -116,7 +120,9 @@ def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
     exchange = exchange_of(algorithm.name, algorithm.options)
     if not isinstance(exchange, WithPeers) or not exchange.draws:
         return experiment
-    options = {**algorithm.options, "fanout": overlay.degree or None}
+    option = ALGORITHMS[algorithm.name].fanout_option
+    assert option is not None  # noqa: S101 - the table has checked
+    options = {**algorithm.options, option: overlay.degree or None}
     return experiment.model_copy(update={"algorithm": algorithm.model_copy(update={"options": options})})
 
 

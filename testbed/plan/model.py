@@ -1,6 +1,7 @@
 """The data of a plan: plain and frozen, the same in memory and as JSON.
 
-Pure. A learner reads only its own `NodePlan`, which stays small however many nodes there are.
+Pure. A learner reads only its own `NodePlan`, which stays small however many nodes there
+are, unless the algorithm computes with the whole overlay.
 """
 
 from __future__ import annotations
@@ -79,13 +80,6 @@ class Asked(Part):
 
     ms_per_step: float = Field(gt=0.0, le=1e9, description="Longer in the run if the machine cannot train as fast.")
     congestion: Literal["cubic", "reno"] = Field(description="A time scale above 1 replaces cubic by reno.")
-
-
-class PlannedPairing(Part):
-    """A node's place in an overlay of two sides, of which one asks and the other answers."""
-
-    asks: bool = Field(description="Otherwise it answers.")
-    partners: tuple[int, ...] = Field(description="Ranks of its neighbours on the other side.")
 
 
 class RuntimeFacts(Part):
@@ -205,9 +199,8 @@ class NodePlan(Versioned):
     neighbours: tuple[int, ...] | None = Field(
         description="The node's neighbours, as ranks; None if they change every round."
     )
-    overlay: PlannedOverlay = Field(description="Without the table of neighbours.")
-    pairing: PlannedPairing | None = Field(
-        None, description="None for an algorithm without sides, and a node that does not learn."
+    overlay: PlannedOverlay = Field(
+        description="Without the table of neighbours, unless the algorithm computes with the whole graph."
     )
     experiment: Experiment
     ms_per_step: float = Field(gt=0.0, le=1e9)

@@ -5,7 +5,8 @@ Takes an experiment, a topology and the learners, gives a `PlannedOverlay`, or f
 
 from __future__ import annotations
 
-from testbed.catalogue.algorithms import Partners, WithPeers, WithServer, exchange_of
+from testbed.catalogue.algorithms import ALGORITHMS, exchange_of
+from testbed.catalogue.exchanges import InTurns, Partners, WithPeers, WithServer
 from testbed.catalogue.sharings import SHARINGS
 from testbed.code import CodeProblem, is_code
 from testbed.experiment.language import Experiment
@@ -57,6 +58,8 @@ def _planned_for(
         return _around(roles.server, experiment, len(roles.learners), report)
     if isinstance(exchange, WithPeers) and exchange.draws:
         return _drawn(experiment, roles, exchange)
+    if isinstance(exchange, InTurns):
+        return _in_turns(experiment, roles)
     return _graph(experiment, topology, roles, origin)
 
 
@@ -114,20 +117,37 @@ def _around(server: int, experiment: Experiment, learners: int, report: OriginRe
 
 def _drawn(experiment: Experiment, roles: NodeRoles, exchange: WithPeers) -> PlannedOverlay:
     """A dynamic regular overlay, or one in which every node may be sent to."""
-    overlay, name, count = experiment.overlay, experiment.algorithm.name, len(roles.learners)
-    if overlay.kind not in _DRAWN:
-        raise NoGraph(f"{name} draws its peers anew each round, not from {overlay.kind}", "remove `overlay`")
+    overlay, count = experiment.overlay, len(roles.learners)
+    _check_not_asked(experiment)
     fanout = exchange.fanout
     if fanout is not None and overlay.degree not in (None, fanout):
-        raise NoGraph(f"`fanout` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
-    if overlay.peers == "sampler":
-        raise NoGraph(f"with {name} every node draws the peers itself, from the seed", "remove `peers`", "peers")
+        option = ALGORITHMS[experiment.algorithm.name].fanout_option
+        raise NoGraph(f"`{option}` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
     regular = exchange.partners is Partners.REGULAR
     chosen = fanout if fanout is not None else overlay.degree
     degree = default_fanout(count, regular=regular) if chosen is None else chosen
     kind = "regular" if regular else "full"
     check_degree(kind, count, degree, dynamic=True)
     return _planned(experiment, roles, kind, degree, None, dynamic=True)
+
+
+def _in_turns(experiment: Experiment, roles: NodeRoles) -> PlannedOverlay:
+    """An overlay in which every node may be sent to."""
+    _check_not_asked(experiment)
+    if experiment.overlay.degree is not None:
+        raise NoGraph(
+            f"with {experiment.algorithm.name} nodes have no neighbours to count", "remove `degree`", "degree"
+        )
+    return _planned(experiment, roles, "full", len(roles.learners) - 1, None, dynamic=True)
+
+
+def _check_not_asked(experiment: Experiment) -> None:
+    """Refuses an overlay of the experiment's own where the algorithm draws its peers."""
+    overlay, name = experiment.overlay, experiment.algorithm.name
+    if overlay.kind not in _DRAWN:
+        raise NoGraph(f"{name} draws its peers anew each round, not from {overlay.kind}", "remove `overlay`")
+    if overlay.peers == "sampler":
+        raise NoGraph(f"with {name} every node draws the peers itself, from the seed", "remove `peers`", "peers")
 
 
 def _graph(experiment: Experiment, topology: Topology, roles: NodeRoles, origin: Origin) -> PlannedOverlay:

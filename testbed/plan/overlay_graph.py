@@ -27,6 +27,8 @@ SWITCHES, FEW_EDGES = 20, 200
 """Edge switches per edge, done for graphs of few edges only: larger ones have no bias to correct."""
 DYNAMIC = ("regular", "ring", "small-world")
 """Kinds that can be drawn anew every round, besides own code."""
+DIRECTED: frozenset[str] = frozenset()
+"""Kinds in which a node may have a neighbour that does not have it as one."""
 
 
 class NoGraph(ValueError):

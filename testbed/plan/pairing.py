@@ -1,6 +1,6 @@
 """The two sides of an overlay, for algorithms in which one side asks and the other answers.
 
-Takes a graph or a `RunPlan`, gives each node's side and its partners on the other one; pure. A graph that has two sides
+Takes a graph or a `NodePlan`, gives each node's side and its partners on the other one; pure. A graph that has two sides
 already keeps all its edges. From any other one, edges within a side are left out: a local search looks for two sides
 with many edges between them. Each of its moves adds edges between the sides, so it ends.
 """
@@ -8,28 +8,27 @@ with many edges between them. Each of its moves adds edges between the sides, so
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from functools import lru_cache
 
-from testbed.catalogue.algorithms import Partners, WithPeers, exchange_of
-from testbed.plan.model import PlannedPairing, RunPlan
-from testbed.plan.overlay_graph import Graph
+from testbed.plan.model import NodePlan
+from testbed.plan.overlay_graph import Graph, NoGraph
 
 
-def pairings(plan: RunPlan) -> Mapping[int, PlannedPairing] | None:
-    """Side and partners of every learner, by rank; None unless the algorithm has sides, on a static overlay."""
-    algorithm, table = plan.experiment.algorithm, plan.overlay.neighbours
-    exchange = exchange_of(algorithm.name, algorithm.options)
-    if table is None or not isinstance(exchange, WithPeers) or exchange.partners is not Partners.ACROSS:
-        return None
-    position = {rank: at for at, rank in enumerate(plan.learners)}
-    graph = tuple(tuple(position[rank] for rank in ranks) for ranks in table)
-    asks = asking_side(graph)
-    return {
-        rank: PlannedPairing(
-            asks=asks[at], partners=tuple(plan.learners[other] for other in graph[at] if asks[other] != asks[at])
-        )
-        for at, rank in enumerate(plan.learners)
-    }
+def partners_of(plan: NodePlan) -> tuple[bool, tuple[int, ...]]:
+    """Whether a learner is on the side that asks, and the ranks of its neighbours on the other side."""
+    table = plan.overlay.neighbours
+    if table is None or plan.node.learner is None:
+        raise NoGraph("the overlay is not the same in every round: its nodes cannot be divided into two sides")
+    sides = dict(zip(plan.learners, _sides(plan.learners, table), strict=True))
+    own = sides[plan.node.rank]
+    return own, tuple(rank for rank in table[plan.node.learner] if sides[rank] != own)
+
+
+# All nodes of one process have the same overlay.
+@lru_cache(maxsize=2)
+def _sides(learners: tuple[int, ...], table: tuple[tuple[int, ...], ...]) -> tuple[bool, ...]:
+    position = {rank: at for at, rank in enumerate(learners)}
+    return asking_side(tuple(tuple(position[rank] for rank in ranks) for ranks in table))
 
 
 def asking_side(graph: Graph) -> tuple[bool, ...]:

@@ -1,38 +1,25 @@
-"""The messages of a round: recipients, sizes, and what nodes wait for.
+"""What a round of a plan is like: sizes of messages, their number, local steps, and what had to be assumed.
 
-Takes a `RunPlan`, gives messages and their sizes; pure. Facts of built-in code are in the catalogue; facts that an
-experiment's own code declares are in the plan's `declared`. If it declares nothing, all nodes are assumed to exchange
-whole models with all neighbours, and `assumptions` says so.
+Takes a `RunPlan`; pure. Facts of built-in code are in the catalogue; facts that an experiment's own code declares are
+in the plan's `declared`. If it declares nothing, all nodes are assumed to exchange whole models with all neighbours,
+and `assumptions` says so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
 from statistics import median
 
-from testbed.catalogue.algorithms import ALGORITHMS, Exchange, Partners, WithPeers, WithServer, exchange_of
+from testbed.catalogue.algorithms import ALGORITHMS, exchange_of
+from testbed.catalogue.exchanges import Exchange, InTurns, Partners, Sender, Sent, WithPeers
 from testbed.catalogue.sharings import SHARINGS, whole_model_bytes
 from testbed.plan.model import Declared, RunPlan
 from testbed.plan.overlay_graph import dynamic_graph
-from testbed.plan.rehearse import Messages, Peers, Served
-from testbed.plan.shares import part_of
-from testbed.seeds import stream
 
 HEADER_BYTES = 60
 """Approximate metadata of a message."""
 CONTROL_BYTES = 40
 _SILENT = Declared(waits=None, sends_to=None, message_bytes=None)
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """Messages of one round: sender, recipient and bytes; those of one phase are sent at the same time."""
-
-    phases: tuple[tuple[tuple[int, int], ...], ...]
-    size: int
-    control: int = 0
-    """Bytes of small messages in all."""
 
 
 def message_bytes(plan: RunPlan) -> int | None:
@@ -45,12 +32,15 @@ def message_bytes(plan: RunPlan) -> int | None:
     return None if size is None else size + HEADER_BYTES
 
 
-def assumed_message_bytes(plan: RunPlan) -> int | None:
-    """`message_bytes`, or a whole model if the sharing declares none; None only if the model's size is unknown."""
-    known = message_bytes(plan)
-    if known is not None or plan.parameters is None:
-        return known
-    return whole_model_bytes(plan.parameters, {}) + HEADER_BYTES
+def sent_bytes(plan: RunPlan, sort: Sent) -> int:
+    """The size of a message of this sort, of a model whose size is known; if the sharing declares none, a whole one."""
+    if not sort.part:
+        return CONTROL_BYTES
+    if plan.parameters is None:
+        raise ValueError("the model's size is unknown")
+    known = message_bytes(plan) if sort.shared else None
+    whole = whole_model_bytes(plan.parameters, {}) if known is None else known - HEADER_BYTES
+    return round(sort.part * whole) + HEADER_BYTES
 
 
 def assumptions(plan: RunPlan) -> tuple[str, ...]:
@@ -83,6 +73,29 @@ def exchange_in(plan: RunPlan) -> Exchange:
     )
 
 
+def messages_in(plan: RunPlan) -> tuple[Sent, ...]:
+    """The sorts of messages of a round of this plan."""
+    algorithm = plan.experiment.algorithm
+    facts, degree = ALGORITHMS.get(algorithm.name), _mean_degree(plan)
+    if facts is not None:
+        return facts.messages(algorithm.options, len(plan.learners), degree)
+    to = _declared(plan).sends_to
+    count = degree if not isinstance(to, int) else to
+    return (Sent("a model", Sender.LEARNER, count, is_drawn=False, answers=False, part=1.0, shared=True),)
+
+
+def neighbours_in(plan: RunPlan, round_: int) -> Mapping[int, tuple[int, ...]]:
+    """The overlay's neighbours of each learner in a round, as ranks; none where the overlay is not asked."""
+    learners, overlay = plan.learners, plan.overlay
+    if overlay.neighbours is not None:
+        return dict(zip(learners, overlay.neighbours, strict=True))
+    exchange = exchange_in(plan)
+    if isinstance(exchange, InTurns) or (isinstance(exchange, WithPeers) and exchange.partners is Partners.ANY):
+        return dict.fromkeys(learners, ())
+    drawn = dynamic_graph(overlay, len(learners), plan.seed, round_)
+    return {rank: tuple(learners[other] for other in others) for rank, others in zip(learners, drawn, strict=True)}
+
+
 def steps_per_round(plan: RunPlan) -> int:
     """Local steps of a node between two exchanges; with epochs, of the node with the median part of the data."""
     training, facts = plan.experiment.training, ALGORITHMS.get(plan.experiment.algorithm.name)
@@ -94,81 +107,13 @@ def steps_per_round(plan: RunPlan) -> int:
     return (training.epochs or 1) * max(1, int(samples // training.batch))
 
 
-def parts_of(plan: RunPlan, size: int) -> Peers | Served:
-    """The messages of all rounds, to be rehearsed."""
-    exchange = exchange_in(plan)
-    if isinstance(exchange, WithServer) and plan.server is not None:
-        wanted, asked = _clients(plan, exchange)
-        return Served(
-            plan.server,
-            lambda round_: _asked(plan, asked, round_),
-            wanted,
-            size,
-            deadline_s=exchange.deadline_s,
-            at_once=not exchange.waits,
-        )
-    assert isinstance(exchange, WithPeers)  # noqa: S101 - a plan of one with a server has that
-    return Peers(
-        lru_cache(maxsize=None)(lambda round_: _recipients(plan, exchange, round_)),
-        size,
-        sampler=plan.overlay.sampler,
-        notes=exchange.tells_others,
-        wait_s=exchange.pause_s,
-        control_size=CONTROL_BYTES,
-    )
-
-
-def traffic_of(plan: RunPlan, size: int) -> Traffic:
-    """The messages of one round."""
-    exchange, count = exchange_in(plan), len(plan.learners)
-    if isinstance(exchange, WithServer) and plan.server is not None:
-        _, asked = _clients(plan, exchange)
-        down = tuple((plan.server, rank) for rank in _asked(plan, asked, 0))
-        return Traffic((down, tuple((rank, server) for server, rank in down)), size)
-    assert isinstance(exchange, WithPeers)  # noqa: S101 - as above
-    recipients = _recipients(plan, exchange, 0)
-    pairs = tuple((rank, other) for rank in plan.learners for other in recipients[rank])
-    notes = count * (count - 1) - len(pairs) if exchange.tells_others else 0
-    questions = 2 * count if plan.overlay.sampler is not None else 0
-    return Traffic((pairs,), size, (notes + questions) * CONTROL_BYTES)
-
-
 def _declared(plan: RunPlan) -> Declared:
     return plan.declared or _SILENT
 
 
-def _clients(plan: RunPlan, exchange: WithServer) -> tuple[int, int]:
-    """The number of answers that the server waits for in a round, and of clients that it asks."""
-    wanted = part_of(len(plan.learners), exchange.participation)
-    return wanted, min(len(plan.learners), part_of(wanted, exchange.over_selection))
-
-
-def _asked(plan: RunPlan, count: int, round_: int) -> tuple[int, ...]:
-    return tuple(sorted(stream(plan.seed, "estimate", str(round_)).sample(plan.learners, count)))
-
-
-def _recipients(plan: RunPlan, exchange: WithPeers, round_: int) -> Messages:
-    """The recipients of each learner's model in a round."""
-    if exchange.partners is Partners.ANY:
-        others = {rank: tuple(other for other in plan.learners if other != rank) for rank in plan.learners}
-        return _some_of(plan, others, plan.overlay.degree or 0, round_)
-    neighbours = _neighbours(plan, round_)
-    if exchange.draws or exchange.fanout is None:
-        return neighbours
-    return _some_of(plan, neighbours, exchange.fanout, round_)
-
-
-def _neighbours(plan: RunPlan, round_: int) -> Messages:
-    learners, overlay = plan.learners, plan.overlay
-    if overlay.neighbours is not None:
-        return dict(zip(learners, overlay.neighbours, strict=True))
-    drawn = dynamic_graph(overlay, len(learners), plan.seed, round_)
-    return {rank: tuple(learners[other] for other in others) for rank, others in zip(learners, drawn, strict=True)}
-
-
-def _some_of(plan: RunPlan, among: Messages, count: int, round_: int) -> Messages:
-    found = {}
-    for rank, others in among.items():
-        random = stream(plan.seed, "estimate", str(round_), str(rank))
-        found[rank] = tuple(sorted(random.sample(others, min(count, len(others)))))
-    return found
+def _mean_degree(plan: RunPlan) -> float:
+    """The mean number of neighbours, or of recipients that each node draws."""
+    if plan.overlay.neighbours is None and plan.overlay.degree is not None:
+        return plan.overlay.degree
+    neighbours = neighbours_in(plan, 0)
+    return sum(map(len, neighbours.values())) / max(1, len(neighbours))

@@ -12,16 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.catalogue.algorithms import (
-    ALGORITHMS,
-    DEFAULT_ALGORITHM,
-    AlgorithmFacts,
-    Partners,
-    WithPeers,
-    WithServer,
-    exchange_of,
-)
+from testbed.catalogue.algorithm_facts import AlgorithmFacts, OutboxFacts, Paper
+from testbed.catalogue.algorithms import ALGORITHMS, DEFAULT_ALGORITHM, exchange_of
 from testbed.catalogue.data_sets import DATA_SETS, DEFAULT_DATA, DataSetFacts
+from testbed.catalogue.exchanges import InTurns, Partners, Sent, WithPeers, WithServer
 from testbed.catalogue.models import DEFAULT_MODEL, MODELS, ModelFacts
 from testbed.catalogue.options import Option, Type, number, number_or_none
 from testbed.catalogue.sharings import DEFAULT_SHARING, SHARINGS, SharingFacts
@@ -56,7 +50,7 @@ def test_no_fact_can_be_left_out(made: AlgorithmFacts | SharingFacts | ModelFact
             type(made)(**{key: value for key, value in whole.items() if key != name})
 
 
-@pytest.mark.parametrize("kind", [Option, WithPeers, WithServer])
+@pytest.mark.parametrize("kind", [Option, WithPeers, WithServer, InTurns, Sent, OutboxFacts, Paper])
 def test_nor_in_what_facts_consist_of(kind: type) -> None:
     for parameter in inspect.signature(kind).parameters.values():
         assert parameter.default is inspect.Parameter.empty
@@ -111,7 +105,7 @@ def test_two_entries_cannot_have_one_name() -> None:
 
 
 def test_who_draws_its_peers_is_asked_how_many() -> None:
-    with pytest.raises(ValueError, match="has no option `fanout`"):
+    with pytest.raises(ValueError, match="has no option fanout or recipients"):
         replace(ALGORITHMS["epidemic"], options=(), exchange=lambda _: replace(EPIDEMIC))
 
 

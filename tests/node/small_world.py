@@ -17,7 +17,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from testbed.catalogue.algorithms import Partners, WithPeers, exchange_of
 from testbed.experiment.language import Experiment
 from testbed.journal import Journal
 from testbed.node.life import Life, Reason
@@ -26,8 +25,7 @@ from testbed.node.node import Node
 from testbed.node.snapshots import newest_snapshot
 from testbed.node.training_settings import Score
 from testbed.node.world import Trained, Vector
-from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, PlannedPairing, Role
-from testbed.plan.pairing import asking_side
+from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, Role
 from testbed.records import AnyRecord, Build, Count, End, Event, Record, Round, Start, line
 from testbed.runtimes.sim.clock import VirtualClock, run
 
@@ -243,8 +241,14 @@ class Parcel:
         self._nbytes = nbytes
         self.aborted = False
 
-    def abort(self) -> int:
+    def quiet_s(self) -> float:
+        return 0.0
+
+    def abort(self, *, at_once: bool = False) -> int:  # noqa: ARG002
         self.aborted = True
+        return self.sent_bytes()
+
+    def sent_bytes(self) -> int:
         part = (self._clock.now() - self._began_s) / self._moving_s if self._moving_s else 1.0
         return int(self._nbytes * min(1.0, part))
 
@@ -275,6 +279,7 @@ class Network:
         self.nodes: list[Node] = []
         self.shipped: list[Count] = []
         self.ended: set[int] = set()
+        self.finished: set[int] = set()
         self.lost: list[Count] = []
         self.late: list[Count] = []
         self.arrived: list[Count] = []
@@ -297,6 +302,17 @@ class Network:
             self._world.on_arrival(sender, to, message)
             self.nodes[to].mailbox.put(sender, message)
         arrival.on_left()
+        if sender in self.finished:
+            self.tell_who_has_finished()
+
+    def tell_who_has_finished(self) -> None:
+        """Tells all nodes, at the end of the instant, unless the last message of that node is still coming."""
+        self._clock.at_end_of_instant(self._tell_who_has_finished)
+
+    def _tell_who_has_finished(self) -> None:
+        coming = {(each.sender, each.to) for each in self._under_way if not each.parcel.aborted}
+        for to in set(range(len(self.nodes))) - self.ended:
+            self.nodes[to].others_finished([rank for rank in sorted(self.finished) if (rank, to) not in coming])
 
     def ship(self, sender: int, to: int, message: Message, on_left: Callable[[], None]) -> Parcel:
         self._world.before_shipping(sender, to, message)
@@ -385,6 +401,9 @@ class _Running:
     async def _live(self, rank: int) -> None:
         reason = await self._lives[rank].live(lambda: self._others_done(rank))
         self._network.ended.add(rank)
+        if reason is Reason.FINISHED:
+            self._network.finished.add(rank)
+            self._network.tell_who_has_finished()
         self._done[rank].set_result(None)
         if reason is Reason.FAILED:
             for life in self._lives:
@@ -414,12 +433,11 @@ def plans(world: World) -> list[NodePlan]:
         dynamic=world.graph is None,
         peers="seed" if world.sampler is None else "sampler",
         sampler=world.sampler,
-        neighbours=None,
+        neighbours=None if world.graph is None else tuple(tuple(learners[at] for at in each) for each in world.graph),
         rewire=0.0,
         code=None,
     )
     names = tuple(f"node{rank}" for rank in range(world.size))
-    asks = _asking_side(world, experiment)
     nodes = []
     for rank in range(world.size):
         learner = learners.index(rank) if rank in learners else None
@@ -447,7 +465,6 @@ def plans(world: World) -> list[NodePlan]:
                 learners=learners,
                 neighbours=None if graph is None else tuple(learners[other] for other in graph),
                 overlay=overlay,
-                pairing=None if asks is None or learner is None else _pairing(world, learners, asks, learner),
                 experiment=experiment,
                 ms_per_step=10.0,
                 server=0 if world.server else None,
@@ -455,15 +472,3 @@ def plans(world: World) -> list[NodePlan]:
             )
         )
     return nodes
-
-
-def _asking_side(world: World, experiment: Experiment) -> Sequence[bool] | None:
-    exchange = exchange_of(experiment.algorithm.name, experiment.algorithm.options)
-    has_sides = isinstance(exchange, WithPeers) and exchange.partners is Partners.ACROSS
-    return asking_side(tuple(map(tuple, world.graph))) if has_sides and world.graph is not None else None
-
-
-def _pairing(world: World, learners: Sequence[int], asks: Sequence[bool], learner: int) -> PlannedPairing:
-    assert world.graph is not None
-    across = tuple(learners[other] for other in world.graph[learner] if asks[other] != asks[learner])
-    return PlannedPairing(asks=asks[learner], partners=across)

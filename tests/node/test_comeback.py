@@ -36,7 +36,13 @@ class Post:
         self._leaving.append(on_left)
         return self
 
-    def abort(self) -> int:
+    def sent_bytes(self) -> int:
+        return 0
+
+    def quiet_s(self) -> float:
+        return 0.0
+
+    def abort(self, *, at_once: bool = False) -> int:  # noqa: ARG002
         self.aborted += 1
         return 0
 

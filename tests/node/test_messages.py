@@ -89,13 +89,12 @@ def test_any_bytes_are_a_message_or_malformed(frames: list[bytes]) -> None:
         from_frames(frames)
 
 
+CODES = [*DTYPES, "O8", "f8", ""]
 NUMBERS = st.one_of(st.integers(-3, 5), st.sampled_from([2**31, 2**62, -(2**63)]))
 
 
 @given(
-    st.lists(
-        st.tuples(st.sampled_from(["f4", "i1", "i2", "i4", "O8", "f8", ""]), st.lists(NUMBERS, max_size=70)), max_size=3
-    ),
+    st.lists(st.tuples(st.sampled_from(CODES), st.lists(NUMBERS, max_size=70)), max_size=3),
     NUMBERS,
     st.lists(st.binary(max_size=16), max_size=3),
 )

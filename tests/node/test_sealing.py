@@ -55,9 +55,9 @@ LAYOUTS: list[Callable[[Any], Any]] = [
 ]
 
 
-@given(ANY_ARRAY, st.sampled_from(LAYOUTS))
-def test_an_array_of_any_layout_arrives_as_it_is(values: Any, layout: Callable[[Any], Any]) -> None:
-    given = layout(values)
+@given(ANY_ARRAY, st.sampled_from(LAYOUTS), st.booleans())
+def test_an_array_of_any_layout_arrives_as_it_is(values: Any, layout: Callable[[Any], Any], is_sealed: bool) -> None:
+    given = layout(snapshot(values) if is_sealed else values)
     (found,) = seal(holding(given)).payload
     assert (found.shape, found.tolist()) == (given.shape, given.tolist()) or np.isnan(given).any()
     assert found.dtype == given.dtype.newbyteorder("=")
@@ -94,7 +94,8 @@ def read_only(values: Any) -> Any:
 @pytest.mark.parametrize("part", ["payload", "metadata"])
 def test_nothing_that_is_changed_later_changes_what_was_sent(alias: Callable[[Any], Any], part: str) -> None:
     values = np.arange(8, dtype=F4)
-    message = seal(Message("mine", 0, **{part: (alias(values),)}))
+    parts: Any = {part: (alias(values),)}
+    message = seal(Message("mine", 0, **parts))
     (found,) = getattr(message, part)
     before = found.tobytes()
     values[:] = -1
@@ -195,10 +196,11 @@ def test_other_arrays_are_refused_with_the_way_out(value: Any, words: str) -> No
 @pytest.mark.parametrize("part", ["payload", "metadata"])
 def test_a_part_that_is_no_tuple_is_refused(part: str) -> None:
     values: Any = np.zeros(2, F4)
+    listed: Any = [values]
     with pytest.raises(UnsendablePayload, match=rf"the {part} is an array, .*: write {part}=\(values,\)"):
         seal(Message("mine", 0, **{part: values}))
     with pytest.raises(UnsendablePayload, match=rf"the {part} is a list, .*: write {part}=tuple\(...\)"):
-        seal(Message("mine", 0, **{part: [values]}))
+        seal(Message("mine", 0, **{part: listed}))
     with pytest.raises(UnsendablePayload, match="the payload is a Tensor"):
         seal(Message("mine", 0, payload=torch.zeros(2)))  # type: ignore[arg-type]
     with pytest.raises(UnsendablePayload, match="the payload is None"):
@@ -223,7 +225,7 @@ def test_a_part_that_is_no_tuple_is_refused(part: str) -> None:
         (-(1 << 63), -(1 << 63)),
     ],
 )
-def test_scalars_in_fields_become_plain_values(value: Any, plain: object) -> None:
+def test_scalars_in_fields_become_plain_values(value: Any, plain: Any) -> None:
     message = seal(saying(value))
     for each in (message, message.delivered(), from_frames(as_bytes(message))):
         found: Any = each.fields["x"]

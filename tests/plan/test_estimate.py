@@ -14,8 +14,9 @@ from testbed.network.flows.bandwidth_sharing import TWO_WAYS
 from testbed.plan.estimate import estimate
 from testbed.plan.make import make_plan
 from testbed.plan.model import Declared, RunPlan
-from testbed.plan.rehearse import Peers
-from testbed.plan.traffic import CONTROL_BYTES, HEADER_BYTES, message_bytes, parts_of, steps_per_round
+from testbed.plan.rehearse_rounds import Peers
+from testbed.plan.round_messages import parts_of
+from testbed.plan.traffic import CONTROL_BYTES, HEADER_BYTES, message_bytes, steps_per_round
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from tests.plan.test_make import nodes
@@ -142,9 +143,9 @@ def test_who_draws_its_peers_does_not_draw_itself() -> None:
 
 
 def _pairs(plan: RunPlan, round_: int) -> list[tuple[int, int]]:
-    parts = parts_of(plan, MODEL)
+    parts = parts_of(plan)
     assert isinstance(parts, Peers)
-    return [(sender, to) for sender, others in parts.messages(round_).items() for to in others]
+    return [(sender, post.to) for sender, posts in parts.messages(round_).items() for post in posts]
 
 
 def test_time_of_a_transfer() -> None:

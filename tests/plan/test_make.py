@@ -205,6 +205,29 @@ def test_the_nominal_cost_is_used_only_when_nothing_is_said() -> None:
     assert make_plan(told, nodes(2), run_id="r", nominal_ms_per_step=3.0).ms_per_step == 7.5
 
 
+LEAVES = "events: [{at: 1s, node: a.1, do: leave}]\n"
+NEVER_WAITS = {"name": "epidemic", "mode": "local", "round_end": "timeout"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "said", "then"),
+    [
+        ({"name": "dpsgd"}, "", {}, "wait"),
+        ({"name": "dpsgd"}, LEAVES, {}, "skip"),
+        ({"name": "dpsgd"}, LEAVES, {"missing": {"then": "wait"}}, "wait"),
+        ({"name": "epidemic"}, "", {}, "wait"),
+        (NEVER_WAITS, "", {}, "skip"),
+        (NEVER_WAITS, "", {"missing": {"then": "wait"}}, "wait"),
+        ({"name": "parameter-server", "mode": "async"}, "", {}, "wait"),
+        ({"name": "mine.py:Mine"}, "", {}, "wait"),
+    ],
+)
+def test_who_waits_for_others_waits_on_by_default(
+    algorithm: dict[str, Any], more: str, said: dict[str, Any], then: str
+) -> None:
+    assert plan_of(nodes(4, more), algorithm=algorithm, **said).experiment.missing.then == then
+
+
 def test_an_overlay_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "edges").write_text("4\n0 1  # ranks\na.1, a.2\n3: 2 0\n")
     (tmp_path / "x.yaml").write_text("topology: t\noverlay: {file: edges}\n")

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.plan.files import split
-from testbed.plan.overlay_graph import Graph, components, edges, full, graph_of, ring, static_graph
-from testbed.plan.pairing import asking_side, pairings
+from testbed.plan.overlay_graph import Graph, NoGraph, components, edges, full, graph_of, ring, static_graph
+from testbed.plan.pairing import asking_side, partners_of
 from tests.runtimes.sim_runs import plan_of, star
-
-PAIRED = {"algorithm": {"name": "adpsgd"}}
 
 
 def across(graph: Graph) -> Graph:
@@ -75,15 +73,21 @@ def test_the_larger_side_asks() -> None:
     assert asking_side(graph_of(5, [(0, 1), (2, 3)])) == (False, True, False, True, False)
 
 
-def test_a_plan_tells_every_node_its_side_and_its_partners() -> None:
-    plan = plan_of(star(6), overlay={"kind": "ring"}, **PAIRED)
+def test_every_node_knows_its_side_and_its_partners_by_the_plan() -> None:
+    plan = plan_of(star(7), algorithm={"name": "adpsgd"}, overlay={"kind": "regular", "degree": 4})
     shares = list(split(plan))
-    assert pairings(plan) == {share.node.rank: share.pairing for share in shares}
-    for share in shares:
-        assert share.pairing is not None
-        assert share.pairing.partners == share.neighbours
-        for partner in share.pairing.partners:
-            theirs = shares[partner].pairing
-            assert theirs is not None
-            assert theirs.asks != share.pairing.asks
-    assert {share.pairing for share in split(plan_of(star(6), overlay={"kind": "ring"}))} == {None}
+    found = [partners_of(share) for share in shares]
+    for share, (asks, partners) in zip(shares, found, strict=True):
+        assert share.neighbours is not None
+        assert set(partners) <= set(share.neighbours)
+        assert len(partners) >= 2
+        for partner in partners:
+            theirs, back = found[partner]
+            assert theirs != asks
+            assert share.node.rank in back
+
+
+def test_an_overlay_that_changes_has_no_sides() -> None:
+    (share, *_) = split(plan_of(star(6), overlay={"dynamic": True, "degree": 4}))
+    with pytest.raises(NoGraph, match="cannot be divided into two sides"):
+        partners_of(share)

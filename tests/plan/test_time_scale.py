@@ -13,7 +13,7 @@ from testbed.plan.estimate import estimate
 from testbed.plan.files import read_node_plan, read_plan, write_plan
 from testbed.plan.make import make_plan
 from testbed.plan.model import RunPlan
-from testbed.plan.rehearse import LONGEST_WINDOW_S, RARE, SHORTEST_WINDOW_S, Busiest, window_of
+from testbed.plan.rehearsed_network import LONGEST_WINDOW_S, RARE, SHORTEST_WINDOW_S, Busiest, window_of
 from testbed.plan.time_scale import (
     MARGIN,
     SCALES,

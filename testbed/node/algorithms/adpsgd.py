@@ -15,7 +15,7 @@ from testbed.node.node import Node
 from testbed.node.pairwise import REPLY, REQUEST, Answering, Asking
 from testbed.node.sharing.base import Sharing
 from testbed.node.state import State
-from testbed.plan.model import PlannedPairing
+from testbed.plan.pairing import partners_of
 
 FREE = "free"
 _LEAST_S = 1e-3
@@ -41,10 +41,10 @@ class ADPSGD(Algorithm):
     async def run(self, node: Node) -> None:
         if type(self.sharing) is not Sharing:
             raise ValueError("AD-PSGD averages whole models: the only sharing it can have is `full`")
-        pairing = _pairing_of(node)
-        if not pairing.partners:
-            node.note("no-partner", "no neighbour to average with: the node learns alone")
-        await (self._run_active if pairing.asks else self._run_passive)(node, pairing.partners)
+        is_active, partners = partners_of(node.plan)
+        if not partners:
+            node.note("no-partner", "it has no neighbour to average with, and learns alone")
+        await (self._run_active if is_active else self._run_passive)(node, partners)
 
     async def _run_active(self, node: Node, partners: tuple[int, ...]) -> None:
         averaging = node.spawn(self._average(node, partners))
@@ -159,9 +159,3 @@ class _Turns:
             await self._changed.wait()
         self._left -= 1
         return not self._is_over
-
-
-def _pairing_of(node: Node) -> PlannedPairing:
-    if node.plan.pairing is None:
-        raise ValueError("AD-PSGD needs an overlay that is the same in every round, to divide its nodes into two sides")
-    return node.plan.pairing

@@ -17,7 +17,7 @@ from testbed.node.algorithm import Algorithm
 from testbed.node.kinds import MODEL
 from testbed.node.messages import Message, Received, UnusableModel, snapshot
 from testbed.node.node import Node
-from testbed.node.sharing.base import Sharing, whole, whole_in
+from testbed.node.sharing.base import whole, whole_in
 from testbed.node.state import NOTHING, State, whole_number_in, whole_numbers_in
 from testbed.node.talking import PeerMissing
 from testbed.node.world import Vector
@@ -61,8 +61,6 @@ class ParameterServer(Algorithm):
         self._progress = _Progress(whole_number_in(state, "version"), dict(steps))
 
     async def serve(self, node: Node) -> None:
-        if type(self.sharing) is not Sharing:
-            raise ValueError("the parameter server needs whole gradients: the only sharing it can have is `full`")
         await (self._serve_all_together(node) if self.mode == "sync" else self._serve_each_at_once(node))
         await node.send(node.learners, Message(OVER, node.rounds_done))
 

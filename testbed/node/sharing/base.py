@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from testbed.node.kinds import MODEL
 from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
 from testbed.node.state import NOTHING, State
 from testbed.node.world import Vector
+
+_Places = TypeVar("_Places")
 
 Decoded = tuple[NDArray[np.intp] | None, Vector]
 """Which parameters a message holds (None: all), and their values."""
@@ -76,9 +79,18 @@ class Sharing:
         """Replaces the model by a received whole one, such as a server's, bit for bit."""
         model[:] = whole_in(received, model.size)
 
+    def updated(self, model: Vector, received: Received) -> Vector:
+        """The model with the parameters of a received one in place of its own; the given one stays as it is."""
+        places, values = usable(received, lambda message: self.decode(message, model.size))
+        if places is None:
+            return values
+        copy = model.copy()
+        copy[places] = values
+        return copy
+
     def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
         """Adds the received models with their weights, in the given order; the own model has the rest of 1."""
-        decoded = [_usable(each, lambda message: self.decode(message, model.size)) for each in received]
+        decoded = [usable(each, lambda message: self.decode(message, model.size)) for each in received]
         if all(places is None for places, _ in decoded):
             model *= np.float32(1.0 - sum(weights))
             scaled = np.empty_like(model)
@@ -97,10 +109,10 @@ class Sharing:
 
 def whole_in(received: Received, parameters: int, what: str = MODEL) -> Vector:
     """A received vector of all parameters; raises UnusableModel, which names the sender, for anything else."""
-    return _usable(received, lambda message: (None, _all_values(message, parameters, what)))[1]
+    return usable(received, lambda message: (None, _all_values(message, parameters, what)))[1]
 
 
-def _usable(received: Received, read: Callable[[Message], Decoded]) -> Decoded:
+def usable(received: Received, read: Callable[[Message], tuple[_Places, Vector]]) -> tuple[_Places, Vector]:
     """The decoded message; raises UnusableModel, which names the sender, if it is malformed or not finite."""
     try:
         places, values = read(received.message)

@@ -1,0 +1,29 @@
+"""The outbox of an experiment: as it says, or as its algorithm runs with.
+
+Takes an `Experiment`; pure.
+"""
+
+from __future__ import annotations
+
+from testbed.catalogue.algorithm_facts import OutboxFacts
+from testbed.catalogue.algorithms import ALGORITHMS
+from testbed.experiment.language import Experiment
+
+_OF_OWN_CODE = OutboxFacts("fifo", in_flight=None)
+
+
+def outbox_of(experiment: Experiment) -> OutboxFacts:
+    """The policy and the limit that count."""
+    facts, asked = ALGORITHMS.get(experiment.algorithm.name), experiment.outbox
+    usual = _OF_OWN_CODE if facts is None else facts.outbox
+    return OutboxFacts(
+        usual.policy if asked.policy is None else asked.policy,
+        usual.in_flight if asked.in_flight is None else asked.in_flight,
+    )
+
+
+def with_outbox(experiment: Experiment) -> Experiment:
+    """The experiment with the values that count, for its plan."""
+    outbox = outbox_of(experiment)
+    told = {"policy": outbox.policy, "in_flight": outbox.in_flight}
+    return experiment.model_copy(update={"outbox": experiment.outbox.model_copy(update=told)})

@@ -1,0 +1,128 @@
+"""Rounds in which nodes wait for nothing, to be rehearsed.
+
+Takes the messages of rounds and a `RehearsedNetwork`, gives the ends of rounds; touches nothing. A round takes its
+computing time. Its messages leave beside the work of the next rounds, in the order and number that the outbox allows:
+where a link cannot carry them, those that wait become more and more, or are dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from testbed.catalogue.algorithm_facts import OutboxFacts
+from testbed.plan.rehearse_rounds import Post, Posts
+from testbed.plan.rehearsed_network import RehearsedNetwork
+
+
+@dataclass(frozen=True)
+class Free:
+    """Rounds in which no node waits for others."""
+
+    messages: Callable[[int], Posts]
+    """By round."""
+    outbox: OutboxFacts
+    control_size: int
+    """Messages of at most this size are never dropped for newer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A message that has not started."""
+
+    post: Post
+    round: int
+
+
+class FreeRounds:
+    """Rounds of nodes that do not wait."""
+
+    def __init__(self, network: RehearsedNetwork, parts: Free, compute_s: Mapping[int, float], rounds: int) -> None:
+        self._network = network
+        self._parts = parts
+        self._compute_s = compute_s
+        self._rounds = rounds
+        self._done = dict.fromkeys(compute_s, 0)
+        self._outboxes = {rank: _Outbox(parts, partial(self._ship, rank)) for rank in compute_s}
+        self.ends_s = [0.0] * rounds
+
+    def run(self) -> bool:
+        for rank in self._compute_s:
+            self._train(rank)
+        return self._network.run(lambda: min(self._done.values()) >= self._rounds)
+
+    def _train(self, rank: int) -> None:
+        self._network.after(self._compute_s[rank], partial(self._end, rank))
+
+    def _end(self, rank: int) -> None:
+        round_ = self._done[rank]
+        for post in self._parts.messages(round_)[rank]:
+            self._outboxes[rank].post(_Waiting(post, round_))
+        self.ends_s[round_] = max(self.ends_s[round_], self._network.now_s)
+        self._done[rank] = round_ + 1
+        if round_ + 1 < self._rounds:
+            self._train(rank)
+
+    def _ship(self, rank: int, waiting: _Waiting) -> None:
+        post = waiting.post
+        measured = post.size > self._parts.control_size and 2 * waiting.round >= self._rounds - 1
+        self._network.send(rank, post.to, post.size, partial(self._arrive, rank, post), measured=measured)
+
+    def _arrive(self, sender: int, post: Post) -> None:
+        if post.answer:
+            answer = Post(sender, post.answer, answer=0, part=post.part)
+            self._outboxes[post.to].post(_Waiting(answer, self._done[post.to]))
+        self._outboxes[sender].left(post.to)
+
+
+class _Outbox:
+    """The messages that a node has not sent yet; to each peer one is under way."""
+
+    def __init__(self, parts: Free, ship: Callable[[_Waiting], None]) -> None:
+        self._parts = parts
+        self._ship = ship
+        self._waiting: deque[_Waiting] = deque()
+        self._moving: set[int] = set()
+        self._round = -1
+
+    def post(self, new: _Waiting) -> None:
+        if self._is_model(new):
+            self._drop_for(new)
+        self._waiting.append(new)
+        self._start()
+
+    def left(self, to: int) -> None:
+        """The message to this peer has arrived."""
+        self._moving.discard(to)
+        self._start()
+
+    def _drop_for(self, new: _Waiting) -> None:
+        match self._parts.outbox.policy:
+            case "flush" if new.round > self._round:
+                self._waiting = deque(each for each in self._waiting if not self._is_model(each))
+            case "latest":
+                place = new.post.to, new.post.part
+                self._waiting = deque(
+                    each
+                    for each in self._waiting
+                    if (each.post.to, each.post.part) != place or not self._is_model(each)
+                )
+        self._round = max(self._round, new.round)
+
+    def _start(self) -> None:
+        """Starts the oldest messages whose peers are free."""
+        most, kept = self._parts.outbox.in_flight, deque[_Waiting]()
+        while self._waiting and (most is None or len(self._moving) < most):
+            each = self._waiting.popleft()
+            if each.post.to in self._moving:
+                kept.append(each)
+                continue
+            self._moving.add(each.post.to)
+            self._ship(each)
+        kept.extend(self._waiting)
+        self._waiting = kept
+
+    def _is_model(self, each: _Waiting) -> bool:
+        return each.post.size > self._parts.control_size
