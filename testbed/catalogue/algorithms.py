@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from testbed.catalogue.adpsgd import ADPSGD, ADPSGD_PUSHPULL
 from testbed.catalogue.exchanges import Exchange
+from testbed.catalogue.fragmented import DIVSHARE, MOSAIC
 from testbed.catalogue.options import Values
 from testbed.catalogue.served import FEDAVG, PARAMETER_SERVER
 from testbed.catalogue.swift import SWIFT, SWIFT_RANDOM
@@ -15,7 +16,18 @@ from testbed.catalogue.synchronous import DPSGD, EPIDEMIC
 from testbed.catalogue.tables import by_name
 
 DEFAULT_ALGORITHM = "dpsgd"
-ALGORITHMS = by_name(DPSGD, EPIDEMIC, ADPSGD, ADPSGD_PUSHPULL, SWIFT, SWIFT_RANDOM, FEDAVG, PARAMETER_SERVER)
+ALGORITHMS = by_name(
+    DPSGD,
+    EPIDEMIC,
+    MOSAIC,
+    DIVSHARE,
+    ADPSGD,
+    ADPSGD_PUSHPULL,
+    SWIFT,
+    SWIFT_RANDOM,
+    FEDAVG,
+    PARAMETER_SERVER,
+)
 
 
 def exchange_of(name: str, options: Values) -> Exchange | None:

@@ -82,6 +82,8 @@ class World:
     samples: Callable[[int], int] = lambda learner: 10 + learner
     on_arrival: Callable[[int, int, Message], None] = lambda _sender, _to, _message: None
     before_shipping: Callable[[int, int, Message], None] = lambda _sender, _to, _message: None
+    clock: VirtualClock | None = None
+    """That of the latest run."""
 
     @property
     def size(self) -> int:
@@ -345,7 +347,7 @@ class _Running:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._clock = VirtualClock()
+        self._clock = world.clock = VirtualClock()
         self._network = Network(world, self._clock)
         self._clock.drive(self._network)
         self._journals = [MemoryJournal() for _ in range(world.size)]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -189,8 +190,12 @@ def test_a_restored_sharing_says_the_same_next(name: str) -> None:
     assert wire(fresh.encode(model, 4)) == wire(sharing.encode(model, 4))
 
 
+AT_ONCE = {"latency_s": lambda _sender, _to: 0.0, "rate_bps": inf}
+"""Nothing is under way when a snapshot is made."""
 CASES: dict[str, dict[str, Any]] = {
     "dpsgd": {},
+    "divshare": {"graph": None, **AT_ONCE},
+    "mosaic": {"graph": None},
     "epidemic": {"graph": None},
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}, "graph": None},
     "swift": {"steps": 2},
