@@ -92,3 +92,36 @@ def test_control_tells_of_those_that_are_done_and_dead_until_they_are_back(tmp_p
     log.close()
     for _, mine in pairs:
         mine.close()
+
+
+def test_many_that_end_one_by_one_are_told_of_together(tmp_path: Path) -> None:
+    log = ControlLog(tmp_path / "events.jsonl")
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(40)]
+
+    async def body() -> list[tuple[int, ...]]:
+        control = Control(plan_of(star(40)), log)
+        for rank, (theirs, mine) in enumerate(pairs):
+            control.started(rank, rank + 1)
+            control.connections.connect(rank, theirs)
+            if rank:
+                mine.send(encode(Recorded(line(End(1.0, "finished", 1, 1, NOTHING, NOTHING)))))
+        await asyncio.sleep(0.05)
+        for rank in range(1, 40):
+            control.died(rank, rank + 1, "exit status 0")
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0.2)
+        control.close()
+        found = []
+        while packet := pairs[0][1].recv(65536):
+            message = TO_NODE.read(packet)
+            assert isinstance(message, Finished)
+            found.append(message.ranks)
+        return found
+
+    told = asyncio.run(body())
+    log.close()
+    for _, mine in pairs:
+        mine.close()
+    assert told[0] == (1,), "the first is told of at once"
+    assert told[-1] == tuple(range(1, 40))
+    assert len(told) <= 8, "39 deaths took some tenths of a second"
