@@ -63,7 +63,8 @@ class AlgorithmFacts:
     mutual: bool
     """Its neighbours must have it as a neighbour, too: it waits for those that it sends to, or pairs with them."""
     same_neighbours: bool
-    """It remembers something of each neighbour, so the overlay must be the same in every round."""
+    """It remembers something of each neighbour, so the overlay must be the same in every round. All of its nodes know
+    the whole graph."""
     waits_for: str
     """What a node waits for in a round, as one short clause."""
     remembers: str

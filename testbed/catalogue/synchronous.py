@@ -35,12 +35,10 @@ def _with_drawn_peers(options: Values) -> Exchange:
 
 
 def _to_drawn_peers(options: Values, learners: int, degree: float) -> tuple[Sent, ...]:
-    fanout = number_or_none(options, "fanout")
-    recipients = degree if fanout is None else fanout
-    models = _models("a model to each of `fanout` nodes", recipients)
+    models = _models("a model to each of `fanout` nodes", degree)
     if options["mode"] == "oracle" or options["round_end"] != "notify":
         return (models,)
-    others = learners - 1 - recipients
+    others = learners - 1 - degree
     note = "a note to each other node"
     return models, Sent(note, Sender.LEARNER, others, is_drawn=False, answers=False, part=0.0, shared=False)
 

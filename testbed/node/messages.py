@@ -72,14 +72,18 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One immutable message."""
+    """One message: its kind, its round, a few values, and arrays. Sending it makes it immutable.
+
+    Arrays have the types float32, float16, int8, int16, int32, int64 or uint8; torch tensors on the CPU are taken as
+    arrays. Those that are received are read-only.
+    """
 
     kind: str
     """What the message is for: a word that recipients ask for."""
     round: int
     """The round that it belongs to."""
     fields: Mapping[str, Field] = field(default_factory=dict)
-    """Values by name, for the header."""
+    """Numbers, texts, truth values, and lists of these, by name."""
     payload: tuple[Buffer, ...] = ()
     """Values of models, gradients or samples."""
     metadata: tuple[Buffer, ...] = ()

@@ -46,7 +46,7 @@ class Outbox:
         self._policy = policy
         self._most = in_flight
         self._silent = silent
-        self._gives_up_since_s = 0.0 if silent is not None and silent.gives_up else None
+        self._gives_up = silent is not None and silent.gives_up
         self._is_finishing = False
         self._waiting: dict[int, deque[Ticket]] = {}
         """By peer, the next one first."""
@@ -220,8 +220,7 @@ class Outbox:
         self._is_finishing = True
         if self._silent is None:
             return
-        if self._gives_up_since_s is None:
-            self._gives_up_since_s = self._silent.clock.now()
+        self._gives_up = True
         unsent = _with_payload([*self._moving.values(), *self._order.values()])
         lost = [ticket for ticket in unsent if ticket.to in self._silent]
         self._end(lost, TicketState.DROPPED, at_once=True)
@@ -235,7 +234,7 @@ class Outbox:
 
     def _watch(self, to: int, for_s: float | None = None) -> None:
         """Sets the alarm of a peer. It stays when a message has left, for the next one: alarms are few, if late."""
-        if self._silent is None or self._gives_up_since_s is None or to in self._watched:
+        if self._silent is None or not self._gives_up or to in self._watched:
             return
         self._watched.add(to)
         clock = self._silent.clock
@@ -244,12 +243,11 @@ class Outbox:
     def _look_at(self, to: int) -> None:
         """Gives up the message under way to a peer unless the peer has taken some of it lately."""
         assert self._silent is not None  # noqa: S101 - or there would be no alarm
-        assert self._gives_up_since_s is not None  # noqa: S101 - likewise
         self._watched.discard(to)
         moving = self._moving.get(to)
         if moving is None:
             return
-        quiet_s = min(moving.quiet_s, self._silent.clock.now() - self._gives_up_since_s)
+        quiet_s = moving.quiet_s
         if self._moving.get(to) is not moving:
             return  # the question was answered by: it has left
         if quiet_s < self._silent.after_s - _ALMOST_S:

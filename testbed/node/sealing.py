@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def sealed(message: Message, recipients: int, largest: int) -> Message:
     fields = _fields(message.fields)
     if payload:
         fields["degree"] = recipients
-    found = Message(_kind(message.kind), _round(message.round), fields, payload, metadata)
+    found = Message(_kind(message.kind), _round(message.round), MappingProxyType(fields), payload, metadata)
     _check_size(found, largest)
     return found
 

@@ -9,8 +9,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
 from operator import index
+from typing import Any, TypeVar
 
 from testbed.journal import Journal
+from testbed.node.background import Background
 from testbed.node.comeback import Comeback, Memory
 from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.kinds import AGAIN, GOODBYE, MODEL, PAST, RESERVED, SENT_AGAIN, check_kind
@@ -26,6 +28,7 @@ from testbed.node.world import Clock, Observer, Transport
 from testbed.plan.model import NodePlan
 from testbed.plan.outbox import outbox_of
 
+_Result = TypeVar("_Result")
 Handler = Callable[[Received], Awaitable[object] | None]
 
 
@@ -81,6 +84,8 @@ class TalkingNode(RecordingNode):
         """How many messages have been counted as expired, in case they still arrive: by kind, round, sender."""
         self._finished: frozenset[int] = frozenset()
         self._handlers: dict[str, Handler] = {}
+        self.background: Background
+        """The tasks beside `run`; set by the node's life, which ends them."""
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -249,9 +254,12 @@ class TalkingNode(RecordingNode):
         if len(self._handlers) == 1:
             self.spawn(self._handle_messages())
 
-    def spawn(self, work: Coroutine[object, object, object]) -> asyncio.Task[object]:
-        """Does work beside `run`."""
-        return asyncio.get_running_loop().create_task(work)
+    def spawn(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
+        """Starts work beside `run`. Its failure is the node's; it is cancelled when `run` ends, or the node.
+
+        Raises TypeError for anything but a coroutine.
+        """
+        return self.background.spawn(work)
 
     async def _handle_messages(self) -> None:
         while True:

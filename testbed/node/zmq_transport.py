@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from testbed.node.background import outside_of_algorithms
 from testbed.node.messages import MAX_BUFFER, Message
 from testbed.node.zmq_connection import ZmqConnection
 from testbed.node.zmq_frames import FramedMessageCache, OutgoingMessage
@@ -41,7 +42,8 @@ class ZmqShipment:
 
     def abort(self, *, at_once: bool = False) -> int:
         """Stops sending; returns how many of its bytes have left. Bytes unsent by the kernel never leave."""
-        return self._link.abort(self._parcel, at_once=at_once)
+        with outside_of_algorithms():
+            return self._link.abort(self._parcel, at_once=at_once)
 
 
 class ZmqTransport:
@@ -105,10 +107,11 @@ class ZmqTransport:
         """Starts to send; `on_left` is called once, when the last byte has left this node."""
         if message.nbytes > self._largest:
             raise ValueError(f"a message of {message.nbytes} bytes: at most {self._largest} are expected")
-        link = self._link_to(to)
-        self._numbers += 1
-        outgoing = OutgoingMessage(self._numbers, message, self._framed_messages.of(message), on_left)
-        link.send(outgoing)
+        with outside_of_algorithms():  # connections have timers of their own
+            link = self._link_to(to)
+            self._numbers += 1
+            outgoing = OutgoingMessage(self._numbers, message, self._framed_messages.of(message), on_left)
+            link.send(outgoing)
         return ZmqShipment(link, outgoing)
 
     async def all_arrived(self, within_s: float) -> bool:

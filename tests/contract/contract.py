@@ -50,6 +50,9 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}},
     "divshare": {"algorithm": {"name": "divshare"}},
     "mosaic": {"algorithm": {"name": "mosaic"}},
+    "swift": {"algorithm": {"name": "swift"}, "overlay": {"kind": "ring"}},
+    "swift-without-memory": {"algorithm": {"name": "swift", "memory": False, "boost": True, "steps_between": 2}},
+    "swift-random": {"algorithm": {"name": "swift-random"}},
     "fedavg": {"algorithm": {"name": "fedavg"}},
     "parameter-server": {"algorithm": {"name": "parameter-server"}, "training": SERVED},
     "asynchronous": {"algorithm": {"name": "parameter-server", "mode": "async"}, "training": SERVED},
@@ -83,7 +86,14 @@ COMMANDS = (
 """What can be asked of a run that goes on, in this order: a later one builds upon those before."""
 NODE_FAULTS = ("pause", "resume", "disconnect", "reconnect", "kill", "join")
 SELDOM = {"every": 20, "samples": 20}
-LOCKSTEP = ALGORITHMS.keys() - {"asynchronous", "stale-synchronous", "divshare"}
+LOCKSTEP = ALGORITHMS.keys() - {
+    "asynchronous",
+    "stale-synchronous",
+    "swift",
+    "swift-without-memory",
+    "swift-random",
+    "divshare",
+}
 """Those in which nothing depends on who is faster: what they learn and send is the same wherever they run."""
 
 

@@ -420,7 +420,7 @@ def plans(world: World) -> list[NodePlan]:
         dynamic=world.graph is None,
         peers="seed" if world.sampler is None else "sampler",
         sampler=world.sampler,
-        neighbours=None,
+        neighbours=None if world.graph is None else tuple(tuple(learners[at] for at in each) for each in world.graph),
         rewire=0.0,
         code=None,
     )

@@ -492,6 +492,18 @@ def test_a_peer_that_takes_a_message_is_silent_no_more() -> None:
     assert 7 in world.silent, "the kernel may have taken it for a peer that is dead"
 
 
+def test_the_last_words_of_a_peer_do_not_end_its_silence() -> None:
+    """Its goodbye is heard at the instant from which it is silent."""
+    world = Watched()
+    world.clock.go_to(4.0)
+    world.hear(7)
+    world.silent.sends_nothing(7)
+    assert 7 in world.silent
+    world.clock.go_to(4.1)
+    world.hear(7)
+    assert 7 not in world.silent
+
+
 def test_an_experiment_that_waits_gives_up_nothing_before_the_end() -> None:
     async def body() -> None:
         world = Watched(gives_up=False)

@@ -198,6 +198,8 @@ CASES: dict[str, dict[str, Any]] = {
     "mosaic": {"graph": None},
     "epidemic": {"graph": None},
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}, "graph": None},
+    "swift": {"steps": 2},
+    "swift-random": {"graph": None, "latency_s": lambda _sender, _to: 0.0, "rate_bps": 1e30},
     "fedavg": {"algorithm": {"name": "fedavg", "participation": 0.5}, "server": True, "graph": None},
     "parameter-server": {"server": True, "graph": None},
 }

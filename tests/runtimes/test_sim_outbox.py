@@ -15,8 +15,9 @@ from testbed.node.outbox import Outbox, Policy
 from testbed.node.silence import SilentPeers
 from testbed.node.tickets import Ticket, TicketState
 from testbed.runtimes.sim.clock import Stalled, VirtualClock
-from testbed.runtimes.sim.network import VirtualNetwork
+from testbed.runtimes.sim.network import FRAME_BYTES, VirtualNetwork
 from testbed.seeds import stream
+from tests.network.test_flows import PLAIN, pair
 from tests.network.test_flows_any import SITES, disturbed
 
 AFTER_S = 3.0
@@ -171,3 +172,78 @@ def test_any_story(seed: int, policy: str, in_flight: int | None) -> None:
     states = Counter(ticket.state for sender in story.senders.values() for ticket in sender.tickets)
     assert min(states[TicketState.LEFT], states[TicketState.WITHDRAWN]) > 0
     assert states[TicketState.DROPPED] > 0 or policy == "fifo"
+
+
+class Pair:
+    """Two nodes, of which the first sends 300 kB in 0.3 s."""
+
+    def __init__(self, *, gives_up: bool = True) -> None:
+        self.clock = VirtualClock()
+        self.network = VirtualNetwork(Flows(pair(), seed=1, tcp=PLAIN), self.clock)
+        self.clock.drive(self.network)
+        self.arrived: list[float] = []
+        self.given_up: list[float] = []
+        for rank in (0, 1):
+            self.attach(rank)
+        silent = SilentPeers(self.clock, {}, AFTER_S, gives_up=gives_up)
+        self.box = Outbox(self.network.transport(0), Policy.FIFO, None, silent)
+        self.box.on_given_up = lambda _rank: self.given_up.append(self.clock.now())
+
+    def attach(self, rank: int) -> None:
+        self.network.attach(rank, lambda _origin, _message: self.arrived.append(self.clock.now()))
+
+    def go_to(self, t: float) -> None:
+        self.clock.call_at(t, lambda: None)
+        while self.clock.now() < t:
+            self.clock.jump()
+
+
+MESSAGE = model(0, 75_000)
+AHEAD = FRAME_BYTES * len(MESSAGE.frames())
+
+
+def test_a_message_to_a_peer_that_dies_half_way_is_given_up_a_timeout_later() -> None:
+    world = Pair()
+    ticket = world.box.post(1, MESSAGE)
+    world.go_to(0.1)
+    assert ticket.sent_bytes == pytest.approx(100_000 - AHEAD, abs=20)
+    world.go_to(0.2)
+    world.network.detach(1)
+    world.go_to(0.2 + AFTER_S - 0.001)
+    assert ticket.state is TicketState.UNDER_WAY
+    world.go_to(10.0)
+    assert world.given_up == [pytest.approx(0.2 + AFTER_S, abs=1e-3)]
+    assert ticket.dropped
+    assert ticket.sent_bytes == pytest.approx(200_000 - AHEAD, abs=20), "though they would have had to leave again"
+    world.attach(1)
+    world.go_to(20.0)
+    assert world.arrived == []
+
+
+def test_what_had_left_is_known_though_nothing_asked_before_the_peer_died() -> None:
+    world = Pair(gives_up=False)
+    ticket = world.box.post(1, MESSAGE)
+    world.go_to(0.2)
+    world.network.detach(1)
+    world.go_to(1.0)
+    assert ticket.sent_bytes == pytest.approx(200_000 - AHEAD, abs=20)
+    world.go_to(100.0)
+    world.attach(1)
+    world.go_to(100.1)
+    assert ticket.sent_bytes == pytest.approx(200_000 - AHEAD, abs=20), "the same ones again"
+    world.go_to(100.25)
+    assert ticket.sent_bytes > 220_000
+    world.go_to(101.0)
+    assert (ticket.left, len(world.arrived)) == (True, 1)
+
+
+@pytest.mark.parametrize(("at_s", "unsent"), [(0.1, 200_000), (0.29, 10_000), (0.2975, 0)])
+def test_a_withdrawn_message_is_cut_unless_hardly_anything_is_left_of_it(at_s: float, unsent: int) -> None:
+    world = Pair()
+    ticket = world.box.post(1, MESSAGE)
+    world.go_to(at_s)
+    world.box.withdraw([ticket])
+    assert ticket.unsent_bytes == pytest.approx(unsent, abs=4096)
+    assert ticket.withdrawn == (unsent > 0)
+    world.go_to(5.0)
+    assert len(world.arrived) == (unsent == 0)

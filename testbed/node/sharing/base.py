@@ -79,6 +79,15 @@ class Sharing:
         """Replaces the model by a received whole one, such as a server's, bit for bit."""
         model[:] = whole_in(received, model.size)
 
+    def updated(self, model: Vector, received: Received) -> Vector:
+        """The model with the parameters of a received one in place of its own; the given one stays as it is."""
+        places, values = usable(received, lambda message: self.decode(message, model.size))
+        if places is None:
+            return values
+        copy = model.copy()
+        copy[places] = values
+        return copy
+
     def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
         """Adds the received models with their weights, in the given order; the own model has the rest of 1."""
         decoded = [usable(each, lambda message: self.decode(message, model.size)) for each in received]

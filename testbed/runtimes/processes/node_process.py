@@ -27,6 +27,7 @@ from testbed.errors import TestbedError
 from testbed.journal import CannotWrite, Journal
 from testbed.node.choose import choose_algorithm
 from testbed.node.compute_slots import ComputeSlots
+from testbed.node.event_loop import NodeLoop
 from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.life import Life, Reason, build_of_this_process
 from testbed.node.mailbox import Room
@@ -126,8 +127,8 @@ def live(setup: NodeSetup, plan: NodePlan, parent: int) -> None:
 
 def lead_life(setup: NodeSetup, plan: NodePlan) -> None:
     """The life of a node that has its network."""
-    with unawaited_are_told():
-        asyncio.run(_Process(setup, plan).run())
+    with unawaited_are_told(), asyncio.Runner(loop_factory=NodeLoop) as runner:
+        runner.run(_Process(setup, plan).run())
 
 
 def _get_network(setup: NodeSetup, plan: NodePlan) -> None:

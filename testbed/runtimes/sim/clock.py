@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
+from testbed.node.event_loop import THREAD_REFUSED, TIMER_REFUSED, NodeLoop
 from testbed.node.world import Alarm
 
 _Result = TypeVar("_Result")
@@ -188,11 +189,14 @@ class _WhenIdle(selectors.DefaultSelector):
         return super().select(0)
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """Asyncio's own timers know nothing of emulated time: code that sets one is told so at that place."""
+class _Loop(NodeLoop):
+    """Has no time but the emulated one: code that sets a timer, or starts a thread, is told so at that place."""
 
     def call_at(self, *_arguments: Any, **_options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
-        raise RuntimeError("asyncio's own timers know nothing of emulated time: use node.sleep and timeout_s")
+        raise RuntimeError(TIMER_REFUSED)
+
+    def run_in_executor(self, *_arguments: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        raise RuntimeError(THREAD_REFUSED)
 
 
 def run(clock: VirtualClock, work: Coroutine[Any, Any, _Result]) -> _Result:
