@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from testbed.node.algorithms.divshare import DivShare
-from testbed.node.fragments import FRAGMENT, partition
+from testbed.node.fragments import partition
+from testbed.node.kinds import FRAGMENT
 from testbed.node.life import Reason
 from testbed.node.messages import Message
 from testbed.node.world import Vector
@@ -128,6 +129,29 @@ def test_what_is_sent_is_the_model_after_training_and_before_mixing() -> None:
             (values,), part = message.payload, int(str(message.fields["part"]))
             places = partition(int(str(message.fields["seed"])), 8, 2)[part]
             np.testing.assert_allclose(values.view(np.float32), trained[places], atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["flush", "fifo", "latest"])
+def test_one_fragment_is_what_swift_random_sends(policy: str) -> None:
+    """The same draws and the same outbox, so the same models: headers apart, they are one algorithm."""
+    n, outbox = 6, {"policy": policy, "in_flight": 2}
+    ours = world(n, fraction=1.0, recipients=3, rounds=10, dimension=500, outbox=outbox)
+    theirs = world(n, rounds=10, dimension=500, outbox=outbox)
+    theirs.algorithm = {"name": "swift-random", "recipients": 3}
+    found = []
+    for scene in (ours, theirs):
+        scene.rate_bps = inf  # a header would take time
+        scene.step_s = lambda learner, _step: 0.01 * (1 + learner % 3)
+        scene.latency_s = lambda sender, _to: 0.013 if sender == 0 else 0.004
+        found.append(scene.run())
+    one, other = found
+    for rank in range(n):
+        np.testing.assert_allclose(one.models[rank], other.models[rank], rtol=0, atol=2e-6)
+        assert one.end(rank).sent.payload == other.end(rank).sent.payload
+        for what in ("aggregated", "dropped", "expired", "staleness_mean"):
+            assert in_all(one, rank, what) == in_all(other, rank, what)
+    assert (in_all(one, 0, "dropped") > 0) == (policy != "fifo")
+    assert np.ptp(one.models, axis=0).max() > 0.01
 
 
 # -- recipients and order ------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from testbed.journal import CannotWrite
 from testbed.network.change_words import words
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
-from testbed.node.kinds import MODEL, PAST, SENT_AGAIN
+from testbed.node.kinds import ANSWERS, PAST, REPEATED
 from testbed.node.life import TOLD, Reason, build_of_this_process, failure_of
 from testbed.node.messages import Message
 from testbed.node.unawaited import unawaited_are_told
@@ -231,7 +231,7 @@ class SimRun:
         if not back:
             return
         done = [rank for rank, each in self._nodes.items() if each.life.reason is Reason.FINISHED]
-        coming = self._network.on_the_way((MODEL, SENT_AGAIN, PAST))
+        coming = self._network.on_the_way((*REPEATED, *ANSWERS, PAST))
         for to in back:
             self._nodes[to].life.node.others_finished([rank for rank in done if (rank, to) not in coming])
 
