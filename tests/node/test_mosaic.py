@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,17 @@ def test_a_node_that_is_silent_costs_its_timeout_once(round_end: str) -> None:
     assert expired == ([27] * 4 if round_end == "notify" else expired)
     if round_end == "expected":
         assert sum(expired) == 3 * 3 * 9, "three fragments to three nodes in nine rounds"
+
+
+def test_what_comes_late_expires_once_whatever_its_part() -> None:
+    """Node 2 was given up in every round; what it sent comes all the same, and does not count twice."""
+    scene = world(3, fragments=3, fanout=2, rounds=8, rate_bps=inf)
+    scene.experiment = {"missing": {"after": "50ms", "then": "skip"}}
+    scene.latency_s = lambda sender, _to: 0.02 if sender == 2 else 0.001
+    outcome = scene.run()
+    for rank in (0, 1):
+        rounds = outcome.rounds(rank)
+        assert sum(each.aggregated + each.expired for each in rounds) == 8 * 2 * 3
 
 
 # -- options -------------------------------------------------------------------------------------------------------
