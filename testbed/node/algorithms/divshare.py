@@ -14,7 +14,8 @@ from random import Random
 
 from testbed.catalogue.shares import fragments_of
 from testbed.node.algorithm import Algorithm
-from testbed.node.fragments import FRAGMENT, Fragmentation, sender_and_part
+from testbed.node.fragments import Fragmentation, sender_and_part
+from testbed.node.kinds import FRAGMENT
 from testbed.node.node import Node
 from testbed.node.recipients import fanout_among
 
