@@ -6,8 +6,10 @@ write its entry there, and its name here.
 
 from __future__ import annotations
 
+from testbed.catalogue.adpsgd import ADPSGD, ADPSGD_PUSHPULL
 from testbed.catalogue.exchanges import Exchange
 from testbed.catalogue.fragmented import DIVSHARE, MOSAIC
+from testbed.catalogue.gossip import GOSSIP
 from testbed.catalogue.options import Values
 from testbed.catalogue.served import FEDAVG, PARAMETER_SERVER
 from testbed.catalogue.swift import SWIFT, SWIFT_RANDOM
@@ -20,8 +22,11 @@ ALGORITHMS = by_name(
     EPIDEMIC,
     MOSAIC,
     DIVSHARE,
+    ADPSGD,
+    ADPSGD_PUSHPULL,
     SWIFT,
     SWIFT_RANDOM,
+    GOSSIP,
     FEDAVG,
     PARAMETER_SERVER,
 )
