@@ -9,6 +9,7 @@ from __future__ import annotations
 from testbed.catalogue.adpsgd import ADPSGD, ADPSGD_PUSHPULL
 from testbed.catalogue.exchanges import Exchange
 from testbed.catalogue.fragmented import DIVSHARE, MOSAIC
+from testbed.catalogue.gossip import GOSSIP
 from testbed.catalogue.options import Values
 from testbed.catalogue.served import FEDAVG, PARAMETER_SERVER
 from testbed.catalogue.swift import SWIFT, SWIFT_RANDOM
@@ -25,6 +26,7 @@ ALGORITHMS = by_name(
     ADPSGD_PUSHPULL,
     SWIFT,
     SWIFT_RANDOM,
+    GOSSIP,
     FEDAVG,
     PARAMETER_SERVER,
 )

@@ -66,7 +66,9 @@ def reference(world: World, mode: str, weights: str, busy: str) -> dict[tuple[in
     assert world.rounds is not None
     n, found = world.learners, {}
     learners = [Quadratic(world, None, learner) for learner in range(n)]  # type: ignore[arg-type]
-    peers = [_Peer(np.float64(learners[i].initial()), stream(world.seed, "neighbour", f"node{i}")) for i in range(n)]
+    peers = [
+        _Peer(learners[i].initial().astype(np.float64), stream(world.seed, "neighbour", f"node{i}")) for i in range(n)
+    ]
     events: list[tuple[float, int, str, int, Any]] = []
     number = count()
 
@@ -100,7 +102,7 @@ def reference(world: World, mode: str, weights: str, busy: str) -> dict[tuple[in
         me.age = max(me.age, *(age for _, _, age in came))
         trained, took_s = me.model.copy(), 0.0
         for step in range(me.steps, me.steps + world.steps):
-            trained -= world.lr * np.float64(learners[who].slope(trained.astype(np.float32), step))
+            trained -= world.lr * learners[who].slope(trained.astype(np.float32), step).astype(np.float64)
             took_s += world.step_s(who, step)
         me.change = trained - me.model
         at(now_s + took_s, "trained", who)

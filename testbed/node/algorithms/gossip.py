@@ -13,8 +13,8 @@ from testbed.node.algorithm import Algorithm
 from testbed.node.kinds import MODEL
 from testbed.node.messages import Message, Received, UnusableModel
 from testbed.node.node import Node
-from testbed.node.outbox import Ticket
 from testbed.node.state import State, whole_number_in
+from testbed.node.tickets import Ticket
 
 PULL = "pull"
 MODES = ("push", "pull", "push-pull")
@@ -56,7 +56,8 @@ class Gossip(Algorithm):
                     await node.send(neighbour, Message(PULL, round_))
                 if self.pushes:
                     self._send_model(node, neighbour)
-            tick_s = max(tick_s + self.period_s, node.now())  # a node that was paused does not catch up
+            late = tick_s + self.period_s < node.now()  # a node that was paused does not catch up
+            tick_s = (node.now() if late else tick_s) + self.period_s
             await node.sleep(tick_s - node.now())
 
     def _send_model(self, node: Node, neighbour: int) -> None:
