@@ -6,6 +6,7 @@ write its entry there, and its name here.
 
 from __future__ import annotations
 
+from testbed.catalogue.adpsgd import ADPSGD, ADPSGD_PUSHPULL
 from testbed.catalogue.exchanges import Exchange
 from testbed.catalogue.fragmented import DIVSHARE, MOSAIC
 from testbed.catalogue.gossip import GOSSIP
@@ -21,6 +22,8 @@ ALGORITHMS = by_name(
     EPIDEMIC,
     MOSAIC,
     DIVSHARE,
+    ADPSGD,
+    ADPSGD_PUSHPULL,
     SWIFT,
     SWIFT_RANDOM,
     GOSSIP,

@@ -15,7 +15,8 @@ from testbed.journal import Journal
 from testbed.node.background import Background
 from testbed.node.comeback import Comeback, Memory
 from testbed.node.expected_traffic import largest_message_bytes
-from testbed.node.kinds import AGAIN, GOODBYE, MODEL, PAST, RESERVED, SENT_AGAIN, check_kind
+from testbed.node.finished import FinishedPeers
+from testbed.node.kinds import AGAIN, ANSWERS, GOODBYE, MODEL, PAST, REPEATED, RESERVED, check_kind
 from testbed.node.mailbox import Gathering, Mailbox, arrival
 from testbed.node.messages import Message, Received
 from testbed.node.outbox import Outbox, Policy
@@ -82,7 +83,7 @@ class TalkingNode(RecordingNode):
         self._comeback: Comeback | None = None
         self._given_up: Counter[tuple[str, int, int]] = Counter()
         """How many messages have been counted as expired, in case they still arrive: by kind, round, sender."""
-        self._finished: frozenset[int] = frozenset()
+        self._finished_peers = FinishedPeers()
         self._handlers: dict[str, Handler] = {}
         self.background: Background
         """The tasks beside `run`; set by the node's life, which ends them."""
@@ -112,8 +113,8 @@ class TalkingNode(RecordingNode):
                 tickets[-1].settle(TicketState.LEFT)
             else:
                 tickets.append(self.outbox.post(rank, message))
-        if self._finished:
-            self.outbox.cut(self._finished.intersection(recipients))
+        if self._finished_peers.finished:
+            self.outbox.cut(self._finished_peers.finished.intersection(recipients))
         return tickets
 
     def flush(self) -> list[Ticket]:
@@ -168,9 +169,10 @@ class TalkingNode(RecordingNode):
         awaited, silent = self._apart(senders)
         self._give_up(kind, round_, silent)
         gathering = self.mailbox.gather(kind, round_, awaited, enough, part)
-        comeback = self._comeback if kind == MODEL else None
+        comeback = self._comeback if kind in REPEATED else None
         if comeback is not None:
             comeback.begins(gathering)
+        self._miss_finished(gathering)
         missing = self.plan.experiment.missing
         began = self.now()
         with self._account.phase(WAIT):
@@ -343,15 +345,25 @@ class TalkingNode(RecordingNode):
 
     @property
     def finished_peers(self) -> frozenset[int]:
-        """Ranks of the nodes that have finished; nothing can be sent to them any more."""
-        return self._finished
+        """Ranks of nodes that have finished, or have left and not come back: they neither send nor answer any more.
 
-    def others_finished(self, ranks: Iterable[int]) -> None:
-        """Sets the nodes that have finished; nothing can be sent to them any more."""
-        self._finished = frozenset(ranks)
-        self.outbox.cut(self._finished)
+        All messages that they sent to this node have arrived before.
+        """
+        return self._finished_peers.ranks
+
+    def others_finished(self, ranks: Collection[int]) -> None:
+        """These nodes have finished: all that they sent is here, and nothing can be sent to them any more."""
+        self._finished_peers.finish(ranks)
+        self.outbox.cut(ranks)
         if self._comeback is not None:
-            self._comeback.finished(self._finished)
+            self._comeback.finished(self._finished_peers.finished)
+        for gathering in self.mailbox.awaited():
+            self._miss_finished(gathering)
+        self.mailbox.finished(self._finished_peers.gone)
+
+    def others_live_again(self, ranks: Collection[int]) -> None:
+        """These nodes, which had finished, have begun another life."""
+        self._finished_peers.live_again(ranks)
 
     def come_back(self) -> None:
         """Marks a node that came back: it asks for models that were sent before and are lost."""
@@ -393,6 +405,23 @@ class TalkingNode(RecordingNode):
             self._give_up(gathering.kind, gathering.round, gathering.missing)
             gathering.give_up()
 
+    def _miss_finished(self, gathering: Gathering) -> None:
+        """Does at once, for finished peers, what the experiment says about silent ones."""
+        finished = gathering.missing & self._finished_peers.finished
+        if gathering.future.done() or not finished:
+            return
+        then = self.plan.experiment.missing.then
+        is_in_vain = len(gathering.found) + len(gathering.missing) - len(finished) < gathering.enough
+        if is_in_vain and (unsaid := self._finished_peers.first_missed(finished)):
+            self.note("peer-missing", f"round {gathering.round}: {self._names(unsaid)}: {then}")
+        if then == "skip":
+            for sender in sorted(finished):
+                self._leave_out(gathering, sender)
+        elif then == "abort" and is_in_vain:
+            gathering.silent = True
+            gathering.missing = finished
+            gathering.give_up()
+
     def _apart(self, senders: Iterable[int]) -> tuple[list[int], list[int]]:
         """Senders to wait for, and those given up before and silent since: a dead peer costs its timeout once."""
         awaited: list[int] = []
@@ -403,6 +432,8 @@ class TalkingNode(RecordingNode):
 
     def _sift(self, sender: int, message: Message) -> Message | None:
         """The part of a message that is for the algorithm; None if there is none."""
+        if message.kind != GOODBYE:
+            self._finished_peers.heard(sender)
         if message.payload:
             self._memory.answered(sender)
         if message.kind == GOODBYE:
@@ -411,7 +442,7 @@ class TalkingNode(RecordingNode):
             self._memory.answer(sender, message.round)
         elif self._comeback is not None:
             return self._comeback.sift(sender, message)
-        elif message.kind not in (PAST, SENT_AGAIN):  # this node has not asked for those
+        elif message.kind != PAST and message.kind not in ANSWERS:  # this node has not asked for those
             return message
         return None
 
@@ -422,6 +453,8 @@ class TalkingNode(RecordingNode):
         for gathering in self.mailbox.gatherings():
             if sender in gathering.missing:
                 self._leave_out(gathering, sender)
+        self._finished_peers.leave(sender)
+        self.mailbox.finished(self._finished_peers.gone)
 
     def _leave_out(self, gathering: Gathering, sender: int) -> None:
         self._give_up(gathering.kind, gathering.round, [sender])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
 
@@ -109,6 +109,11 @@ class ZmqInbox:
         for each in [each for those in self._connections.values() for each in those]:
             each.close(reset=False)
         self._connections.clear()
+
+    def holds_any_of(self, ranks: Collection[int]) -> bool:
+        """Whether bytes of these senders are here that were not read yet."""
+        those = [each for address, each in self._connections.items() if self._ranks[address] in ranks]
+        return any(connection.has_unread for connections in those for connection in connections)
 
     # -- connections -----------------------------------------------------------------------------------------------
 

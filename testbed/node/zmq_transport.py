@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from testbed.node.background import outside_of_algorithms
 from testbed.node.messages import MAX_BUFFER, Message
@@ -113,6 +113,10 @@ class ZmqTransport:
             outgoing = OutgoingMessage(self._numbers, message, self._framed_messages.of(message), on_left)
             link.send(outgoing)
         return ZmqShipment(link, outgoing)
+
+    def holds_any_of(self, ranks: Collection[int]) -> bool:
+        """Whether bytes of these peers are here that were not read yet."""
+        return self._inbox.holds_any_of(ranks)
 
     async def all_arrived(self, within_s: float) -> bool:
         """Waits at most `within_s` until the peers' kernels have all that was sent; whether they have."""

@@ -21,6 +21,7 @@ from testbed.control.outcome import Outcome
 from testbed.plan.model import RunPlan
 from testbed.records import End, Evaluation, Event, Over, Round, Start
 from testbed.rundir import RunDirectory
+from tests.contract.beside_run import BESIDE, EARLY, FAILS
 from tests.contract.payloads import REFUSED, REFUSED_LINE, SENDS, received_from, refused_algorithm
 from tests.contract.runtimes import InVirtualTime, Runtime
 from tests.contract.traffic import assert_all_take_their_own_way, assert_the_fabric_carried_all
@@ -314,7 +315,7 @@ class RuntimeContract:
         for rank, name in enumerate(NODES[:3]):
             given_up = [each for each in of_kind(directory, name, Event) if each.what == "sends-given-up"]
             assert [each.detail for each in given_up] == ["to node.3"]
-            assert 1.6 <= given_up[0].t < 3.0
+            assert 1.5 <= given_up[0].t < 4.0
             tickets = json.loads((directory.node(name).path / "tickets.json").read_text())
             (end,) = of_kind(directory, name, End)
             assert sum(sent for *_, sent, _ in tickets) == end.sent.payload + end.sent.metadata
@@ -483,6 +484,37 @@ class RuntimeContract:
             assert wrong in each.failure.message
             assert way_out in each.failure.message
         assert outcome.failures
+
+    @pytest.mark.parametrize("name", FAILS)
+    def test_work_beside_run_that_fails_ends_the_run_with_its_place(self, name: str, tmp_path: Path) -> None:
+        start, words, line = FAILS[name]
+        source = tmp_path / "beside.py"
+        source.write_text(BESIDE.format(start=start))
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Beside"}, stop={"rounds": 200}, evaluation=SELDOM)
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.exit_code) == ("failed", 6)
+        (failed,) = outcome.failures
+        assert (failed.node, failed.failure.file, failed.failure.line) == ("node.1", "beside.py", line)
+        assert words in failed.failure.message
+        assert "Traceback" in directory.node("node.1").log.read_text()
+
+    def test_a_peer_that_has_finished_is_known_soon_and_after_its_last_message(self, tmp_path: Path) -> None:
+        source = tmp_path / "early.py"
+        source.write_text(EARLY)
+        settings = {"missing": {"after": "60s", "then": "skip"}, "stop": {"rounds": 2}, "evaluation": {"mode": "none"}}
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Early"}, **settings)
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.failures) == ("finished", ())
+        (end,) = of_kind(directory, NODES[0], End)
+        for name in NODES[1:]:
+            seen, missed, gathered = (each for each in of_kind(directory, name, Event) if each.what != "refused")
+            t, received, peers = json.loads(seen.detail)
+            assert (received, peers) == (3, [0])
+            assert end.t <= t < end.t + 0.1 + self.runtime.notices_s
+            assert (missed.what, missed.detail) == ("peer-missing", "round 9: node.0: skip")
+            at, count = json.loads(gathered.detail)
+            assert count == 0
+            assert t <= at < t + 0.5
 
     def test_tells_of_code_that_is_wrong(self, tmp_path: Path) -> None:
         source = tmp_path / "wrong.py"

@@ -83,16 +83,16 @@ class VirtualClock:
         at = min((ticking.next_s() for ticking in self._ticking), default=math.inf)
         if self._alarms:
             at = min(at, self._alarms[0][0])
-        if math.isinf(at):
-            if self.on_stalled is None:
-                raise Stalled
-            self.on_stalled()
-            return
         if at > self._now and self._at_its_end:
             callbacks, self._at_its_end = self._at_its_end, []
             for callback in callbacks:
                 callback()
             return  # they may have given tasks something to do
+        if math.isinf(at):
+            if self.on_stalled is None:
+                raise Stalled
+            self.on_stalled()
+            return
         self._now = max(at, self._now)
         for ticking in self._ticking:
             ticking.advance(self._now)

@@ -169,10 +169,14 @@ class VirtualNetwork:
         for origin, message in self._held.pop(rank, []):
             self._hand_over(rank, origin, message)
 
-    def on_the_way(self, kinds: Collection[str]) -> set[tuple[int, int]]:
-        """Senders and recipients of messages of these kinds that have left and not arrived."""
-        moving = [each for each in self._moving.values() if not each.is_delivered]
-        return {(each.origin, each.dest) for each in moving if each.message.kind in kinds}
+    def on_the_way(self, origins: Collection[int]) -> set[tuple[int, int]]:
+        """Senders and recipients of messages that these nodes have sent, and that have not arrived."""
+        moving = {(each.origin, each.dest) for each in self._moving.values() if not each.is_delivered}
+        held = {(origin, dest) for dest, messages in self._held.items() for origin, _ in messages}
+        return {each for each in moving | held if each[0] in origins}
+
+    def is_paused(self, rank: int) -> bool:
+        return rank in self._held
 
     def change(self, network: Network) -> None:
         """From now on the network is this."""
