@@ -163,6 +163,7 @@ BREAKS = """events:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fifo", "flush", "latest"])
 def test_two_runs_in_which_messages_are_given_up_are_the_same(policy: str, tmp_path: Path) -> None:
     plan = plan_of(
