@@ -6,7 +6,10 @@ write its entry there, and its name here.
 
 from __future__ import annotations
 
+from testbed.catalogue.adpsgd import ADPSGD, ADPSGD_PUSHPULL
 from testbed.catalogue.exchanges import Exchange
+from testbed.catalogue.fragmented import DIVSHARE, MOSAIC
+from testbed.catalogue.gossip import GOSSIP
 from testbed.catalogue.options import Values
 from testbed.catalogue.served import FEDAVG, PARAMETER_SERVER
 from testbed.catalogue.swift import SWIFT, SWIFT_RANDOM
@@ -14,7 +17,19 @@ from testbed.catalogue.synchronous import DPSGD, EPIDEMIC
 from testbed.catalogue.tables import by_name
 
 DEFAULT_ALGORITHM = "dpsgd"
-ALGORITHMS = by_name(DPSGD, EPIDEMIC, SWIFT, SWIFT_RANDOM, FEDAVG, PARAMETER_SERVER)
+ALGORITHMS = by_name(
+    DPSGD,
+    EPIDEMIC,
+    MOSAIC,
+    DIVSHARE,
+    ADPSGD,
+    ADPSGD_PUSHPULL,
+    SWIFT,
+    SWIFT_RANDOM,
+    GOSSIP,
+    FEDAVG,
+    PARAMETER_SERVER,
+)
 
 
 def exchange_of(name: str, options: Values) -> Exchange | None:

@@ -34,6 +34,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "destroy": "End a run, and remove everything that it left behind except its results.",
         "collect": "Summarise the results of runs; RESULTS is a run's name or directory, or a folder of runs.",
         "calibrate": "Measure this machine's time for a local step: one process alone, then one on every core.",
+        "algorithms": "Compare the built-in algorithms: what they wait for, send, remember and lose; or describe NAME.",
         "data": "Data sets: list them, fetch them, see how they are divided.",
     }
 )

@@ -52,11 +52,17 @@ MOST_MESSAGES = 4096
 
 
 class Gathering:
-    """A wait for one message of a kind and round from each of some peers, or from the first few of them."""
+    """A wait for one message of a kind and round from each of some peers, or from the first few of them.
 
-    def __init__(self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None) -> None:
+    With `part` only messages count whose field `part` is that number.
+    """
+
+    def __init__(
+        self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None, part: int | None = None
+    ) -> None:
         self.kind = kind
         self.round = round_
+        self.part = part
         self.missing = set(senders)
         self.enough = len(self.missing) if enough is None else min(enough, len(self.missing))
         self.found: dict[int, Received] = {}
@@ -64,8 +70,14 @@ class Gathering:
         """Whether a peer has been silent for too long."""
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def offer(self, received: Received) -> bool:
+    def fits(self, received: Received) -> bool:
+        """Whether it is a message that is still missing."""
         if received.sender not in self.missing or received.round != self.round or received.message.kind != self.kind:
+            return False
+        return self.part is None or received.message.fields.get("part") == self.part
+
+    def offer(self, received: Received) -> bool:
+        if not self.fits(received):
             return False
         self.missing.discard(received.sender)
         self.found[received.sender] = received
@@ -264,14 +276,17 @@ class Mailbox:
         """What has arrived for handlers besides."""
         return self.take_all(self._handled)
 
-    def gather(self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None) -> Gathering:
+    def gather(
+        self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None, part: int | None = None
+    ) -> Gathering:
         """Begins to collect one message from each sender. The caller awaits its future, then calls `done`."""
         self._ask((kind,))
-        gathering = Gathering(kind, round_, senders, enough)
+        gathering = Gathering(kind, round_, senders, enough, part)
         for sender in sorted(gathering.missing):
-            numbers = self._places.get((kind, round_, sender))
-            if numbers:
-                gathering.offer(self._remove(kind, numbers[0]))
+            numbers = self._places.get((kind, round_, sender), ())
+            first = next((number for number in numbers if gathering.fits(self._kept[kind][number])), None)
+            if first is not None:
+                gathering.offer(self._remove(kind, first))
         if not gathering.enough:
             gathering.give_up()
         self._waiting.append(gathering)

@@ -6,6 +6,7 @@ Takes messages from the algorithm and from the transport; touches neither socket
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable
 from operator import index
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from testbed.node.background import Background
 from testbed.node.comeback import Comeback, Memory
 from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.finished import FinishedPeers
-from testbed.node.kinds import AGAIN, GOODBYE, MODEL, PAST, RESERVED, SENT_AGAIN, check_kind
+from testbed.node.kinds import AGAIN, ANSWERS, GOODBYE, MODEL, PAST, REPEATED, RESERVED, check_kind
 from testbed.node.mailbox import Gathering, Mailbox, arrival
 from testbed.node.messages import Message, Received
 from testbed.node.outbox import Outbox, Policy
@@ -80,8 +81,8 @@ class TalkingNode(RecordingNode):
         self._largest_message = largest_message_bytes(plan.experiment, model_bytes // 4)
         self._memory = Memory(self.outbox, first_round, serves=self.server == self.rank)
         self._comeback: Comeback | None = None
-        self._given_up: set[tuple[str, int, int]] = set()
-        """Messages already counted as expired, in case they still arrive: kind, round, sender."""
+        self._given_up: Counter[tuple[str, int, int]] = Counter()
+        """How many messages have been counted as expired, in case they still arrive: by kind, round, sender."""
         self._finished_peers = FinishedPeers()
         self._handlers: dict[str, Handler] = {}
         self.background: Background
@@ -141,14 +142,17 @@ class TalkingNode(RecordingNode):
         *,
         enough: int | None = None,
         within_s: float | None = None,
+        part: int | None = None,
     ) -> list[Received]:
         """One message of the round from each sender (or from the first `enough`, or from those in time), by rank.
+
+        With `part`, one whose field `part` is that number: a sender may send several parts of a model in a round.
 
         Messages of later rounds are kept, those of earlier rounds expire. The experiment says what happens if a sender
         is silent for too long: the node waits on, leaves the sender out until it sends again, or ends.
         """
         self._check_kinds((kind,))
-        return await self.gather_any_kind(senders, round_, kind, enough=enough, within_s=within_s)
+        return await self.gather_any_kind(senders, round_, kind, enough=enough, within_s=within_s, part=part)
 
     async def gather_any_kind(
         self,
@@ -158,13 +162,14 @@ class TalkingNode(RecordingNode):
         *,
         enough: int | None = None,
         within_s: float | None = None,
+        part: int | None = None,
     ) -> list[Received]:
         """`gather`, also of kinds that nodes use among themselves."""
         self.expire(kind, round_)
         awaited, silent = self._apart(senders)
         self._give_up(kind, round_, silent)
-        gathering = self.mailbox.gather(kind, round_, awaited, enough)
-        comeback = self._comeback if kind == MODEL else None
+        gathering = self.mailbox.gather(kind, round_, awaited, enough, part)
+        comeback = self._comeback if kind in REPEATED else None
         if comeback is not None:
             comeback.begins(gathering)
         self._miss_finished(gathering)
@@ -214,8 +219,17 @@ class TalkingNode(RecordingNode):
     async def newest(self, *kinds: str) -> Received:
         """The message of the latest round among those that are here, or else the next; the others expire."""
         received = await self._all(self._check_kinds(kinds), None)
-        self._account.expired += len(received) - 1
-        return self._handed_over([max(received, key=lambda each: each.round)])[0]
+        return self._only(max(received, key=lambda each: each.round), received)
+
+    async def latest(self, *kinds: str) -> Received:
+        """The message that arrived last (at one instant: of the highest rank) of those here, or else the next; the
+        others expire."""
+        received = await self._all(self._check_kinds(kinds), None)
+        return self._only(received[-1], received)
+
+    def _only(self, chosen: Received, among: list[Received]) -> Received:
+        self._account.expired += len(among) - 1
+        return self._handed_over([chosen])[0]
 
     def newest_of_each(self, kind: str, key: Callable[[Received], tuple[int, ...]]) -> list[Received]:
         """Of the messages of a kind that are here, the one of the latest round for each key, by key; others expire.
@@ -372,8 +386,8 @@ class TalkingNode(RecordingNode):
         """Drops messages of a kind that are older than a round; each counts as expired, once."""
         for old in self.mailbox.discard_before(kind, round_):
             place = (kind, old.round, old.sender)
-            if place in self._given_up:
-                self._given_up.remove(place)
+            if self._given_up[place]:
+                self._given_up[place] -= 1
             else:
                 self._account.expired += 1
 
@@ -428,7 +442,7 @@ class TalkingNode(RecordingNode):
             self._memory.answer(sender, message.round)
         elif self._comeback is not None:
             return self._comeback.sift(sender, message)
-        elif message.kind not in (PAST, SENT_AGAIN):  # this node has not asked for those
+        elif message.kind != PAST and message.kind not in ANSWERS:  # this node has not asked for those
             return message
         return None
 

@@ -30,7 +30,7 @@ end a run do not count."""
 DEVIATIONS = 5.0
 """Bounds of what is drawn, as if every message were drawn by itself."""
 ROUNDING = 1e-6
-OTHER = {Type.POSITIVE: 2, Type.SHARE: 0.5, Type.AT_LEAST_ONE: 1.5}
+OTHER = {Type.POSITIVE: 2, Type.POSITIVE_OR_FREE: 2, Type.SHARE: 0.5, Type.AT_LEAST_ONE: 1.5}
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,15 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "sampler": {"overlay": {"kind": "regular", "degree": 2, "dynamic": True, "peers": "sampler"}},
     "epidemic-oracle": {"algorithm": {"name": "epidemic", "mode": "oracle"}},
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}},
+    "divshare": {"algorithm": {"name": "divshare"}},
+    "mosaic": {"algorithm": {"name": "mosaic"}},
+    "adpsgd": {"algorithm": {"name": "adpsgd"}, "overlay": {"kind": "ring"}},
+    "adpsgd-free": {"algorithm": {"name": "adpsgd", "exchanges_per_iter": "free"}, "overlay": {"kind": "full"}},
+    "adpsgd-pushpull": {"algorithm": {"name": "adpsgd-pushpull"}},
     "swift": {"algorithm": {"name": "swift"}, "overlay": {"kind": "ring"}},
     "swift-without-memory": {"algorithm": {"name": "swift", "memory": False, "boost": True, "steps_between": 2}},
     "swift-random": {"algorithm": {"name": "swift-random"}},
+    "gossip": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "200ms"}, "overlay": {"kind": "ring"}},
     "fedavg": {"algorithm": {"name": "fedavg"}},
     "parameter-server": {"algorithm": {"name": "parameter-server"}, "training": SERVED},
     "asynchronous": {"algorithm": {"name": "parameter-server", "mode": "async"}, "training": SERVED},
@@ -88,6 +94,11 @@ SELDOM = {"every": 20, "samples": 20}
 LOCKSTEP = ALGORITHMS.keys() - {
     "asynchronous",
     "stale-synchronous",
+    "adpsgd",
+    "adpsgd-free",
+    "adpsgd-pushpull",
+    "divshare",
+    "gossip",
     "swift",
     "swift-without-memory",
     "swift-random",
@@ -310,7 +321,7 @@ class RuntimeContract:
         for rank, name in enumerate(NODES[:3]):
             given_up = [each for each in of_kind(directory, name, Event) if each.what == "sends-given-up"]
             assert [each.detail for each in given_up] == ["to node.3"]
-            assert 1.6 <= given_up[0].t < 3.0
+            assert 1.5 <= given_up[0].t < 4.0
             tickets = json.loads((directory.node(name).path / "tickets.json").read_text())
             (end,) = of_kind(directory, name, End)
             assert sum(sent for *_, sent, _ in tickets) == end.sent.payload + end.sent.metadata

@@ -82,6 +82,8 @@ class World:
     samples: Callable[[int], int] = lambda learner: 10 + learner
     on_arrival: Callable[[int, int, Message], None] = lambda _sender, _to, _message: None
     before_shipping: Callable[[int, int, Message], None] = lambda _sender, _to, _message: None
+    clock: VirtualClock | None = None
+    """That of the latest run."""
 
     @property
     def size(self) -> int:
@@ -279,6 +281,7 @@ class Network:
         self.nodes: list[Node] = []
         self.shipped: list[Count] = []
         self.ended: set[int] = set()
+        self.finished: set[int] = set()
         self.lost: list[Count] = []
         self.late: list[Count] = []
         self.arrived: list[Count] = []
@@ -301,6 +304,17 @@ class Network:
             self._world.on_arrival(sender, to, message)
             self.nodes[to].mailbox.put(sender, message)
         arrival.on_left()
+        if sender in self.finished:
+            self.tell_who_has_finished()
+
+    def tell_who_has_finished(self) -> None:
+        """Tells all nodes, at the end of the instant, unless the last message of that node is still coming."""
+        self._clock.at_end_of_instant(self._tell_who_has_finished)
+
+    def _tell_who_has_finished(self) -> None:
+        coming = {(each.sender, each.to) for each in self._under_way if not each.parcel.aborted}
+        for to in set(range(len(self.nodes))) - self.ended:
+            self.nodes[to].others_finished([rank for rank in sorted(self.finished) if (rank, to) not in coming])
 
     def ship(self, sender: int, to: int, message: Message, on_left: Callable[[], None]) -> Parcel:
         self._world.before_shipping(sender, to, message)
@@ -333,12 +347,12 @@ class _Running:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._clock = VirtualClock()
+        self._clock = world.clock = VirtualClock()
         self._network = Network(world, self._clock)
         self._clock.drive(self._network)
         self._journals = [MemoryJournal() for _ in range(world.size)]
         self._evaluated: dict[tuple[int, int], Vector] = {}
-        self._nodes = [self._node(plan) for plan in plans(world)]
+        self._nodes = [self._node(plan, world.goes_on, has_snapshot=world.goes_on > 0) for plan in plans(world)]
         self._network.nodes = self._nodes
         self._lives = [Life(node, BUILD) for node in self._nodes]
         self._done: list[asyncio.Future[None]] = []
@@ -348,7 +362,7 @@ class _Running:
     def model(self, rank: int, round_: int, vector: Vector) -> None:
         self._evaluated[rank, round_] = vector
 
-    def _node(self, plan: NodePlan) -> Node:
+    def _node(self, plan: NodePlan, first_round: int, *, has_snapshot: bool) -> Node:
         rank, world = plan.node.rank, self._world
         snapshots = None if world.folders is None else world.folders / str(rank) / "snapshots"
         if snapshots is not None:
@@ -356,8 +370,8 @@ class _Running:
         return Node(
             plan,
             snapshots=snapshots,
-            snapshot=newest_snapshot(snapshots, world.dimension) if world.goes_on and snapshots else None,
-            first_round=world.goes_on,
+            snapshot=newest_snapshot(snapshots, world.dimension) if has_snapshot and snapshots else None,
+            first_round=first_round,
             clock=self._clock,
             transport=_Port(self._network, rank),
             compute=Quadratic(self._world, self._clock, plan.node.learner),
@@ -389,6 +403,9 @@ class _Running:
     async def _live(self, rank: int) -> None:
         reason = await self._lives[rank].live(lambda: self._others_done(rank))
         self._network.ended.add(rank)
+        if reason is Reason.FINISHED:
+            self._network.finished.add(rank)
+            self._network.tell_who_has_finished()
         self._done[rank].set_result(None)
         if reason is Reason.FAILED:
             for life in self._lives:

@@ -71,11 +71,14 @@ def test_two_nodes_of_one_degree_agree_on_the_smaller_proposal() -> None:
 def test_on_random_graphs_they_are_symmetric_and_doubly_stochastic(
     kind: str, nodes: int, density: float, seed: int
 ) -> None:
-    drawn = {
-        "random": lambda: networkx.gnp_random_graph(nodes, density, seed=seed),
-        "hubs": lambda: networkx.barabasi_albert_graph(nodes, 1 + int(density * (nodes - 2)), seed=seed),
-        "small-world": lambda: networkx.watts_strogatz_graph(nodes, min(4, nodes - 1), density, seed=seed),
-    }[kind]()
+    drawn: networkx.Graph[int]
+    match kind:
+        case "random":
+            drawn = networkx.gnp_random_graph(nodes, density, seed=seed)
+        case "hubs":
+            drawn = networkx.barabasi_albert_graph(nodes, 1 + int(density * (nodes - 2)), seed=seed)
+        case _:
+            drawn = networkx.watts_strogatz_graph(nodes, min(4, nodes - 1), density, seed=seed)
     square = matrix(graph_of(drawn))
     np.testing.assert_array_equal(square, square.T)
     np.testing.assert_allclose(square.sum(axis=0), 1.0, rtol=1e-12)

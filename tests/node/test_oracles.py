@@ -128,7 +128,8 @@ def test_a_full_graph_is_a_parameter_server_is_plain_gradient_descent(n: int) ->
 
 def test_one_node_alone_is_plain_gradient_descent_whatever_the_algorithm() -> None:
     expected = World(1, graph=[[]], rounds=5).run().models[0]
-    for algorithm in ({"name": "epidemic"}, {"name": "epidemic", "mode": "local"}):
+    algorithms = ({"name": "epidemic"}, {"name": "epidemic", "mode": "local"}, {"name": "divshare"}, {"name": "mosaic"})
+    for algorithm in algorithms:
         assert World(1, algorithm=algorithm, rounds=5).run().models[0].tobytes() == expected.tobytes()
     for algorithm in ({"name": "fedavg"}, {"name": "parameter-server"}, {"name": "parameter-server", "mode": "async"}):
         served = World(1, algorithm=algorithm, server=True, rounds=5).run()
@@ -291,6 +292,17 @@ SCENES = {
     "oracle": {"algorithm": {"name": "epidemic"}},
     "notify": {"algorithm": {"name": "epidemic", "mode": "local", "round_end": "notify"}},
     "timeout": {"algorithm": {"name": "epidemic", "mode": "local", "round_end": "timeout", "timeout": 0.010056}},
+    "divshare": {
+        "algorithm": {"name": "divshare", "fraction": 0.4, "recipients": 3},
+        "experiment": {"outbox": {"policy": "flush", "in_flight": 2}},
+    },
+    "divshare-reseeded": {"algorithm": {"name": "divshare", "fraction": 0.4, "recipients": 3, "reseed": "round"}},
+    "mosaic": {"algorithm": {"name": "mosaic", "fragments": 3}},
+    "mosaic-notify": {"algorithm": {"name": "mosaic", "fragments": 3, "round_end": "notify"}},
+    "mosaic-timeout": {"algorithm": {"name": "mosaic", "fragments": 3, "round_end": "timeout", "timeout": 0.010056}},
+    "gossip-push": {"algorithm": {"name": "gossip", "period": "50ms"}, "graph": IRREGULAR, "steps": 5},
+    "gossip-pull": {"algorithm": {"name": "gossip", "mode": "pull", "period": "20ms"}, "graph": full(6)},
+    "gossip-both": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "30ms"}, "graph": ring(6)},
     "fedavg": {"algorithm": {"name": "fedavg", "participation": 0.5, "over_selection": 1.7}, "server": True},
     "deadline": {"algorithm": {"name": "fedavg", "deadline": "31ms"}, "server": True, "steps": 1},
     "sync": {"algorithm": {"name": "parameter-server"}, "server": True},

@@ -102,6 +102,13 @@ def test_epidemic_takes_degree_for_fanout() -> None:
     assert plan_of(9, algorithm="epidemic", overlay={"degree": 4}).experiment.algorithm.options["fanout"] == 4
 
 
+def test_the_number_of_recipients_is_an_option_by_its_own_name() -> None:
+    plan = plan_of(9, algorithm={"name": "divshare", "recipients": 3})
+    assert (plan.overlay.kind, plan.overlay.degree, plan.experiment.algorithm.options["recipients"]) == ("full", 3, 3)
+    assert "fanout" not in plan.experiment.algorithm.options
+    assert plan_of(9, algorithm="divshare").experiment.algorithm.options["recipients"] == 4
+
+
 @pytest.mark.parametrize(
     ("count", "sections", "told"),
     [
@@ -132,6 +139,12 @@ def test_epidemic_takes_degree_for_fanout() -> None:
             {"algorithm": {"name": "epidemic", "fanout": 2}, "overlay": {"degree": 4}},
             "overlay: overlay.degree: `fanout`",
         ),
+        (
+            9,
+            {"algorithm": {"name": "divshare", "recipients": 2}, "overlay": {"degree": 4}},
+            "overlay: overlay.degree: `recipients`",
+        ),
+        (4, {"algorithm": {"name": "divshare", "recipients": 4}}, "overlay: overlay.degree: a degree of 4 needs more"),
         (4, {"compute": {"factors": [{"nodes": "b", "factor": 2}]}}, "unknown-node: compute.factors.nodes: `b`"),
         (4, {"overlay": "nomodule:here"}, "code: overlay.kind: there is no module"),
     ],

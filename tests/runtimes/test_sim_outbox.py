@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -247,3 +248,25 @@ def test_a_withdrawn_message_is_cut_unless_hardly_anything_is_left_of_it(at_s: f
     assert ticket.withdrawn == (unsent > 0)
     world.go_to(5.0)
     assert len(world.arrived) == (unsent == 0)
+
+
+def test_a_message_that_takes_longer_than_the_timeout_is_not_given_up() -> None:
+    world = Pair()
+    ticket = world.box.post(1, model(0, 1_100_000))
+    world.go_to(10.0)
+    assert ticket.left
+    assert world.arrived == [pytest.approx(4.45, abs=0.01)]
+    assert world.given_up == []
+
+
+def test_not_even_the_last_bytes_are_let_go_when_a_message_is_given_up() -> None:
+    world = Pair()
+    ticket = world.box.post(1, MESSAGE)
+    world.go_to(0.2975)
+    world.network.change(replace(pair(), up=np.zeros(2, np.bool_)))
+    world.go_to(10.0)
+    assert world.given_up == [pytest.approx(0.2975 + AFTER_S, abs=1e-3)]
+    assert ticket.dropped
+    world.network.change(pair())
+    world.go_to(100.0)
+    assert world.arrived == []

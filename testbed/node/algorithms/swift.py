@@ -13,6 +13,8 @@ all weights are raised to add up to 1 instead.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from testbed.node.algorithm import ALL_NEIGHBOURS, Algorithm
@@ -22,7 +24,7 @@ from testbed.node.messages import Message, Received
 from testbed.node.node import Node
 from testbed.node.state import NOTHING, State, UnusableState
 from testbed.node.talking import PeerMissing
-from testbed.node.tickets import Ticket
+from testbed.node.tickets import Ticket, TicketState
 from testbed.node.world import Vector
 from testbed.plan.overlay_graph import NoGraph
 
@@ -55,6 +57,8 @@ class Swift(Algorithm):
         """When a neighbour was last heard."""
         self._done: set[int] = set()
         """Neighbours that have done all their iterations."""
+        self._unsent: list[Ticket] = []
+        """Models that have not left, or had not when the last one was broadcast."""
 
     async def run(self, node: Node) -> None:
         weights = _weights_of(node)
@@ -62,7 +66,7 @@ class Swift(Algorithm):
             self._models = {rank: node.model.copy() for rank in weights} | self._models
         self._heard = dict.fromkeys(weights, began := node.now())
         async for round_ in node.rounds():
-            node.send(weights, self._encoded(node, began))
+            self._broadcast(node, weights, began)
             change = await node.trained_change()
             if (round_ + 1) % self.steps_between == 0:
                 await self._listen(node)
@@ -80,9 +84,11 @@ class Swift(Algorithm):
                 raise UnusableState(f"`{name}` is no model of a neighbour")
             self._models[int(rank)] = model
 
-    def _encoded(self, node: Node, began: float) -> Message:
+    def _broadcast(self, node: Node, to: Iterable[int], began: float) -> None:
         message = self.sharing.encode(node.model, node.round)
-        return message.with_fields(**{LIFE: began}) if node.came_back else message
+        if node.came_back:
+            message = message.with_fields(**{LIFE: began})
+        self._unsent = [*filter(_is_unsent, self._unsent), *node.send(to, message)]
 
     async def _listen(self, node: Node) -> None:
         """Takes what has arrived. Of each neighbour the latest iteration counts, whatever came last."""
@@ -131,9 +137,9 @@ class Swift(Algorithm):
         finished, patience_s = node.now(), node.plan.experiment.missing.after_s
         rounds = node.rounds_done - node.first_round
         pause_s = min(patience_s, (finished - began) / rounds) if rounds else patience_s
-        copies: list[Ticket] = []
         node.round = node.rounds_done
-        node.send(self._heard, Message(DONE, node.round))
+        node.flush()  # earlier models are of no use now
+        notes = node.send(self._heard, Message(DONE, node.round))
         next_s = finished
         while True:
             await self._listen(node)
@@ -145,16 +151,15 @@ class Swift(Algorithm):
                 and node.now() - max(heard, finished) <= patience_s
             ]
             if not waiting:
-                return
+                break
             if node.now() >= next_s:
-                unsent = {ticket.to for ticket in copies if not (ticket.left or ticket.dropped)}
-                free = [rank for rank in waiting if rank not in unsent]
-                copies = [ticket for ticket in copies if ticket.to in unsent]
-                copies += node.send(free, self._encoded(node, began))
+                copies = {each.to for each in filter(_is_unsent, self._unsent) if each.message.round == node.round}
+                self._broadcast(node, [rank for rank in waiting if rank not in copies], began)
                 next_s = node.now() + pause_s
             received = await node.receive(DONE, timeout_s=next_s - node.now())
             if received is not None:
                 self._done.add(received.sender)
+        node.withdraw([*self._unsent, *(note for note in notes if note.to not in self._done)])
 
 
 def _weights_of(node: Node) -> dict[int, float]:
@@ -165,6 +170,10 @@ def _weights_of(node: Node) -> dict[int, float]:
             "swift averages with the same neighbours all the time, and this overlay is another in every round"
         )
     return dict(sorted(ccs_weights(node.learners, table)[node.rank].items()))
+
+
+def _is_unsent(ticket: Ticket) -> bool:
+    return ticket.state in (TicketState.WAITING, TicketState.UNDER_WAY)
 
 
 def _version(received: Received) -> tuple[float, int]:
