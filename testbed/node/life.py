@@ -174,7 +174,6 @@ class Life:
         if "learner" in roles:
             await self._own_code(algorithm.run(self.node))
         await self._background.end()
-        self._background.check()
         await self.node.finish_sending()
         if others_done is not None:
             await others_done()
