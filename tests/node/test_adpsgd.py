@@ -298,6 +298,17 @@ def test_a_late_reply_counts_and_a_second_one_does_not() -> None:
     assert outcome.shipped.messages > len(found)
 
 
+def test_a_request_that_is_slow_to_leave_is_waited_for_and_not_repeated() -> None:
+    """A second one would make both slower. It takes 1 s, the timeout is 200 ms, and there are two to ask."""
+    scene = world([[1, 3], [0, 2], [1, 3], [0, 2]], rounds=500, algorithm=adpsgd(exchanges_per_iter="free"))
+    scene.latency_s = lambda sender, _to: 1.0 if sender in (1, 3) else 0.01
+    sent: list[tuple[str, int]] = []
+    scene.before_shipping = lambda sender, _to, message: sent.append((message.kind, sender))
+    scene.run()
+    assert Counter(sent)[REQUEST, 1] == Counter(sent)[REQUEST, 3] == 5
+    assert Counter(sent)[REPLY, 0] + Counter(sent)[REPLY, 2] == 10
+
+
 def test_a_silent_partner_costs_a_timeout_and_others_are_asked_meanwhile() -> None:
     """Rank 3 asks ranks 0, 1 and 2, of which 1 never answers."""
     graph: Graph = [[3], [3], [3], [0, 1, 2]]
