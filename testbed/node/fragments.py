@@ -13,13 +13,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.node.kinds import FRAGMENT
 from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
 from testbed.node.sharing.base import usable, values_of
 from testbed.node.world import Vector
 from testbed.seeds import derive
 
-FRAGMENT = "fragment"
-"""The kind of a message that carries one fragment."""
 RESEEDS = ("never", "round")
 """When models are cut anew: the permutation stays for the whole run, or every round has its own."""
 

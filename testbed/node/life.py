@@ -165,6 +165,7 @@ class Life:
     async def _work_of(self, roles: Collection[str], others_done: Callable[[], Awaitable[None]] | None) -> None:
         self._has_begun = True
         self._background.enter()
+        self.node.work_goes_on_here()
         algorithm = self._algorithm()
         check_server(self.node.plan.experiment.algorithm.name, algorithm, has_server=self.node.server is not None)
         if "server" in roles:

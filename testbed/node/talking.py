@@ -16,7 +16,7 @@ from testbed.node.background import Background
 from testbed.node.comeback import Comeback, Memory
 from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.finished import FinishedPeers
-from testbed.node.kinds import AGAIN, GOODBYE, MODEL, PAST, RESERVED, SENT_AGAIN, check_kind
+from testbed.node.kinds import AGAIN, ANSWERS, GOODBYE, MODEL, PAST, REPEATED, RESERVED, check_kind
 from testbed.node.mailbox import Gathering, Mailbox, arrival
 from testbed.node.messages import Message, Received
 from testbed.node.outbox import Outbox, Policy
@@ -169,7 +169,7 @@ class TalkingNode(RecordingNode):
         awaited, silent = self._apart(senders)
         self._give_up(kind, round_, silent)
         gathering = self.mailbox.gather(kind, round_, awaited, enough, part)
-        comeback = self._comeback if kind == MODEL else None
+        comeback = self._comeback if kind in REPEATED else None
         if comeback is not None:
             comeback.begins(gathering)
         self._miss_finished(gathering)
@@ -442,7 +442,7 @@ class TalkingNode(RecordingNode):
             self._memory.answer(sender, message.round)
         elif self._comeback is not None:
             return self._comeback.sift(sender, message)
-        elif message.kind not in (PAST, SENT_AGAIN):  # this node has not asked for those
+        elif message.kind != PAST and message.kind not in ANSWERS:  # this node has not asked for those
             return message
         return None
 

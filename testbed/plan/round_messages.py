@@ -42,18 +42,18 @@ class Traffic:
     """Bytes of small messages in all."""
 
 
-def traffic_of(plan: RunPlan) -> Traffic:
+def traffic_of(plan: RunPlan, round_: int = 0) -> Traffic:
     """The messages of one round of a plan whose model's size is known."""
     match exchange_in(plan):
         case WithServer() as exchange if plan.server is not None:
-            asked, (down, up) = _asked(plan, _clients(plan, exchange)[1], 0), _down_and_up(plan)
+            asked, (down, up) = _asked(plan, _clients(plan, exchange)[1], round_), _down_and_up(plan)
             there = tuple((plan.server, rank) for rank in asked)
             back = tuple((rank, plan.server) for rank in asked)
             return Traffic((Phase(there, (down,) * len(there)), Phase(back, (up,) * len(back))), 0)
         case InTurns() as exchange:
-            return Traffic(_turns(plan, exchange), _control_of_learners(plan))
+            return Traffic(_turns(plan, exchange, round_), _control_of_learners(plan))
         case WithPeers() as exchange:
-            return _with_peers(plan, exchange)
+            return _with_peers(plan, exchange, round_)
     raise AssertionError("a plan of an algorithm with a server has one")
 
 
@@ -110,8 +110,8 @@ def posts_of(plan: RunPlan, exchange: WithPeers, round_: int) -> Posts:
     return {rank: tuple(posts) for rank, posts in found.items()}
 
 
-def _with_peers(plan: RunPlan, exchange: WithPeers) -> Traffic:
-    posts, count = posts_of(plan, exchange, 0), len(plan.learners)
+def _with_peers(plan: RunPlan, exchange: WithPeers, round_: int) -> Traffic:
+    posts, count = posts_of(plan, exchange, round_), len(plan.learners)
     pairs, sizes, control = [], [], 0
     for rank, of_rank in posts.items():
         for post in of_rank:
@@ -142,10 +142,10 @@ def _recipients(
         part += 1
 
 
-def _turns(plan: RunPlan, exchange: InTurns) -> tuple[Phase, ...]:
+def _turns(plan: RunPlan, exchange: InTurns, round_: int) -> tuple[Phase, ...]:
     """Models come to those that work in a round, and leave them."""
     size = max(sent_bytes(plan, sort) for sort in messages_in(plan))
-    active, before = (_asked(plan, exchange.active, round_) for round_ in (1, 0))
+    active, before = (_asked(plan, exchange.active, each) for each in (round_ + 1, round_))
     if exchange.collected:
         collector = active[0]
         down = tuple((collector, rank) for rank in active if rank != collector)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.catalogue.shares import fragments_of
-from testbed.node.fragments import FRAGMENT, Fragmentation, partition, sender_and_part
+from testbed.node.fragments import Fragmentation, partition, sender_and_part
+from testbed.node.kinds import FRAGMENT
 from testbed.node.messages import Message, Received, UnusableModel, from_frames
 from testbed.node.world import Vector
 

@@ -10,7 +10,8 @@ mean over the own model and the fragments that have it. With K = 1 this is EL-Lo
 from __future__ import annotations
 
 from testbed.node.algorithm import Algorithm
-from testbed.node.fragments import FRAGMENT, Fragmentation
+from testbed.node.fragments import Fragmentation
+from testbed.node.kinds import FRAGMENT
 from testbed.node.node import Node
 from testbed.node.recipients import fanout_among, independent
 from testbed.node.round_end import RoundEnd
