@@ -37,7 +37,7 @@ def _pings_and_pongs(options: Values, _learners: int, degree: float) -> tuple[Se
     pings = max(1, int(degree if fanout is None else fanout) // 2)
     return (
         Sent("a ping with a model", Sender.LEARNER, pings, is_drawn=False, answers=False, part=1.0, shared=True),
-        Sent("a pong with a model", Sender.LEARNER, pings, is_drawn=False, answers=True, part=1.0, shared=True),
+        Sent("a pong with a model", Sender.LEARNER, pings, is_drawn=True, answers=True, part=1.0, shared=True),
     )
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
+from testbed.catalogue.algorithm_table import outbox_in_words
 from testbed.catalogue.exchanges import InTurns, Partners, WithPeers
 from testbed.cli.output import Cell, Format, print_csv, print_json, print_table
+from testbed.experiment.language import Experiment
 from testbed.plan.estimate import Estimate, estimate
 from testbed.plan.instead import congestion_words, is_longer, step_words
 from testbed.plan.model import PlannedNode, RunPlan
+from testbed.plan.outbox import outbox_of, usual_outbox
 from testbed.plan.overlay_graph import diameter, graph_of
 from testbed.plan.traffic import exchange_in, steps_per_round
+from testbed.plan.uplinks import Uplinks
 from testbed.units import format_number, size_for_people
 
 _MOST_SERVICES = 20
@@ -63,6 +67,7 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
         ("overlay", _overlay(plan)),
         ("algorithm", _named(experiment.algorithm.name, experiment.algorithm.options)),
         ("sharing", _named(experiment.sharing.name, experiment.sharing.options)),
+        ("outbox", _outbox(experiment)),
         ("data", f"{_named(data.name, data.options)}, by {_partition(plan)}"),
         ("samples of a node", _samples(plan)),
         ("model", f"{_named(experiment.model.name, experiment.model.options)}, {_count(plan.parameters)} parameters"),
@@ -78,9 +83,29 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
     ]
     if cost.assumed:
         rows.append(("assumed", f"{', and '.join(cost.assumed)}: the experiment's own code does not say"))
+    if cost.uplinks is not None and cost.uplinks.overloaded:
+        rows.append(("slow uplinks", _slow_uplinks(cost.uplinks)))
     if cost.unreachable:
         rows.append(("without a path", f"{cost.unreachable} pairs of the overlay, at the start"))
     return [(what, value) for what, value in rows if value]
+
+
+def _outbox(experiment: Experiment) -> str:
+    """The policy, and the algorithm's own if the experiment names another one."""
+    used, usual = outbox_of(experiment), usual_outbox(experiment)
+    other = "" if used == usual else f"; {experiment.algorithm.name} would have {outbox_in_words(usual)}"
+    return outbox_in_words(used) + other
+
+
+def _slow_uplinks(uplinks: Uplinks) -> str:
+    fate = {
+        "fifo": "with `fifo` the rest waits ever longer (with `flush` it would be dropped)",
+        "flush": "with `flush` the rest is dropped (with `fifo` it would wait ever longer)",
+        "latest": "with `latest` newer messages to the same nodes replace the rest",
+    }[uplinks.policy]
+    nodes = "1 node sends" if uplinks.overloaded == 1 else f"{uplinks.overloaded} nodes send"
+    share = f"the slowest uplink carries {100 * uplinks.share:.2g} % of what its node sends in a round"
+    return f"{nodes} more than can leave; {share}: {fate}"
 
 
 def _engine(plan: RunPlan) -> str:
@@ -230,6 +255,13 @@ def _as_json(plan: RunPlan, cost: Estimate) -> dict[str, object]:
             "peak_is_bound": cost.peak_is_bound,
             "unreachable": cost.unreachable,
             "assumed": list(cost.assumed),
+            "uplinks": None
+            if cost.uplinks is None
+            else {
+                "carried": cost.uplinks.share,
+                "overloaded": cost.uplinks.overloaded,
+                "policy": cost.uplinks.policy,
+            },
         },
         "experiment": plan.experiment.model_dump(mode="json"),
     }

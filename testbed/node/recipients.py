@@ -5,7 +5,7 @@ Takes a seed and ranks, gives ranks; pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from random import Random
 
@@ -24,6 +24,12 @@ def fanout_among(nodes: int, fanout: int | None, *, regular: bool = False) -> in
     chosen = default_fanout(nodes, regular=regular) if fanout is None else fanout
     check_degree("regular" if regular else "full", nodes, chosen, dynamic=True)
     return chosen
+
+
+def some_of(others: Collection[int], finished: Collection[int], count: int, random: Random) -> list[int]:
+    """Different ranks among others that have not finished: `count` of them, or all if there are fewer."""
+    there = [rank for rank in others if rank not in finished]
+    return random.sample(there, min(count, len(there)))
 
 
 # All nodes of one process draw the same, so the draws are cached.

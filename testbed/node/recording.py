@@ -40,6 +40,10 @@ class RecordingNode:
         """Emulated seconds since the start."""
         return self._clock.now()
 
+    def work_goes_on_here(self) -> None:
+        """What the current task waits for is time of the rounds; what other tasks wait for is not."""
+        self._account.rounds_go_on_here()
+
     def note(self, what: str, detail: str = "") -> None:
         """Writes an event to the journal; raises TypeError unless both are text."""
         if not isinstance(what, str) or not isinstance(detail, str):

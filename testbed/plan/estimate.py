@@ -20,10 +20,12 @@ from testbed.network.flows import Tcp
 from testbed.network.flows.bandwidth_sharing import TWO_WAYS
 from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
+from testbed.plan.outbox import outbox_of
 from testbed.plan.rehearse import Rehearsal, rehearse
 from testbed.plan.rehearsed_network import window_of
 from testbed.plan.round_messages import Phase, Traffic, parts_of, traffic_of
 from testbed.plan.traffic import assumptions, exchange_in, message_bytes, steps_per_round
+from testbed.plan.uplinks import Uplinks
 
 _MESSAGES = 8_000
 """Limits of a rehearsal: it takes about a second, and more rounds would not improve it."""
@@ -33,6 +35,8 @@ _WINDOW_BYTES = 10 * 1448
 _MOST_PAIRS = 20_000
 """The most messages whose routes are followed link by link; with more, only a node's own messages share its path."""
 _FASTEST_BPS = 100e9
+_DRAWS = 4
+"""Rounds over which bytes are averaged where nodes draw their recipients."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Estimate:
     """Pairs of the overlay that have no path at the start."""
     assumed: tuple[str, ...] = ()
     """Assumptions about the experiment's own code that the figures rest on, as clauses."""
+    uplinks: Uplinks | None = None
+    """What uplinks carry, if nodes wait for nothing."""
 
 
 def estimate(plan: RunPlan) -> Estimate:
@@ -71,7 +77,7 @@ def estimate(plan: RunPlan) -> Estimate:
     step_s = steps_per_round(plan) * plan.ms_per_step / 1e3
     compute = {node.rank: step_s * node.pace[0][1] for node in learners}
     middle, slowest = median(compute.values()), max(compute.values())
-    rounds = plan.experiment.stop.rounds
+    rounds, limit_s = plan.experiment.stop.rounds, plan.experiment.stop.time_s
     if plan.parameters is None:
         return Estimate(None, None, None, middle, slowest, None, None, None, rounds, None, None)
     traffic = traffic_of(plan)
@@ -86,23 +92,32 @@ def estimate(plan: RunPlan) -> Estimate:
     times = np.concatenate([np.array([], dtype=np.float64), *phases])
     finite = times[np.isfinite(times)]
     window_s = window_of(transfers.latency_s(pairs))
-    rehearsal = _rehearsal(plan, compute, len(pairs), window_s) if finite.size == times.size > 0 else None
+    busy = _with_evaluation(plan, compute)
+    rehearsal = _rehearsal(plan, busy, len(pairs), window_s) if finite.size == times.size > 0 else None
     if rehearsal is not None:
-        finite = np.array(rehearsal.transfers_s)
+        # With slow links, none may have arrived so far.
+        finite = np.array(rehearsal.transfers_s) if rehearsal.transfers_s else finite
         round_s = rehearsal.steady_s
     else:
         round_s = _round_s(plan, compute, traffic, phases) if finite.size else slowest
+    uplinks = _uplinks(plan, busy, transfers)
     total_s = None
-    if rounds is not None:
+    if rounds is not None and uplinks is not None:
+        total_s = uplinks.total_s(rounds)
+    elif rounds is not None:
         total_s = rounds * round_s if rehearsal is None else rehearsal.total_s(rounds)
     if rehearsal is not None:
         peak_bytes_s = rehearsal.peak_bytes_s
     else:
-        peak_bytes_s = min(transfers.access_bytes_s(pairs), in_all / window_s)
+        # No sender is faster than its best path.
+        peak_bytes_s = min(sum(transfers.uplink_bytes_s(pairs).values()), in_all / window_s)
     done: float | None = rounds
-    if (limit := plan.experiment.stop.time_s) is not None and (total_s is None or limit < total_s):
-        total_s = limit
-        done = limit / round_s if round_s else None
+    if limit_s is not None and (total_s is None or limit_s < total_s):
+        total_s = limit_s
+        done = limit_s / round_s if round_s else None
+    total_bytes = None if done is None else round(in_all * done)
+    if done is not None and uplinks is not None:
+        total_bytes = uplinks.total_bytes(rounds, limit_s) + round(traffic.control * done)
     return Estimate(
         message_bytes=message_bytes(plan),
         round_bytes=in_all,
@@ -114,31 +129,50 @@ def estimate(plan: RunPlan) -> Estimate:
         round_s=round_s,
         rounds=rounds,
         total_s=total_s,
-        total_bytes=None if done is None else round(in_all * done),
+        total_bytes=total_bytes,
         peak_bytes_s=peak_bytes_s,
         peak_is_bound=rehearsal is None,
         unreachable=int(np.isinf(times).sum()),
         assumed=assumptions(plan),
+        uplinks=uplinks,
     )
 
 
 def _rehearsal(plan: RunPlan, compute: Mapping[int, float], messages: int, window_s: float) -> Rehearsal | None:
-    """Rehearses the first rounds, unless they cannot be, have too many messages or never end."""
-    parts = parts_of(plan)
-    if parts is None:
-        return None
+    """Rehearses the first rounds, unless they have too many messages or never end."""
     rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, _MESSAGES // messages))
     if plan.experiment.stop.rounds is not None:
         rounds = min(rounds, plan.experiment.stop.rounds)
     if rounds * messages > _MOST_MESSAGES:
         return None
+    return rehearse(plan, parts_of(plan), compute, rounds, window_s)
+
+
+def _with_evaluation(plan: RunPlan, compute: Mapping[int, float]) -> Mapping[int, float]:
+    """Computing times of rounds, with the evaluations that take emulated time."""
     evaluation = plan.experiment.evaluation
-    if evaluation.mode == "inline":
-        # A forward pass is a third of a step, and the rounds between evaluations share it.
-        steps = evaluation.samples / plan.experiment.training.batch / 3 / evaluation.every
-        pace = {node.rank: node.pace[0][1] for node in plan.nodes}
-        compute = {rank: took + steps * plan.ms_per_step / 1e3 * pace[rank] for rank, took in compute.items()}
-    return rehearse(plan, parts, compute, rounds, window_s)
+    if evaluation.mode != "inline":
+        return compute
+    # A forward pass is a third of a step, and the rounds between evaluations share it.
+    steps = evaluation.samples / plan.experiment.training.batch / 3 / evaluation.every
+    pace = {node.rank: node.pace[0][1] for node in plan.nodes}
+    return {rank: took + steps * plan.ms_per_step / 1e3 * pace[rank] for rank, took in compute.items()}
+
+
+def _uplinks(plan: RunPlan, compute: Mapping[int, float], transfers: _Transfers) -> Uplinks | None:
+    """The uplinks of nodes that wait for nothing; None if nodes wait."""
+    exchange = exchange_in(plan)
+    if not isinstance(exchange, WithPeers) or not exchange.is_free or plan.overlay.sampler is not None:
+        return None
+    pairs: list[tuple[int, int]] = []
+    sent: dict[int, float] = dict.fromkeys(compute, 0.0)
+    for round_ in range(_DRAWS):
+        for phase in traffic_of(plan, round_).phases:
+            pairs.extend(phase.pairs)
+            for (origin, _), size in zip(phase.pairs, phase.sizes, strict=True):
+                sent[origin] += size / _DRAWS
+    rates = {rank: rate * Tcp().goodput for rank, rate in transfers.uplink_bytes_s(pairs).items()}
+    return Uplinks(outbox_of(plan.experiment).policy, compute, sent, rates)
 
 
 def _round_s(
@@ -183,12 +217,12 @@ class _Transfers:
         """By phase and message; infinite without a path."""
         return [self._of_phase(phase) for phase in traffic.phases]
 
-    def access_bytes_s(self, pairs: Sequence[tuple[int, int]]) -> float:
-        """Upper bound of the rate of all senders together: none sends more than its best path carries."""
+    def uplink_bytes_s(self, pairs: Sequence[tuple[int, int]]) -> dict[int, float]:
+        """By sender: the rate of its best path."""
         best: dict[int, float] = {}
         for origin, dest in pairs:
             best[origin] = max(best.get(origin, 0.0), float(self._paths.bandwidth_bps[origin, dest]))
-        return sum(min(rate, _FASTEST_BPS) for rate in best.values()) / 8
+        return {rank: min(rate, _FASTEST_BPS) / 8 for rank, rate in best.items()}
 
     def latency_s(self, pairs: Sequence[tuple[int, int]]) -> float:
         """Median latency of pairs with a path; 0 if there are none."""

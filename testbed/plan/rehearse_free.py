@@ -29,7 +29,7 @@ class Free:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class Waiting:
     """A message that has not started."""
 
     post: Post
@@ -45,7 +45,7 @@ class FreeRounds:
         self._compute_s = compute_s
         self._rounds = rounds
         self._done = dict.fromkeys(compute_s, 0)
-        self._outboxes = {rank: _Outbox(parts, partial(self._ship, rank)) for rank in compute_s}
+        self._outboxes = {rank: RehearsedOutbox(parts, partial(self._ship, rank)) for rank in compute_s}
         self.ends_s = [0.0] * rounds
 
     def run(self) -> bool:
@@ -59,13 +59,13 @@ class FreeRounds:
     def _end(self, rank: int) -> None:
         round_ = self._done[rank]
         for post in self._parts.messages(round_)[rank]:
-            self._outboxes[rank].post(_Waiting(post, round_))
+            self._outboxes[rank].post(Waiting(post, round_))
         self.ends_s[round_] = max(self.ends_s[round_], self._network.now_s)
         self._done[rank] = round_ + 1
         if round_ + 1 < self._rounds:
             self._train(rank)
 
-    def _ship(self, rank: int, waiting: _Waiting) -> None:
+    def _ship(self, rank: int, waiting: Waiting) -> None:
         post = waiting.post
         measured = post.size > self._parts.control_size and 2 * waiting.round >= self._rounds - 1
         self._network.send(rank, post.to, post.size, partial(self._arrive, rank, post), measured=measured)
@@ -73,21 +73,21 @@ class FreeRounds:
     def _arrive(self, sender: int, post: Post) -> None:
         if post.answer:
             answer = Post(sender, post.answer, answer=0, part=post.part)
-            self._outboxes[post.to].post(_Waiting(answer, self._done[post.to]))
+            self._outboxes[post.to].post(Waiting(answer, self._done[post.to]))
         self._outboxes[sender].left(post.to)
 
 
-class _Outbox:
+class RehearsedOutbox:
     """The messages that a node has not sent yet; to each peer one is under way."""
 
-    def __init__(self, parts: Free, ship: Callable[[_Waiting], None]) -> None:
+    def __init__(self, parts: Free, ship: Callable[[Waiting], None]) -> None:
         self._parts = parts
         self._ship = ship
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Waiting] = deque()
         self._moving: set[int] = set()
         self._round = -1
 
-    def post(self, new: _Waiting) -> None:
+    def post(self, new: Waiting) -> None:
         if self._is_model(new):
             self._drop_for(new)
         self._waiting.append(new)
@@ -98,7 +98,7 @@ class _Outbox:
         self._moving.discard(to)
         self._start()
 
-    def _drop_for(self, new: _Waiting) -> None:
+    def _drop_for(self, new: Waiting) -> None:
         match self._parts.outbox.policy:
             case "flush" if new.round > self._round:
                 self._waiting = deque(each for each in self._waiting if not self._is_model(each))
@@ -113,7 +113,7 @@ class _Outbox:
 
     def _start(self) -> None:
         """Starts the oldest messages whose peers are free."""
-        most, kept = self._parts.outbox.in_flight, deque[_Waiting]()
+        most, kept = self._parts.outbox.in_flight, deque[Waiting]()
         while self._waiting and (most is None or len(self._moving) < most):
             each = self._waiting.popleft()
             if each.post.to in self._moving:
@@ -124,5 +124,5 @@ class _Outbox:
         kept.extend(self._waiting)
         self._waiting = kept
 
-    def _is_model(self, each: _Waiting) -> bool:
+    def _is_model(self, each: Waiting) -> bool:
         return each.post.size > self._parts.control_size

@@ -478,7 +478,7 @@ def all_is_well(outcome: Outcome, scene: World, down: set[int]) -> None:
     assert rounds is not None
     for rank in set(range(scene.learners)) - down:
         assert (outcome.reasons[rank], outcome.end(rank).rounds) == (Reason.FINISHED, rounds)
-        # Work, time that it was down, and at most twice the patience for silent peers: for those that are asked, and for those that ask.
+        # Work, time that it was down, and the patience for peers that are asked, and then for those that ask.
         assert outcome.end(rank).t <= rounds * 0.3 + 0.7 + 2 * 30.0
 
 

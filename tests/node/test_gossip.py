@@ -294,6 +294,8 @@ def test_a_round_is_a_period_whatever_happens_in_it(mode: str) -> None:
     for rank in range(6):
         ends = [record.t for record in outcome.rounds(rank)]
         np.testing.assert_allclose(ends, phases[rank] + PERIOD_S * np.arange(1, 13))
+        waits = [record.phases.wait for record in outcome.rounds(rank)]
+        np.testing.assert_allclose(waits, [phases[rank] + PERIOD_S, *[PERIOD_S] * 11])
         assert outcome.end(rank).reason == "finished"
     assert not outcome.rounds(0)[-1].received.payload
     assert all(sum(record.steps for record in outcome.rounds(rank)) > 0 for rank in range(1, 6))

@@ -426,3 +426,27 @@ def test_state_is_kept_only_with_memory(tmp_path: Path) -> None:
         World(3, algorithm=algorithm, graph=CHAIN, rounds=2, folders=folder, experiment={"rejoin": "last"}).run()
         size = sum(each.stat().st_size for each in (folder / "1" / "snapshots").iterdir() if "state" in each.name)
         assert (size > 64) == bool(models)
+
+
+BACK = """from testbed.node.algorithms.swift import Swift
+
+
+class Back(Swift):
+    async def run(self, node):
+        if node.rank == 1:
+            node.come_back()
+        await super().run(node)
+"""
+
+
+def test_a_node_that_comes_back_does_not_average_with_models_it_does_not_know(tmp_path: Path) -> None:
+    """What all started from is long past: the weight of a neighbour that it has not heard is its own."""
+    (tmp_path / "back.py").write_text(BACK)
+    world = World(3, algorithm={"name": f"{tmp_path}/back.py:Back"}, graph=CHAIN, lr=0.0, rounds=4, steps=2)
+    world.first_model, world.experiment = apart, EVALUATED
+    world.lost = lambda sender, to, _message: (sender, to) == (0, 1)
+    outcome = world.run()
+    before = apart(1), apart(2)
+    for round_ in range(4):
+        np.testing.assert_allclose(outcome.evaluated[1, round_], (2 * before[0] + before[1]) / 3, rtol=0, atol=1e-6)
+        before = outcome.evaluated[1, round_], outcome.evaluated[2, round_]

@@ -11,6 +11,7 @@ import pytest
 
 from testbed.node.life import Reason
 from testbed.node.messages import Message
+from testbed.node.recipients import some_of
 from testbed.seeds import stream
 from tests.node.small_world import Outcome, Quadratic, World
 from tests.node.test_oracles import apart
@@ -145,3 +146,26 @@ def test_it_brings_nodes_together(sharing: Any) -> None:
 def test_options_are_checked(options: Mapping[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         World(3, algorithm={**RANDOM, **options}, graph=None).run()
+
+
+def test_models_leave_in_a_random_order() -> None:
+    """A slow link carries a random part of them, not always those of the lowest ranks."""
+    left: list[int] = []
+    world = World(7, algorithm={**RANDOM, "recipients": 4}, graph=None, rounds=12, steps=20)
+    world.experiment = {"outbox": {"in_flight": 1}}
+    world.before_shipping = lambda sender, to, _message: left.append(to) if sender == 2 else None
+    world.run()
+    draws, order = stream(1, "recipients", "node2"), stream(1, "order", "node2")
+    expected: list[int] = []
+    for _ in range(12):
+        recipients = draws.sample([0, 1, 3, 4, 5, 6], 4)
+        order.shuffle(recipients)
+        expected += recipients
+    assert left == expected
+
+
+@pytest.mark.parametrize(("finished", "count"), [((), 3), ((0, 4), 3), ((0, 1, 4), 2), ((0, 1, 3, 4, 5), 0)])
+def test_nodes_that_have_finished_are_not_drawn(finished: tuple[int, ...], count: int) -> None:
+    drawn = some_of((0, 1, 3, 4, 5), finished, 3, stream(5, "drawn"))
+    assert len(set(drawn)) == len(drawn) == count
+    assert not set(drawn) & {*finished, 2}

@@ -106,6 +106,23 @@ def nothing_is_left() -> Iterator[None]:
     assert there() == before
 
 
+def test_what_has_arrived_and_was_not_read_is_known(port: int) -> None:
+    async def test() -> None:
+        async with ends(port, 0, 1, 2) as (receiver, sender, other):
+            for each in (sender, other):
+                await each.sends(0, model(1))
+            await receiver.has(2)
+            assert not receiver.transport.holds_any_of([0, 1, 2])
+            sender.transport.ship(0, model(2), lambda: None)
+            time.sleep(0.01)  # it crosses the kernel, and this process does not look
+            held = [rank for rank in range(3) if receiver.transport.holds_any_of([rank])]
+            assert held == [1]
+            await receiver.has(3)
+            assert not receiver.transport.holds_any_of([0, 1, 2])
+
+    asyncio.run(test())
+
+
 def test_what_is_sent_arrives_whole_with_its_sender_and_in_order(port: int) -> None:
     async def test() -> None:
         async with ends(port, 0, 1, 2) as (a, b, c):

@@ -17,7 +17,7 @@ from testbed.node.algorithm import Algorithm
 from testbed.node.fragments import Fragmentation, sender_and_part
 from testbed.node.kinds import FRAGMENT
 from testbed.node.node import Node
-from testbed.node.recipients import fanout_among
+from testbed.node.recipients import fanout_among, some_of
 
 
 class DivShare(Algorithm):
@@ -53,5 +53,4 @@ class DivShare(Algorithm):
 
     def _recipients(self, node: Node, count: int, drawn: Random) -> list[int]:
         """Different nodes for one fragment, among all others that have not finished."""
-        there = [rank for rank in node.others if rank not in node.finished_peers]
-        return drawn.sample(there, min(count, len(there)))
+        return some_of(node.others, node.finished_peers, count, drawn)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from testbed.node.algorithm import Algorithm
 from testbed.node.kinds import MODEL
 from testbed.node.node import Node
-from testbed.plan.overlay_graph import default_fanout
+from testbed.node.recipients import fanout_among, some_of
 
 
 class SwiftRandom(Algorithm):
@@ -26,13 +26,12 @@ class SwiftRandom(Algorithm):
         self.recipients = recipients
 
     async def run(self, node: Node) -> None:
-        count = self.recipients or default_fanout(len(node.learners), regular=False)
+        count = fanout_among(len(node.learners), self.recipients)
         drawn, order = node.random("recipients"), node.random("order")
         async for round_ in node.rounds():
             await node.train()
             model = self.sharing.encode(node.model, round_)
-            there = [rank for rank in node.others if rank not in node.finished_peers]
-            recipients = drawn.sample(there, min(count, len(there)))
+            recipients = some_of(node.others, node.finished_peers, count, drawn)
             order.shuffle(recipients)
             node.send(recipients, model)
             await node.sleep(0.0)  # what arrives at this very instant counts, in whatever order nodes are taken

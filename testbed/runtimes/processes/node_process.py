@@ -360,15 +360,15 @@ class _Process:
         node = self._life.node
         node.others_live_again(before - ranks)
         if news := ranks - before:
-            node.background.spawn(self._tell_after_the_last(node, news))
+            self._tell_after_the_last(node, news)
 
-    async def _tell_after_the_last(self, node: Node, finished: frozenset[int]) -> None:
+    def _tell_after_the_last(self, node: Node, finished: frozenset[int], turn: int = 0) -> None:
         """All that they sent has arrived in this machine's kernel; it may not have been read."""
-        for turn in range(_MOST_TURNS):
-            await asyncio.sleep(0)
-            if turn >= _TURNS and not (self._transport is not None and self._transport.holds_any_of(finished)):
-                break
-        node.others_finished(finished & self._finished)
+        is_unread = self._transport is not None and self._transport.holds_any_of(finished)
+        if turn < _TURNS or (is_unread and turn < _MOST_TURNS):
+            asyncio.get_running_loop().call_soon(self._tell_after_the_last, node, finished, turn + 1)
+        else:
+            node.others_finished(finished & self._finished)
 
     def _halt(self, reason: Reason) -> None:
         if not self._go.done():
