@@ -17,13 +17,10 @@ from testbed.runtimes.sim.clock import Stalled
 from testbed.seeds import stream
 from tests.examples import examples
 from tests.node.small_world import Graph, Outcome, Quadratic, World, full, plans, ring
+from tests.node.vectors import apart
 
 IRREGULAR: Graph = [[1, 2, 3, 4], [0], [0, 3], [0, 2, 4], [0, 3, 5], [4]]
 EVALUATED = {"evaluation": {"every": 1, "mode": "after"}}
-
-
-def apart(learner: int) -> Vector:
-    return np.random.default_rng(100 + learner).normal(size=8).astype(np.float32)
 
 
 def mean(vectors: list[Vector]) -> np.ndarray:

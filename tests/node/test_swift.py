@@ -14,7 +14,7 @@ from testbed.node.messages import Message
 from testbed.node.world import Vector
 from tests.node.small_world import Graph, Outcome, Quadratic, World, full, ring
 from tests.node.test_ccs_weights import BY_HAND, IRREGULAR, matrix
-from tests.node.test_oracles import apart
+from tests.node.vectors import apart
 
 EVALUATED = {"evaluation": {"every": 1, "mode": "after"}}
 SWIFT = {"name": "swift"}
