@@ -30,6 +30,7 @@ end a run do not count."""
 DEVIATIONS = 5.0
 """Bounds of what is drawn, as if every message were drawn by itself."""
 ROUNDING = 1e-6
+STEPS, STEP_MS = 2, 500
 OTHER = {Type.POSITIVE: 2, Type.POSITIVE_OR_FREE: 2, Type.SHARE: 0.5, Type.AT_LEAST_ONE: 1.5}
 
 
@@ -79,9 +80,13 @@ def planned(
         star(NODES + server, rate="1Gbps"),
         algorithm={"name": facts.name, **options},
         model={"name": "logistic"},
-        stop={"rounds": rounds},
+        # What waits when all have done their rounds may never leave: such a run ends in the middle of a round.
+        stop={"rounds": rounds}
+        if facts.outbox.in_flight is None
+        else {"time": f"{(rounds + 0.5) * STEPS * STEP_MS}ms"},
         evaluation={"mode": "none"},
-        compute={"ms_per_step": 500},
+        compute={"ms_per_step": STEP_MS},
+        training={"lr": 0.1, "steps": STEPS},
         overlay={"kind": kind, "degree": 4} if asks_overlay else {},
         **more,
     )
@@ -90,7 +95,7 @@ def planned(
 def sent_in(plan: RunPlan, folder: Path) -> Totals:
     folder.mkdir()
     directory, outcome = run(plan, folder)
-    assert outcome.reason == "finished"
+    assert outcome.reason in ("finished", "time")
     all_of_them = [each for node in plan.nodes for each in records(directory, node.name)]
     ends = [each.sent for each in all_of_them if isinstance(each, End)]
     (parameters,) = {each.parameters for each in all_of_them if isinstance(each, Start)}
