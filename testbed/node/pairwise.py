@@ -96,6 +96,11 @@ class Asking:
         for partner in partners:
             self.open.pop(partner, None)
 
+    def withdraw(self, node: Node) -> None:
+        """Ends all exchanges: requests that have not left never do."""
+        node.withdraw([each.ticket for each in self.open.values() if each.ticket is not None])
+        self.open.clear()
+
     def state(self) -> State:
         """Exchanges that are open, to be asked for again with the same numbers."""
         return {

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from testbed.node.algorithms.adpsgd import ADPSGD
 from testbed.node.life import Reason
-from testbed.node.messages import Message, Received
+from testbed.node.messages import Message, Received, UnusableModel
 from testbed.node.node import Node
 from testbed.node.pairwise import REPLY, REQUEST, Answering, Asking
 from testbed.node.tickets import Ticket, TicketState
@@ -253,6 +253,29 @@ def test_who_is_done_first_is_waited_for_by_nobody_and_the_sum_stays(slow: int) 
         assert asked >= 10, "passive nodes answer the slow one to its end"
 
 
+def test_a_partner_that_has_finished_is_not_asked() -> None:
+    """Ranks 0 and 2 answer rank 1. Rank 0 finishes after 2 s without a request, and takes no turn of rank 2."""
+    scene = world([[1], [0, 2], [1, 3], [2]], rounds=8, seed=3)
+    scene.step_s = lambda learner, _step: 0.01 if learner == 0 else 5.0
+    outcome = scene.run()
+    assert outcome.end(0).t < 2.2
+    assert [record.aggregated for record in outcome.rounds(1)] == [1] * 8
+    np.testing.assert_allclose(total(outcome.models), start(4), rtol=0, atol=1e-5)
+
+
+def test_a_partner_that_has_finished_without_an_answer_has_not_averaged() -> None:
+    """It is patient for 3 s after the first request; the second one is under way when it finishes."""
+    scene = world(PAIR, rounds=2, experiment={"missing": {"after": "3s", "then": "skip"}})
+    scene.algorithm = adpsgd(timeout="100s")
+    scene.step_s = lambda learner, step: 0.01 if learner == 0 else (3.2, 1.0)[step]
+    scene.latency_s = lambda sender, _to: 0.5 if sender == 1 else 0.01
+    outcome = scene.run()
+    assert outcome.end(0).t == pytest.approx(3.5, abs=0.1)
+    assert outcome.end(1).t == pytest.approx(4.2, abs=0.01)
+    assert [record.aggregated for record in outcome.rounds(1)] == [1, 0]
+    np.testing.assert_allclose(total(outcome.models), start(2), rtol=0, atol=1e-6)
+
+
 def test_at_the_end_of_its_time_no_exchange_is_half_done() -> None:
     """The last one would be: a node that has been asked cannot know whether its reply still counts."""
     for stop in (0.5003, 0.5107, 0.5151, 0.5199):
@@ -304,6 +327,16 @@ def test_a_request_that_is_slow_to_leave_is_waited_for_and_not_repeated() -> Non
     scene.run()
     assert Counter(sent)[REQUEST, 1] == Counter(sent)[REQUEST, 3] == 5
     assert Counter(sent)[REPLY, 0] + Counter(sent)[REPLY, 2] == 10
+
+
+def test_a_reply_that_is_slow_to_leave_is_not_sent_twice() -> None:
+    """It takes 1 s, and after 200 ms the request comes again."""
+    scene = world(PAIR, rounds=300, latency_s=lambda sender, _to: 1.0 if sender == 0 else 0.01)
+    sent: Counter[str] = Counter()
+    scene.before_shipping = lambda _sender, _to, message: sent.update([message.kind])
+    scene.run()
+    assert sent[REPLY] == 3
+    assert sent[REQUEST] > 6
 
 
 def test_a_silent_partner_costs_a_timeout_and_others_are_asked_meanwhile() -> None:
@@ -366,6 +399,14 @@ def test_an_active_node_that_comes_back_with_its_state_ends_what_it_had_begun(
     np.testing.assert_allclose(total(outcome.models), start(2), rtol=0, atol=1e-6)
 
 
+def test_a_passive_node_that_comes_back_with_its_state_repeats_its_last_reply(tmp_path: Path) -> None:
+    """It has averaged at 12 ms and saved that at 20 ms; at 22 ms its reply is lost with it."""
+    scene = world(PAIR, rounds=40, folders=tmp_path, experiment={**SKIP, "rejoin": "last"})
+    scene.latency_s = lambda _sender, _to: 0.012
+    outcome = CrashingWorld(scene, [Crash(0.022, 0, 0.01, "last")]).run()
+    np.testing.assert_allclose(total(outcome.models), start(2), rtol=0, atol=1e-6)
+
+
 def received(kind: str, sender: int, number: object, *values: np.ndarray) -> Received:
     return Received(sender, Message(kind, 0, {"number": number}, values))  # type: ignore[dict-item]
 
@@ -408,6 +449,13 @@ def test_a_request_of_a_life_that_is_over_is_not_averaged_and_ends_the_exchange(
     assert (list(asking.open), asker.model.tolist()) == ([2], [0, 0, 0])
     asking.take(asker, received(REPLY, 2, [4, 1]))  # type: ignore[arg-type]
     assert (list(asking.open), asker.model.tolist()) == ([], [0, 0, 0])
+
+
+@pytest.mark.parametrize("number", [None, 3, [1], [1, 2, 3], [1, "2"], [1, True]])
+def test_a_message_with_no_number_names_its_sender(number: object) -> None:
+    node = Alone(np.ones(3, np.float32))
+    with pytest.raises(UnusableModel, match="the node of rank 7 sent a model that cannot be used: `request` with the"):
+        Answering().answer(node, received(REQUEST, 7, number, np.zeros(3, np.float32)))  # type: ignore[arg-type]
 
 
 def test_numbers_do_not_begin_again_with_a_life_that_remembers_nothing() -> None:

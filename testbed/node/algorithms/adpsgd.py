@@ -113,8 +113,9 @@ class ADPSGD(Algorithm):
             self._catch_up(node)
             left_s = max((each.since_s + patience_s - node.now() for each in self._asking.open.values()), default=0.0)
             if left_s <= 0:
-                return
+                break
             await self._take_replies(node, min(left_s, self._look_s))
+        self._asking.withdraw(node)
 
     # -- passive nodes ---------------------------------------------------------------------------------------------
 
