@@ -115,6 +115,8 @@ class Outcome:
     lost: Count
     late: Count
     """What arrived at nodes that had ended."""
+    cut: Count
+    """Messages that did not arrive because their sender cut them."""
     arrived: Count
     ended_s: float
 
@@ -306,6 +308,7 @@ class Network:
         self.finished: set[int] = set()
         self.lost: list[Count] = []
         self.late: list[Count] = []
+        self.cut: list[Count] = []
         self.arrived: list[Count] = []
 
     def next_s(self) -> float:
@@ -314,8 +317,14 @@ class Network:
     def advance(self, to_s: float) -> None:
         while self._under_way and self._under_way[0].t <= to_s:
             arrival = heappop(self._under_way)
-            if not arrival.parcel.aborted:
+            if arrival.parcel.aborted:
+                self.cut.append(arrival.message.size)
+            else:
                 self._arrive(arrival)
+
+    def all_cut(self) -> Count:
+        """What was cut, also what would not have arrived by now."""
+        return total([*self.cut, *(each.message.size for each in self._under_way if each.parcel.aborted)])
 
     def _arrive(self, arrival: _Arrival) -> None:
         sender, to, message = arrival.sender, arrival.to, arrival.message
@@ -415,6 +424,7 @@ class _Running:
             shipped=total(self._network.shipped),
             lost=total(self._network.lost),
             late=total(self._network.late),
+            cut=self._network.all_cut(),
             arrived=total(self._network.arrived),
             ended_s=self._clock.now(),
         )

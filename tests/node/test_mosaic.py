@@ -241,7 +241,7 @@ def test_what_comes_late_expires_once_whatever_its_part() -> None:
     """Node 2 was given up in every round; what it sent comes all the same, and does not count twice."""
     scene = world(3, fragments=3, fanout=2, rounds=8, rate_bps=inf)
     scene.experiment = {"missing": {"after": "50ms", "then": "skip"}}
-    scene.latency_s = lambda sender, _to: 0.02 if sender == 2 else 0.001
+    scene.latency_s = lambda sender, _to: 0.06 if sender == 2 else 0.001
     outcome = scene.run()
     for rank in (0, 1):
         rounds = outcome.rounds(rank)
