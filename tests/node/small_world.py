@@ -22,8 +22,8 @@ from testbed.journal import Journal
 from testbed.node.life import Life, Reason
 from testbed.node.messages import Message, from_frames
 from testbed.node.node import Node
+from testbed.node.sending import Tickets
 from testbed.node.snapshots import newest_snapshot
-from testbed.node.talking import Tickets
 from testbed.node.training_settings import Score
 from testbed.node.world import Trained, Vector
 from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, Role
