@@ -52,3 +52,20 @@ def test_on_a_new_overlay_every_round() -> None:
 
 def test_with_the_neighbours_of_a_peer_sampler() -> None:
     agree(DPSGD(uneven_world({"name": "dpsgd"}, degree=3, sampler=NODES)))
+
+
+@pytest.mark.parametrize("graph", [HEXAGON, UNEVEN], ids=["even", "uneven"])
+def test_other_weights_are_noticed(graph: Graph) -> None:
+    class Plain(DPSGD):
+        """With the plain mean, which is the same on regular overlays only."""
+
+        def round_over(self, node: int, round_: int) -> None:
+            theirs = self.here.pop((node, round_)).values()
+            self.x[node] = (self.x[node] + sum(theirs)) / (1 + len(theirs))
+
+    second = Plain(uneven_world({"name": "dpsgd"}, graph))
+    if graph is HEXAGON:
+        agree(second)
+    else:
+        with pytest.raises(AssertionError, match="round 0"):
+            agree(second)
