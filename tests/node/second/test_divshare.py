@@ -82,5 +82,17 @@ def test_with_a_new_cut_in_every_round() -> None:
 
 
 def test_without_flushing() -> None:
-    world = uneven_world({"name": "divshare", "fraction": 0.25}, until_s=2.0, experiment={"outbox": {"policy": "fifo"}})
-    agree(DivShare(world, fraction=0.25))
+    world = uneven_world({"name": "divshare", "fraction": 0.5}, until_s=2.0, experiment={"outbox": {"policy": "fifo"}})
+    agree(DivShare(world, fraction=0.5))
+
+
+def test_fragments_of_the_averaged_model_are_noticed() -> None:
+    class Averaged(DivShare):
+        """What is sent has been averaged before."""
+
+        def trained(self, node: int, change: Values, steps: int) -> None:
+            super().trained(node, change, steps)
+            self.learned[node] = self.x[node]
+
+    with pytest.raises(AssertionError, match=r"not in the model|Mismatched"):
+        agree(Averaged(uneven_world({"name": "divshare", "fraction": 0.25}, until_s=2.0), fraction=0.25))

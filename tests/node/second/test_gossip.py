@@ -87,6 +87,8 @@ class Gossip(Second):
     def ends(self, trace: Sequence[Event]) -> None:
         """Periods are as long as asked, wherever they began, and each has its exchange."""
         assert not self.owed
+        assert self.world.graph is not None
+        assert all(event.to in self.world.graph[event.node] for event in trace if isinstance(event, Posted))
         ends: dict[int, list[float]] = defaultdict(list)
         for event in trace:
             if isinstance(event, RoundOver):

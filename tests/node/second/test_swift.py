@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from testbed.node.messages import Message
 from tests.node.second.beside import Second, Values, agree
-from tests.node.second.trace import HEXAGON, NODES, UNEVEN, Event, Posted, Started, uneven_world
+from tests.node.second.trace import HEXAGON, NODES, UNEVEN, Event, Posted, Started, of_one_round, uneven_world
 from tests.node.small_world import Graph, World
 
 Weights = dict[frozenset[int], float]
@@ -61,6 +63,11 @@ class Swift(Second):
         if self.c[node] % self.steps_between == 0:
             self.x[node] = self.average(node)
         self.x[node] = self.x[node] + change
+
+    def ends(self, trace: Sequence[Event]) -> None:
+        for (node, round_), posts in of_one_round(trace, lambda post: bool(post.message.payload)).items():
+            if round_ != self.world.rounds:  # the copies of the last model come after the rounds
+                assert sorted(post.to for post in posts) == sorted(self.graph[node])
 
     def average(self, node: int) -> Values:
         known = {other: self.last[node, other][1] for other in self.graph[node] if (node, other) in self.last}

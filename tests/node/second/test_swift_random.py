@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import pytest
 
 from tests.node.second.beside import Second, Values, agree
-from tests.node.second.trace import Event, Posted, of_one_round, uneven_world
+from tests.node.second.trace import Event, Posted, RoundOver, of_one_round, uneven_world
 from tests.node.small_world import World
 
 RECIPIENTS = 3
@@ -39,8 +40,12 @@ class SwiftRandom(Second):
             inbox[post.node] = (post.message.round, values)
 
     def ends(self, trace: Sequence[Event]) -> None:
-        for posts in of_one_round(trace, lambda _: True).values():
-            assert len({post.to for post in posts} - {posts[0].node}) == len(posts) == RECIPIENTS
+        last = None if self.world.rounds is None else self.world.rounds - 1
+        finished = {event.node: event.t for event in trace if isinstance(event, RoundOver) and event.round == last}
+        for (node, _), posts in of_one_round(trace, lambda _: True).items():
+            others = [other for other in self.nodes if other != node and finished.get(other, inf) >= posts[0].t]
+            assert len({post.to for post in posts} - {node}) == len(posts)
+            assert min(RECIPIENTS, len(others)) <= len(posts) <= RECIPIENTS
 
 
 @pytest.mark.parametrize("policy", ["fifo", "flush", "latest"])
@@ -49,3 +54,8 @@ def test_swift_random(policy: str) -> None:
     second = SwiftRandom(uneven_world({"name": "swift-random"}, until_s=2.0, experiment=experiment))
     agree(second)
     assert second.overtaken > 20
+
+
+def test_to_the_end_of_the_rounds() -> None:
+    """Nodes that have finished get nothing more."""
+    agree(SwiftRandom(uneven_world({"name": "swift-random"})))

@@ -114,8 +114,11 @@ class Watch:
             self._letters.append(message)
         post = Posted(self._now, sender, to, self._number, len(self._letters), message)
         self._number += 1
-        self._posts.setdefault((sender, to), []).append(post)
         self.trace.append(post)
+        if to == sender:
+            self.trace.append(Arrived(self._now, post))
+        else:
+            self._posts.setdefault((sender, to), []).append(post)
 
     def _start(self, sender: int, to: int, message: Message) -> None:
         if message.kind in RESERVED:
