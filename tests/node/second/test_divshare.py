@@ -41,16 +41,17 @@ class DivShare(Second):
 
     def ends(self, trace: Sequence[Event]) -> None:
         self.cut.is_complete()
-        for (node, round_), posts in of_one_round(trace, lambda _: True).items():
+        shuffled = 0
+        for (node, _), posts in of_one_round(trace, lambda _: True).items():
             parts: dict[object, list[int]] = defaultdict(list)
             for post in posts:
                 parts[post.message.fields["part"]].append(post.to)
             assert set(parts) == set(range(self.cut.parts))
             for drawn in parts.values():
                 assert len(set(drawn) - {node}) == len(drawn) == self.recipients
-            if self.cut.parts > 1:
-                order = [post.message.fields["part"] for post in posts]
-                assert round_ == 0 or order != sorted(order)  # type: ignore[type-var]
+            order = [post.message.fields["part"] for post in posts]
+            shuffled += order != sorted(order)  # type: ignore[type-var]
+        assert shuffled > 50 or self.cut.parts == 1
         assert len(self.cut.seeds) == 1 or self.reseed == "round"
 
 
@@ -68,10 +69,15 @@ def flushed(trace: Sequence[Event]) -> int:
     return len(unsent)
 
 
-@pytest.mark.parametrize("fraction", [0.1, 0.15, 0.25, 1.0])
-def test_divshare(fraction: float) -> None:
-    trace = agree(DivShare(uneven_world({"name": "divshare", "fraction": fraction}, until_s=2.0), fraction=fraction))
+@pytest.mark.parametrize(("fraction", "recipients"), [(0.1, 2), (0.15, 2), (0.25, 3), (1.0, 3)])
+def test_divshare(fraction: float, recipients: int) -> None:
+    world = uneven_world({"name": "divshare", "fraction": fraction, "recipients": recipients}, until_s=2.0)
+    trace = agree(DivShare(world, fraction=fraction, recipients=recipients))
     assert flushed(trace) > 20 or fraction == 1.0
+
+
+def test_as_many_recipients_as_the_logarithm() -> None:
+    agree(DivShare(uneven_world({"name": "divshare", "fraction": 0.5}, until_s=2.0), fraction=0.5, recipients=3))
 
 
 def test_with_a_new_cut_in_every_round() -> None:
