@@ -89,7 +89,7 @@ class Round(Record, frozen=True):
     aggregated: int = 0
     """Models of other nodes that were mixed into this one's."""
     dropped: int = 0
-    """Messages that the outbox dropped before they had left."""
+    """Messages that were dropped or withdrawn before they had left."""
     expired: int = 0
     """Messages that came too late, or whose wait was given up."""
     staleness_mean: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,7 +80,10 @@ def written(page: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/commands.md", "docs/topology.md", "docs/writing-an-algorithm.md", "docs/writing-a-model.md"],
+    [
+        *("README.md", "docs/commands.md", "docs/topology.md"),
+        *("docs/writing-an-algorithm.md", "docs/api.md", "docs/writing-a-model.md"),
+    ],
 )
 @pytest.mark.slow
 def test_commands_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +149,16 @@ def test_the_readme_can_be_pasted_from_top_to_bottom() -> None:
 
 TUTORIALS = {
     "docs/writing-an-algorithm.md": ("gossip", "gossip-twice"),
+    "docs/api.md": ("fragments", "asking"),
     "docs/writing-a-model.md": ("own-model",),
 }
+
+
+def test_the_page_of_the_interface_is_up_to_date_and_leaves_nothing_out() -> None:
+    """If not: scripts/api-page."""
+    page = runpy.run_path(str(ROOT / "scripts" / "api-page"))
+    assert not any(page["unlisted"]().values())
+    assert page["written"](page["PAGE"].read_text()) == page["PAGE"].read_text()
 
 
 def assert_the_readme_quotes(results: Path) -> None:

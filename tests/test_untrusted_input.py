@@ -188,7 +188,8 @@ def _frame_seeds() -> tuple[bytes, ...]:
 
 def _doors() -> dict[str, Door]:
     plan = to_text(plan_of(star(3))).encode()
-    message = [bytes(each) for each in Message("model", 3, {"degree": 2}, (np.zeros(3, np.float32),)).frames()]
+    sent = Message("model", 3, {"degree": 2, "list": [1, "a"]}, (np.zeros(3, np.float32),), (np.zeros(2, np.int16),))
+    message = [bytes(each) for each in sent.frames()]
     doors = {
         "topology.xml": Door((XML,), lambda data, _: load_bytes(data, Form.XML, "x.xml")),
         "topology.yaml": Door((YAML,), lambda data, _: load_bytes(data, Form.YAML, "x.yaml")),

@@ -17,6 +17,9 @@ PACKAGE = "testbed.node.algorithms"
 
 OutboxPolicy = Literal["fifo", "flush", "latest"]
 
+FANOUT_OPTIONS = ("fanout", "recipients")
+"""Names of options that say to how many nodes a node sends, where it draws them."""
+
 
 @dataclass(frozen=True)
 class OutboxFacts:
@@ -60,7 +63,8 @@ class AlgorithmFacts:
     mutual: bool
     """Its neighbours must have it as a neighbour, too: it waits for those that it sends to, or pairs with them."""
     same_neighbours: bool
-    """It remembers something of each neighbour, so the overlay must be the same in every round."""
+    """It remembers something of each neighbour, so the overlay must be the same in every round. All of its nodes know
+    the whole graph."""
     waits_for: str
     """What a node waits for in a round, as one short clause."""
     remembers: str
@@ -70,9 +74,13 @@ class AlgorithmFacts:
 
     def __post_init__(self) -> None:
         usual = self._usual
-        draws = isinstance(usual, WithPeers) and usual.draws
-        if draws and not any(option.name == "fanout" for option in self.options):
-            raise ValueError(f"{self.name} draws its peers, and has no option `fanout`")
+        if isinstance(usual, WithPeers) and usual.draws and self.fanout_option is None:
+            raise ValueError(f"{self.name} draws its peers, and has no option {' or '.join(FANOUT_OPTIONS)}")
+
+    @property
+    def fanout_option(self) -> str | None:
+        """The option that says to how many nodes a node sends; None for an algorithm that does not draw them."""
+        return next((option.name for option in self.options if option.name in FANOUT_OPTIONS), None)
 
     @property
     def needs_server(self) -> bool:

@@ -19,6 +19,8 @@ class Type(Enum):
 
     POSITIVE = auto()
     """A whole number from 1 on."""
+    POSITIVE_OR_FREE = auto()
+    """A whole number from 1 on, or the word `free`: without a limit."""
     AMOUNT = auto()
     """A number from 0 on."""
     SHARE = auto()

@@ -86,15 +86,16 @@ def _not_mixed(result: RunResult) -> Iterator[str]:
         return
     received = sum(journal.received.messages for journal in journals)
     too_late = sum(journal.dropped + journal.expired for journal in journals)
+    what = f"{sent} messages were sent ({received} received, {too_late} dropped or expired) and no model was mixed in: "
+    if 2 * received >= sent:
+        yield f"{what}the algorithm took none of those that came"
+        return
     steps = sum(journal.steps for journal in journals)
     train_s = sum(journal.phases.train_s for journal in journals)
     round_s = quantiles(length for journal in journals for length in journal.rounds.duration_s.tolist()).median
     step = f"a step takes {_ms(train_s / steps)} ms" if steps else "no node trained"
     length = "" if round_s is None else f", a round {_ms(round_s)} ms"
-    yield (
-        f"{sent} messages were sent ({received} received, {too_late} dropped or expired) and no model was mixed in: "
-        f"{step}{length}; if messages take longer, see compute.ms_per_step"
-    )
+    yield f"{what}{step}{length}; if messages take longer, see compute.ms_per_step"
 
 
 def _ms(seconds: float) -> str:

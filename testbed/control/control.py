@@ -8,6 +8,7 @@ affair.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 
@@ -46,6 +47,8 @@ from testbed.records import AnyRecord, End, Evaluation, Event, Failure, Start
 
 _RECORDS = msgspec.json.Decoder(AnyRecord)
 _TELL_EVERY_S = 0.2
+_GONE_EVERY_S = 0.1
+"""Between two times of telling all nodes which have finished: the last of many nodes end one by one."""
 _LEAD_S = 0.3
 """From telling all nodes to begin until the beginning: all have heard by then."""
 _EVALUATING_S = 20.0
@@ -84,7 +87,9 @@ class Control:
         """Nodes that have left though control has not told them to: unless the run is interrupted soon, they failed."""
         self._gone: set[int] = set()
         """Nodes that had done their work, and whose processes are over."""
-        self._is_gone_told = True
+        self._telling_gone: asyncio.TimerHandle | None = None
+        """When nodes will be told of those, if that is due."""
+        self._gone_told_at = -math.inf
         self._overruns: dict[tuple[int, int], Overrun] = {}
         """What each node has said last in each of its lives: rank and process id."""
         self._stopped_at: float | None = None
@@ -159,9 +164,9 @@ class Control:
                 self._fail(rank, Failure(f"its process was over before its work: {words}"))
         elif life.end.reason == FINISHED:
             self._gone.add(rank)
-            if self._is_gone_told:  # many end at once
-                self._is_gone_told = False
-                asyncio.get_running_loop().call_soon(self._tell_which_are_gone)
+            if self._telling_gone is None:  # many end at once
+                wait_s = max(0.0, self._gone_told_at + _GONE_EVERY_S - time.monotonic())
+                self._telling_gone = asyncio.get_running_loop().call_later(wait_s, self._tell_which_are_gone)
         self.nodes.remove(rank)
         self._look_around()
 
@@ -393,7 +398,10 @@ class Control:
 
     def _tell_which_are_gone(self) -> None:
         """Else those that still send to them would wait for as long as a peer may be silent."""
-        self._is_gone_told = True
+        if self._telling_gone is not None:
+            self._telling_gone.cancel()
+            self._telling_gone = None
+        self._gone_told_at = time.monotonic()
         for rank in self.nodes.working:
             self.nodes[rank].send(Finished(tuple(sorted(self._gone))))
 

@@ -60,11 +60,13 @@ class ProgressTally:
         self._bytes = 0
         self._bytes_of_life: dict[int, int] = {}
         self._remarks: dict[str, None] = {}
+        self._never_taken: dict[str, list[int]] = {}
+        """By kind of message: how many were left, one number for each node."""
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What nodes have met with that makes one wonder about their numbers, each thing once."""
-        return tuple(self._remarks)
+        return (*self._remarks, *(never_taken_words(kind, left) for kind, left in self._never_taken.items()))
 
     def recorded(self, rank: int, record: AnyRecord) -> None:
         match record:
@@ -75,6 +77,10 @@ class ProgressTally:
                 self._scores[rank] = record
             case Event(what="not-awaited", detail=words) if len(self._remarks) < _MOST_REMARKS:
                 self._remarks[words] = None
+            case Event(what="never-taken", detail=words):
+                kind, _, count = words.rpartition(": ")
+                if (kind in self._never_taken or len(self._never_taken) < _MOST_REMARKS) and count.isdecimal():
+                    self._never_taken.setdefault(kind, []).append(int(count))
             case Start():
                 self._living.add(rank)
                 self._done.discard(rank)
@@ -124,6 +130,15 @@ class ProgressTally:
 
 def _in_all(count: Count) -> int:
     return count.payload + count.metadata + count.control
+
+
+def never_taken_words(kind: str, left: Sequence[int]) -> str:
+    """One line for all nodes that took no message of a kind; `left` has the number of messages at each of them."""
+    where = "one node" if len(left) == 1 else f"{len(left)} nodes"
+    return (
+        f"{sum(left)} messages of the kind `{kind}` arrived and were never taken, at {where}: "
+        f"node.receive, node.arrived, node.gather or node.on takes them"
+    )
 
 
 def unheard_words(nodes: Sequence[str]) -> str:

@@ -13,10 +13,21 @@ from pydantic import Field, create_model
 from testbed.catalogue.options import Option, Type
 from testbed.catalogue.tables import Entry
 from testbed.experiment.choices import Options
-from testbed.experiment.scalars import Amount, AtLeastOne, Lasting, Name, Positive, Share, Truth, Widths
+from testbed.experiment.scalars import (
+    Amount,
+    AtLeastOne,
+    Lasting,
+    Name,
+    Positive,
+    PositiveOrFree,
+    Share,
+    Truth,
+    Widths,
+)
 
 _READ_AS: Mapping[Type, Any] = {
     Type.POSITIVE: Positive,
+    Type.POSITIVE_OR_FREE: PositiveOrFree,
     Type.AMOUNT: Amount,
     Type.SHARE: Share,
     Type.AT_LEAST_ONE: AtLeastOne,

@@ -309,7 +309,7 @@ class Missing(Section):
     then: Literal["wait", "skip", "abort"] = Field(
         "wait",
         description="Wait on, go on without it, or end the node; `wait`, or `skip` "
-        "where the topology's events take nodes away.",
+        "where the topology's events take nodes away, or the algorithm waits for no other node.",
     )
 
 

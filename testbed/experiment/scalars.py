@@ -33,7 +33,9 @@ def _number(text: str) -> float:
     return float(text)
 
 
-def _whole_between(least: int, most: int = MOST) -> BeforeValidator:
+def _whole_between(least: int, most: int = MOST, word: str | None = None) -> BeforeValidator:
+    """`word` stands for a number without a limit."""
+
     def check(number: float) -> int:
         if isinstance(number, bool) or not isinstance(number, int):
             raise Problem("bad-value", f"{number} is not a whole number", "write a number such as 4")
@@ -42,7 +44,9 @@ def _whole_between(least: int, most: int = MOST) -> BeforeValidator:
             raise Problem("bad-value", f"this must be {limit}, not {number}", f"write a number from {least} on")
         return number
 
-    def parse(text: str) -> int:
+    def parse(text: str) -> int | str:
+        if text == word:
+            return text
         return check(int(text) if re.fullmatch(r"-[1-9][0-9]{0,9}", text) else parse_count(text))
 
     return from_text(parse, check)
@@ -83,6 +87,12 @@ _DURATION_PATTERN = NUMBER_PATTERN + "(ms|s|m|min|h)$"
 Seed = Annotated[int, _whole_between(0), WithJsonSchema({"type": "integer", "minimum": 0})]
 Count = Annotated[int, _whole_between(0), WithJsonSchema({"type": "integer", "minimum": 0})]
 Positive = Annotated[int, _whole_between(1), WithJsonSchema({"type": "integer", "minimum": 1})]
+PositiveOrFree = Annotated[
+    int | str,
+    _whole_between(1, word="free"),
+    WithJsonSchema({"anyOf": [{"const": "free"}, {"type": "integer", "minimum": 1}]}),
+]
+"""A whole number from 1 on, or `free`: without a limit."""
 Amount = Annotated[float, _real_between(0, _LARGEST), WithJsonSchema({"type": "number", "minimum": 0})]
 """A number that is not negative."""
 Above = Annotated[

@@ -3,26 +3,30 @@
 Takes what arrives, gives requests and answers to the outbox; touches nothing else. A model that the node had
 acknowledged before it went down is lost, and is not sent again automatically. So a node that comes back asks every peer
 whose model it lacks, once. The peer repeats the last model that it sent to this node, or says which rounds are past. It
-sends nothing if the requested model is still to come. Messages to one peer keep their order: after a later round has
-arrived, no earlier one follows. If the peer that was asked comes back as well, it begins with the round of the slowest
-node, and sends its model anyway.
+sends nothing if the requested model is still to come. Of a model in fragments it repeats those of the last round that
+went to this node, and says that no others come. Messages to one peer keep their order: after a later round has arrived,
+no earlier one follows. If the peer that was asked comes back as well, it begins with the round of the slowest node, and
+sends its model anyway.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from testbed.node.mailbox import AGAIN, PAST, SENT_AGAIN, Gathering, Mailbox, Wanted
+from testbed.node.kinds import AGAIN, ANSWERS, FRAGMENT, MODEL, PAST, REPEATED
+from testbed.node.mailbox import Gathering, Mailbox, Wanted
 from testbed.node.messages import Message
-from testbed.node.outbox import Outbox, Ticket
-from testbed.node.sharing.base import MODEL
+from testbed.node.outbox import Outbox
+from testbed.node.tickets import Ticket
 
 ANY = 0
 """The round in a request of a node that waits for a model of any round."""
+_MOST_PARTS = 1 << 16
+"""Fragments of higher numbers are not told apart: what a peer says does not fill the memory."""
 
 
 class Memory:
-    """The models that a node has sent, to repeat on request.
+    """The models and fragments that a node has sent, to repeat on request.
 
     A server keeps each model until its client has answered, since only some clients may have one of the newest round.
     Other nodes keep them until the next round begins, since a changing graph may have many recipients.
@@ -33,24 +37,28 @@ class Memory:
         self._before = first_round - 1
         self._serves = serves
         self._newest = -1
-        self._kept: dict[int, Message] = {}
-        """By recipient. Buffers never change, and are shared with the sent message."""
+        self._kept: dict[int, dict[int | None, Message]] = {}
+        """By recipient and part. Buffers never change, and are shared with the sent message."""
         self._last: dict[int, int] = {}
         """By recipient: the round of the last model sent to it."""
         self.is_closed = False
         """No request is answered any more."""
 
     def sent(self, to: Collection[int], message: Message) -> None:
-        """Remember a model."""
-        if message.kind != MODEL:
+        """Remembers a model or a fragment."""
+        if message.kind not in REPEATED:
             return
         if message.round > self._newest:
             self._newest = message.round
             if not self._serves:
                 self._kept.clear()
         # Not the message itself, which would keep alive the frames that a transport has made of it.
-        self._kept.update(dict.fromkeys(to, message.of_kind(SENT_AGAIN)))
-        self._last.update(dict.fromkeys(to, message.round))
+        again, part = message.of_kind(REPEATED[message.kind]), _part_of(message)
+        for rank in to:
+            if self._last.get(rank) != message.round:
+                self._kept.pop(rank, None)
+            self._kept.setdefault(rank, {})[part] = again
+            self._last[rank] = message.round
 
     def answered(self, sender: int) -> None:
         """Forgets the model of a client that has answered."""
@@ -60,9 +68,13 @@ class Memory:
     def answer(self, sender: int, wanted: int) -> None:
         """Answers a node that lacks the model of a round; a later model serves as well."""
         last = self._last.get(sender, self._before)
-        if self.is_closed or last < wanted or self._outbox.has(sender, (MODEL, SENT_AGAIN)):
-            return  # what is still in the outbox reaches the node after its return, too
-        self._outbox.post(sender, self._kept.get(sender) or Message(PAST, last))
+        kept = self._kept.get(sender, {})
+        if self.is_closed or last < wanted or self._outbox.has(sender, (MODEL, *ANSWERS)):
+            return  # what is still in the outbox reaches the node after its return, too; fragments count once
+        for part in sorted(kept, key=lambda part: -1 if part is None else part):
+            self._outbox.post(sender, kept[part])
+        if set(kept) != {None}:
+            self._outbox.post(sender, Message(PAST, last))
 
 
 class Comeback:
@@ -77,12 +89,12 @@ class Comeback:
         self._server = server
         self._leave_out = leave_out
         self._asked: dict[int, Ticket] = {}
-        self._arrived: dict[int, int] = {}
-        """By sender: the round of the newest model that has arrived."""
+        self._arrived: dict[int, tuple[int, set[int | None]]] = {}
+        """By sender: the newest round of which anything has arrived, and the parts."""
         self._past: dict[int, int] = {}
         """By sender: the latest round of which no model will come."""
-        self._caught_up: set[int] = set()
-        """Senders whose model was there when the node waited for it; they need no further recovery."""
+        self._caught_up: set[tuple[int, int | None]] = set()
+        """Senders, and parts, of which a model was there when the node waited for it; they need no further recovery."""
         self._finished: Collection[int] = frozenset()
         self._wanted: Wanted | None = None
         """A wait without a timeout for a model of the server."""
@@ -92,24 +104,30 @@ class Comeback:
         if message.kind == PAST:
             self._none_comes(sender, message.round)
             return None
-        if message.kind == SENT_AGAIN:
-            if message.round <= self._arrived.get(sender, -1):
+        if message.kind in ANSWERS:
+            message = message.of_kind(ANSWERS[message.kind])
+            if self._has(sender, message):
                 return None
-            message = message.of_kind(MODEL)
-        if message.kind == MODEL:
-            self._arrived[sender] = max(message.round, self._arrived.get(sender, -1))
+        if message.kind in REPEATED:
+            newest, parts = self._arrived.get(sender, (-1, set()))
+            if message.round >= newest:
+                self._arrived[sender] = message.round, {*(parts if message.round == newest else ()), _part_of(message)}
             self._none_comes(sender, message.round - 1)
         return message
+
+    def _has(self, sender: int, message: Message) -> bool:
+        newest, parts = self._arrived.get(sender, (-1, set()))
+        return message.round < newest or (message.round == newest and _part_of(message) in parts)
 
     def begins(self, gathering: Gathering) -> None:
         """Asks for missing models, unless they are known to be past."""
         for sender in sorted(gathering.missing):
             self._look_at(gathering, sender)
-        self._ask(gathering.missing, gathering.round)
+        self._ask(gathering.missing, gathering.round, gathering.part)
 
     def ends(self, gathering: Gathering) -> None:
         """Senders whose model has arrived need not be asked again."""
-        self._caught_up.update(gathering.found)
+        self._caught_up.update((sender, gathering.part) for sender in gathering.found)
 
     def wants(self, wanted: Wanted, *, for_ever: bool) -> None:
         """Asks the server for the model that was lost, unless one has arrived."""
@@ -133,9 +151,9 @@ class Comeback:
         """No answer is needed any more."""
         self._outbox.withdraw(self._asked.values())
 
-    def _ask(self, senders: Iterable[int], round_: int) -> None:
+    def _ask(self, senders: Iterable[int], round_: int, part: int | None = None) -> None:
         for sender in sorted(senders):
-            if sender not in self._asked and sender not in self._caught_up:
+            if sender not in self._asked and (sender, part) not in self._caught_up:
                 self._asked[sender] = self._outbox.post(sender, Message(AGAIN, round_))
 
     def _none_comes(self, sender: int, round_: int) -> None:
@@ -146,9 +164,16 @@ class Comeback:
 
     def _look_at(self, gathering: Gathering, sender: int) -> None:
         is_past = sender in self._finished or gathering.round <= self._past.get(sender, -1)
-        if is_past and gathering.kind == MODEL and sender not in self._caught_up:
+        if is_past and gathering.kind in REPEATED and (sender, gathering.part) not in self._caught_up:
             self._leave_out(gathering, sender)
 
     def _look_at_server(self) -> None:
         if self._wanted is not None and self._server in self._finished:
             self._wanted.give_up()
+
+
+def _part_of(message: Message) -> int | None:
+    """Which fragment a message is; None for a whole model."""
+    part = message.fields.get("part")
+    is_fragment = message.kind in (FRAGMENT, REPEATED[FRAGMENT])
+    return part if is_fragment and type(part) is int and 0 <= part < _MOST_PARTS else None

@@ -13,17 +13,21 @@ from enum import StrEnum
 from functools import partial
 
 from testbed import __version__
-from testbed.code import CodeProblem, call, problem_in
+from testbed.code import CodeProblem, call, is_code, problem_in
 from testbed.errors import TestbedError
 from testbed.limits import with_limit
 from testbed.node.algorithm import Algorithm
+from testbed.node.background import Background, first_of
 from testbed.node.choose import check_server, choose_algorithm, choose_sharing, source_of
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
-from testbed.node.node import STREAMS, Node, PeerMissing, ServerDone
+from testbed.node.node import STREAMS, Node
+from testbed.node.receiving import ServerDone
+from testbed.node.sealing import UnsendableMessage
 from testbed.node.sharing.base import Sharing
 from testbed.node.snapshots import NO_PARTS, Snapshot
 from testbed.node.state import NOTHING, State, UnusableState, checked
+from testbed.node.talking import PeerMissing
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.unawaited import tell_of_unawaited
 from testbed.plan.overlay_graph import NoGraph
@@ -63,6 +67,9 @@ class Life:
         self._work: asyncio.Task[None] | None = None
         self._early: Reason | None = None
         self._has_begun = False
+        self._is_over = False
+        """Its roles are being ended: a cancellation is no act of the algorithm."""
+        self._background = node.background = Background(self._source)
         self._unawaited: set[str] = set()
         if rejoin is not None:
             node.come_back()
@@ -76,7 +83,7 @@ class Life:
             self._work.cancel()
         try:
             with suppress(ServerDone):  # it came back too late to hear that all is done
-                await self._work
+                await self._done(self._work)
             self.reason = Reason.FINISHED
         except asyncio.CancelledError:
             if self._early is None or _is_being_cancelled():  # the node crashes, and a dead node writes nothing
@@ -89,7 +96,9 @@ class Life:
             self._fail(problem)
         except Exception as problem:
             self.raised = problem
-            self._fail(problem_in(self._source, problem))
+            self._fail(problem_in(self._source_of(problem), problem))
+        finally:
+            await self._background.end()
         if self.reason is Reason.LEFT and self._has_begun:
             self.node.say_goodbye()
             await self.node.finish_sending()
@@ -127,26 +136,44 @@ class Life:
     def _source(self) -> str:
         return source_of(self.node.plan.experiment.algorithm.name)
 
+    def _source_of(self, problem: Exception) -> str:
+        """The code at fault: for a message of a built-in algorithm that cannot be sent, the sharing that made it."""
+        chosen = self.node.plan.experiment
+        is_encoded = isinstance(problem, UnsendableMessage) and not is_code(chosen.algorithm.name)
+        return chosen.sharing.name if is_encoded and is_code(chosen.sharing.name) else self._source
+
     async def _roles(self, others_done: Callable[[], Awaitable[None]]) -> None:
         roles = self.node.plan.node.roles
         serving = asyncio.ensure_future(PeerSampler().serve(self.node)) if "sampler" in roles else None
         working = asyncio.ensure_future(self._work_of(roles, None if serving is None else others_done))
-        tasks = [working] if serving is None else [working, serving]
+        failing = asyncio.ensure_future(self._background.failed())
+        tasks = [failing, working] if serving is None else [failing, serving, working]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            (serving if serving is not None and serving.done() else working).result()
+            next(task for task in tasks if task.done()).result()
         finally:
+            self._is_over = True
             for task in tasks:
                 task.cancel()
 
+    async def _done(self, work: asyncio.Task[None]) -> None:
+        """Waits for the work; of a group of exceptions, as of a `TaskGroup`, raises the first."""
+        try:
+            await work
+        except BaseExceptionGroup as group:
+            raise first_of(group) from group
+
     async def _work_of(self, roles: Collection[str], others_done: Callable[[], Awaitable[None]] | None) -> None:
         self._has_begun = True
+        self._background.enter()
+        self.node.work_goes_on_here()
         algorithm = self._algorithm()
         check_server(self.node.plan.experiment.algorithm.name, algorithm, has_server=self.node.server is not None)
         if "server" in roles:
             await self._own_code(algorithm.serve(self.node))
         if "learner" in roles:
             await self._own_code(algorithm.run(self.node))
+        await self._background.end()
         await self.node.finish_sending()
         if others_done is not None:
             await others_done()
@@ -159,7 +186,7 @@ class Life:
         except SystemExit as problem:
             raise problem_in(self._source, problem) from problem
         except asyncio.CancelledError as problem:
-            if _is_being_cancelled():  # this life is being ended
+            if self._is_over:
                 raise
             raise problem_in(self._source, problem) from problem
 
@@ -244,6 +271,9 @@ class Life:
     async def _end(self) -> None:
         assert self.reason is not None  # noqa: S101 - it has just been set
         over_t = self.node.now()  # what is evaluated after the work does not prolong it
+        if self.reason in (Reason.FINISHED, Reason.STOPPED) and self.node.rounds_done > self.node.first_round:
+            for kind, count in self.node.mailbox.never_taken().items():
+                self.node.note("never-taken", f"{kind}: {count}")
         if self.reason in (Reason.STOPPED, Reason.LEFT):
             self._last_evaluations(self.node.evaluate_after)
         if self.reason is Reason.INTERRUPTED:  # a user is waiting: evaluations that are not done by now are dropped

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
 
+from testbed.node.kinds import RESERVED
 from testbed.node.messages import Message, Received
-from testbed.node.outbox import Tally
+from testbed.node.tally import Tally
 
 
 def arrival(received: Received) -> tuple[float, int, int]:
@@ -19,14 +21,18 @@ def arrival(received: Received) -> tuple[float, int, int]:
 
 
 class Wanted:
-    """A wait for one message of some kinds."""
+    """A wait for one message: of some kinds (none given: of any kind without a handler), of one sender or any."""
 
-    def __init__(self, kinds: Collection[str]) -> None:
+    def __init__(self, kinds: Collection[str], sender: int | None = None, without: Collection[str] = ()) -> None:
         self.kinds = kinds
+        self.sender = sender
+        self._without = without
         self.future: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
 
     def offer(self, received: Received) -> bool:
-        if self.future.done() or received.message.kind not in self.kinds:
+        kind = received.message.kind
+        fits = kind in self.kinds if self.kinds else kind not in self._without
+        if self.future.done() or not fits or self.sender not in (None, received.sender):
             return False
         self.future.set_result(received)
         return True
@@ -44,30 +50,19 @@ _ALWAYS_BYTES = 16 << 20
 MOST_MESSAGES = 4096
 """Limit per sender, however small the messages are."""
 
-GOODBYE = "goodbye"
-"""The kind of the last message of a node that leaves in good order."""
-AGAIN = "send-again"
-"""The kind of a message by which a node that came back asks for the model of a round, or of a later one."""
-SENT_AGAIN = "sent-again"
-"""The kind of an answer to that: a model, which may be here already."""
-PAST = "rounds-past"
-"""The kind of another answer: no model of this round or an earlier one comes any more."""
-RESERVED = frozenset({GOODBYE, AGAIN, SENT_AGAIN, PAST})
-"""Kinds reserved for nodes: no algorithm gets or sends them."""
-
-
-def check_kind(kind: str) -> None:
-    """Raises ValueError for a reserved kind."""
-    if kind in RESERVED:
-        raise ValueError(f"`{kind}` is a kind of message that nodes use among themselves: give yours another name")
-
 
 class Gathering:
-    """A wait for one message of a kind and round from each of some peers, or from the first few of them."""
+    """A wait for one message of a kind and round from each of some peers, or from the first few of them.
 
-    def __init__(self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None) -> None:
+    With `part` only messages count whose field `part` is that number.
+    """
+
+    def __init__(
+        self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None, part: int | None = None
+    ) -> None:
         self.kind = kind
         self.round = round_
+        self.part = part
         self.missing = set(senders)
         self.enough = len(self.missing) if enough is None else min(enough, len(self.missing))
         self.found: dict[int, Received] = {}
@@ -75,8 +70,14 @@ class Gathering:
         """Whether a peer has been silent for too long."""
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def offer(self, received: Received) -> bool:
+    def fits(self, received: Received) -> bool:
+        """Whether it is a message that is still missing."""
         if received.sender not in self.missing or received.round != self.round or received.message.kind != self.kind:
+            return False
+        return self.part is None or received.message.fields.get("part") == self.part
+
+    def offer(self, received: Received) -> bool:
+        if not self.fits(received):
             return False
         self.missing.discard(received.sender)
         self.found[received.sender] = received
@@ -136,6 +137,14 @@ class Mailbox:
         self._places: dict[tuple[str, int, int], list[int]] = {}
         self._arrivals = 0
         self._waiting: list[Wanted | Gathering] = []
+        self._handled: set[str] = set()
+        """Kinds that go to handlers, and to nothing else."""
+        self._named_only: set[str] = set(RESERVED)
+        """Kinds that a wait for any kind does not get: those of handlers, and those of nodes."""
+        self._finished: Collection[int] = frozenset()
+        self._untaken: Counter[str] = Counter()
+        """Messages that have arrived, by kinds that nothing has asked for yet."""
+        self._asked: set[str] = set(RESERVED)
         self.received = Tally()
         self.sift: Callable[[int, Message], Message | None] = lambda _sender, message: message
         """Filters messages: gives what is for the algorithm, None for a message that is for the node itself."""
@@ -143,6 +152,7 @@ class Mailbox:
         """Called with a sender and its number of dropped messages, whenever that is a power of two."""
         self.heard: dict[int, float] = {}
         """When each sender was last heard of."""
+        self._for_handlers: Wanted | None = None
 
     def put(self, sender: int, message: Message, *, counted: bool = True) -> None:
         """Stores a complete message. Messages of the node to itself crossed no network and are not counted."""
@@ -157,12 +167,15 @@ class Mailbox:
         sender, message = received.sender, received.message
         for waiting in self._waiting:
             if waiting.offer(received):
+                self._ask((message.kind,))
                 return
         if not self._room.take(sender, message):
             refused = self._room.refused[sender]
             if refused.bit_count() == 1:
                 self.on_full(sender, refused)
             return
+        if message.kind not in self._asked:
+            self._untaken[message.kind] += 1
         self._arrivals += 1
         self._kept.setdefault(message.kind, {})[self._arrivals] = received
         self._places.setdefault((message.kind, message.round, sender), []).append(self._arrivals)
@@ -176,19 +189,35 @@ class Mailbox:
         """All gatherings that `done` has not removed."""
         return [each for each in self._waiting if isinstance(each, Gathering)]
 
-    def take(self, kinds: Collection[str]) -> Received | None:
-        """The longest waiting message of some kinds, if there is one."""
-        first = [next(iter(kept)) for kind in kinds if (kept := self._kept.get(kind))]
+    def never_taken(self) -> dict[str, int]:
+        """How many messages have arrived of each kind that nothing has ever asked for, by kind."""
+        return dict(sorted(self._untaken.items()))
+
+    def _ask(self, kinds: Collection[str]) -> Collection[str]:
+        """The kinds to look for; none given stands for all of the algorithm's without a handler."""
+        chosen = kinds or [kind for kind in (*self._kept, *self._untaken) if kind not in self._named_only]
+        for kind in chosen:
+            if len(self._asked) < MOST_MESSAGES:
+                self._asked.add(kind)
+            self._untaken.pop(kind, None)
+        return chosen
+
+    def take(self, kinds: Collection[str], sender: int | None = None) -> Received | None:
+        """The longest waiting message (of some kinds, of one sender), if there is one."""
+        first = [
+            (number, kind) for kind in self._ask(kinds) for number in self._first_of(self._kept.get(kind, {}), sender)
+        ]
         if not first:
             return None
-        number = min(first)
-        kind = next(kind for kind in kinds if number in self._kept.get(kind, ()))
+        number, kind = min(first)
         return self._remove(kind, number)
 
+    def _first_of(self, kept: Mapping[int, Received], sender: int | None) -> Iterator[int]:
+        fitting = (number for number, received in kept.items() if sender in (None, received.sender))
+        return islice(fitting, 1)
+
     def take_all(self, kinds: Collection[str]) -> list[Received]:
-        """All messages of some kinds, in the order of arrival; those of one instant by rank."""
-        for kind in kinds:
-            check_kind(kind)
+        """All messages (of some kinds), in the order of arrival; those of one instant by rank."""
         found = []
         while (received := self.take(kinds)) is not None:
             found.append(received)
@@ -196,28 +225,68 @@ class Mailbox:
 
     def discard_before(self, kind: str, round_: int) -> list[Received]:
         """Drops and returns the messages older than a round."""
+        self._ask((kind,))
         old = [number for number, received in self._kept.get(kind, {}).items() if received.round < round_]
         return [self._remove(kind, number) for number in old]
 
-    def want(self, kinds: Collection[str]) -> Wanted:
-        """Begins to wait for the next message of some kinds. The caller awaits its future, then calls `done`."""
-        for kind in kinds:
-            check_kind(kind)
-        wanted = Wanted(kinds)
-        here = self.take(kinds)
+    def want(self, kinds: Collection[str], sender: int | None = None) -> Wanted:
+        """Begins to wait for the next message (of some kinds, of one sender): None comes from one that has finished.
+
+        The caller awaits its future, then calls `done`.
+        """
+        wanted = Wanted(kinds, sender, self._named_only)
+        here = self.take(kinds, sender)
         if here is not None:
             wanted.offer(here)
+        elif sender in self._finished:
+            wanted.give_up()
         self._waiting.append(wanted)
         return wanted
 
-    def gather(self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None) -> Gathering:
+    def finished(self, ranks: Collection[int]) -> None:
+        """Nodes that send nothing any more, and of which everything has arrived."""
+        self._finished = ranks
+        for waiting in self._waiting:
+            if isinstance(waiting, Wanted) and waiting.sender in ranks:
+                waiting.give_up()
+
+    def keep_for_handlers(self, kind: str) -> None:
+        """From now on messages of this kind, those here included, are for `for_handlers` alone."""
+        self._handled.add(kind)
+        self._named_only.add(kind)
+        self._ask((kind,))
+        if self._for_handlers is not None and (here := self.take((kind,))) is not None:
+            self._for_handlers.offer(here)
+
+    async def for_handlers(self) -> Received:
+        """The next message of the kinds that handlers have, known now or added later; one caller waits at a time."""
+        if (here := self.take(self._handled)) is not None:
+            return here
+        wanted = self._for_handlers = Wanted(self._handled)
+        self._waiting.append(wanted)
+        try:
+            received = await wanted.future
+        finally:
+            self._for_handlers = None
+            self.done(wanted)
+        assert received is not None  # noqa: S101 - nothing gives this wait up
+        return received
+
+    def take_for_handlers(self) -> list[Received]:
+        """What has arrived for handlers besides."""
+        return self.take_all(self._handled)
+
+    def gather(
+        self, kind: str, round_: int, senders: Iterable[int], enough: int | None = None, part: int | None = None
+    ) -> Gathering:
         """Begins to collect one message from each sender. The caller awaits its future, then calls `done`."""
-        check_kind(kind)
-        gathering = Gathering(kind, round_, senders, enough)
+        self._ask((kind,))
+        gathering = Gathering(kind, round_, senders, enough, part)
         for sender in sorted(gathering.missing):
-            numbers = self._places.get((kind, round_, sender))
-            if numbers:
-                gathering.offer(self._remove(kind, numbers[0]))
+            numbers = self._places.get((kind, round_, sender), ())
+            first = next((number for number in numbers if gathering.fits(self._kept[kind][number])), None)
+            if first is not None:
+                gathering.offer(self._remove(kind, first))
         if not gathering.enough:
             gathering.give_up()
         self._waiting.append(gathering)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -17,11 +18,25 @@ from numpy.typing import NDArray
 from testbed.records import Count
 
 Scalar = int | float | str | bool
+Field = Scalar | Sequence[Scalar]
+"""A value in a message's header: one number, text or truth value, or a list of them."""
 Buffer = NDArray[np.generic]
+_Number = TypeVar("_Number", bound=np.generic)
 
 MAX_HEADER = 1 << 16
 MAX_BUFFER = 1 << 31
-_DTYPES = {"f4": np.float32, "f2": np.float16, "i4": np.int32, "i8": np.int64, "u1": np.uint8}
+MOST_BUFFERS = 128
+"""Arrays of one message, payload and metadata together; a system call writes at most 1024 pieces."""
+DTYPES: Mapping[str, type[np.generic]] = {
+    "f4": np.float32,
+    "f2": np.float16,
+    "i1": np.int8,
+    "i2": np.int16,
+    "i4": np.int32,
+    "i8": np.int64,
+    "u1": np.uint8,
+}
+"""The types of arrays in messages, by their names in headers."""
 
 
 class MalformedMessage(Exception):
@@ -44,7 +59,7 @@ class UnusableModel(Exception):
 class _Header(msgspec.Struct, array_like=True):
     kind: str
     round: int
-    fields: dict[str, int | float | str | bool | list[int]]
+    fields: dict[str, Scalar | list[Scalar]]
     buffers: list[tuple[str, list[int]]]
     """Type and shape of each buffer."""
     payload: int
@@ -52,15 +67,23 @@ class _Header(msgspec.Struct, array_like=True):
 
 
 _HEADER = msgspec.msgpack.Decoder(_Header)
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One immutable message."""
+    """One message: its kind, its round, a few values, and arrays. Sending it makes it immutable.
+
+    Arrays have the types float32, float16, int8, int16, int32, int64 or uint8; torch tensors on the CPU are taken as
+    arrays. Those that are received are read-only.
+    """
 
     kind: str
+    """What the message is for: a word that recipients ask for."""
     round: int
-    fields: Mapping[str, Scalar | list[int]] = field(default_factory=dict)
+    """The round that it belongs to."""
+    fields: Mapping[str, Field] = field(default_factory=dict)
+    """Numbers, texts, truth values, and lists of these, by name."""
     payload: tuple[Buffer, ...] = ()
     """Values of models, gradients or samples."""
     metadata: tuple[Buffer, ...] = ()
@@ -69,7 +92,7 @@ class Message:
     @cached_property
     def header(self) -> bytes:
         buffers = [(buffer.dtype.str[1:], list(buffer.shape)) for buffer in (*self.metadata, *self.payload)]
-        return msgspec.msgpack.encode(_Header(self.kind, self.round, dict(self.fields), buffers, len(self.payload)))
+        return _ENCODER.encode((self.kind, self.round, dict(self.fields), buffers, len(self.payload)))
 
     @cached_property
     def size(self) -> Count:
@@ -84,13 +107,20 @@ class Message:
     def nbytes(self) -> int:
         return self.size.payload + self.size.metadata + self.size.control
 
-    def with_fields(self, **more: Scalar | list[int]) -> Message:
+    def with_fields(self, **more: Field) -> Message:
         """A copy with more fields in its header; the buffers are shared."""
         return Message(self.kind, self.round, {**self.fields, **more}, self.payload, self.metadata)
 
     def of_kind(self, kind: str) -> Message:
         """A copy of another kind; the buffers are shared."""
         return Message(kind, self.round, self.fields, self.payload, self.metadata)
+
+    def delivered(self) -> Message:
+        """A copy as a recipient in the same process gets it: fields of its own, and the same read-only buffers."""
+        header = _HEADER.decode(self.header)
+        copy = Message(header.kind, header.round, header.fields, self.payload, self.metadata)
+        copy.__dict__["header"] = self.header
+        return copy
 
     def frames(self) -> list[bytes | Buffer]:
         """The frames on the wire, the payload last."""
@@ -109,7 +139,7 @@ def from_frames(frames: Sequence[bytes | memoryview]) -> Message:
         raise MalformedMessage(f"{len(header.buffers)} buffers announced, {len(frames) - 1} arrived")
     buffers = []
     for (code, shape), frame in zip(header.buffers, frames[1:], strict=True):
-        dtype = _DTYPES.get(code)
+        dtype = DTYPES.get(code)
         if dtype is None or any(side < 0 for side in shape) or len(frame) > MAX_BUFFER:
             raise MalformedMessage(f"a buffer of type {code} and shape {shape}")
         values = np.frombuffer(frame, dtype=np.uint8)
@@ -133,12 +163,15 @@ class Received:
     """A message that arrived."""
 
     sender: int
+    """The rank of the node that sent it."""
     message: Message
+    """What was sent."""
     t: float = 0.0
     """When it had arrived completely."""
 
     @property
     def round(self) -> int:
+        """The round that the message belongs to."""
         return self.message.round
 
     @property
@@ -148,8 +181,6 @@ class Received:
         return degree if isinstance(degree, int) else 0
 
 
-def snapshot(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """An immutable copy, so that later changes of the model do not change the message."""
-    copy = values.copy()
-    copy.flags.writeable = False
-    return copy
+def snapshot(values: NDArray[_Number]) -> NDArray[_Number]:
+    """A copy that nothing can change: later changes of the model do not change the message."""
+    return np.frombuffer(values.tobytes(), values.dtype).reshape(values.shape)

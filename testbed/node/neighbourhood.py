@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from testbed.node.kinds import ASK_PEERS, PEERS
 from testbed.node.messages import Message
 from testbed.plan.model import NodePlan
 from testbed.plan.overlay_graph import dynamic_graph
 
 if TYPE_CHECKING:
     from testbed.node.node import Node
-
-ASK = "ask-peers"
-PEERS = "peers"
 
 
 class Neighbourhood:
@@ -34,12 +32,12 @@ class Neighbourhood:
             return neighbours_in(plan, plan.node.rank, round_)
         sampler = plan.overlay.sampler
         assert sampler is not None  # noqa: S101 - the plan names one
-        await node.send(sampler, Message(ASK, round_))
-        answers = await node.gather([sampler], round_, PEERS)
+        node.post([sampler], Message(ASK_PEERS, round_))
+        answers = await node.gather_any_kind([sampler], round_, PEERS)
         if not answers:
             await node.patience()  # without peers, rounds would run away
         peers = answers[0].message.fields.get("peers") if answers else []
-        return tuple(peers) if isinstance(peers, list) else ()
+        return tuple(peer for peer in peers if type(peer) is int) if isinstance(peers, list) else ()
 
 
 def neighbours_in(plan: NodePlan, rank: int, round_: int) -> tuple[int, ...]:
@@ -53,7 +51,7 @@ class PeerSampler:
 
     async def serve(self, node: Node) -> None:
         while True:
-            asked = await node.receive(ASK)
+            asked = await node.receive_any_kind([ASK_PEERS])
             assert asked is not None  # noqa: S101 - it waits as long as it takes
             peers = neighbours_in(node.plan, asked.sender, asked.round)
-            await node.send(asked.sender, Message(PEERS, asked.round, {"peers": list(peers)}))
+            node.post([asked.sender], Message(PEERS, asked.round, {"peers": list(peers)}))

@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from testbed.node.background import outside_of_algorithms
+
 
 class RealClock:
     """t = (monotonic - t0) / time_scale; for use inside a running event loop."""
@@ -32,4 +34,5 @@ class RealClock:
         """Calls at that time, or at once if it has passed; never earlier."""
         # The loop's clock is the same one, but that is not documented.
         delay_s = self.t0 + t * self.time_scale - time.monotonic()
-        return self._loop.call_later(max(0.0, delay_s), callback)
+        with outside_of_algorithms():
+            return self._loop.call_later(max(0.0, delay_s), callback)

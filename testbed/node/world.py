@@ -34,8 +34,17 @@ class Clock(Protocol):
 class Shipment(Protocol):
     """One message under way to one peer."""
 
-    def abort(self) -> int:
-        """Aborts the unsent rest; gives the number of bytes that had left."""
+    def sent_bytes(self) -> int:
+        """Bytes of the message that have left this node; never less than before, even if they must be sent again."""
+
+    def quiet_s(self) -> float:
+        """Emulated seconds since the peer took any of it, or since the start if it has taken nothing."""
+
+    def abort(self, *, at_once: bool = False) -> int:
+        """Stops the sending; gives the number of bytes that have left.
+
+        All of them if so little is unsent that it leaves and arrives nevertheless; not so `at_once`.
+        """
 
 
 class Transport(Protocol):

@@ -46,7 +46,7 @@ def opened(data: bytes | memoryview) -> Envelope | None:
 
 
 class FramedMessage:
-    """A message as it goes over a connection, without its envelope."""
+    """A sealed message as it goes over a connection, without its envelope; its arrays are not copied."""
 
     __slots__ = ("__weakref__", "ahead_bytes", "buffers", "wire_bytes")
 
@@ -54,7 +54,7 @@ class FramedMessage:
         frames = message.frames()
         self.buffers: list[bytes | memoryview] = []
         for number, frame in enumerate(frames, 1):
-            body = _unchanging(frame)
+            body = frame if isinstance(frame, bytes) else _bytes_of(frame)
             self.buffers += [frame_head(len(body), more=number < len(frames)), body]
         self.wire_bytes = len(_ENVELOPE_HEAD) + ENVELOPE_BYTES + sum(map(len, self.buffers))
         self.ahead_bytes = self.wire_bytes - message.nbytes
@@ -77,13 +77,17 @@ class FramedMessageCache:
 class OutgoingMessage:
     """One message to one peer, until its arrival is known."""
 
-    __slots__ = ("begin", "framed", "left", "message", "number", "on_left")
+    __slots__ = ("begin", "framed", "left", "message", "number", "on_left", "posted_s", "sent_bytes")
 
     def __init__(self, number: int, message: Message, framed: FramedMessage, on_left: Callable[[], None]) -> None:
         self.number = number
         self.message = message
         self.framed = framed
         self.on_left = on_left
+        self.posted_s = 0.0
+        """When its link got it, by the loop's clock."""
+        self.sent_bytes = 0
+        """How many of the message's own bytes are known to have left, each counted once, on all connections."""
         self.left = False
         """Whether its last byte has left, on this or an earlier connection."""
         self.begin = 0
@@ -93,30 +97,16 @@ class OutgoingMessage:
     def end(self) -> int:
         return self.begin + self.framed.wire_bytes
 
-    def bytes_left(self, left: int) -> int:
-        """How many of the message's own bytes are among the first `left` bytes of the connection."""
-        return min(self.message.nbytes, max(0, left - self.begin - self.framed.ahead_bytes))
+    def note_left(self, left: int) -> None:
+        """Notes that the first `left` bytes of the connection have left."""
+        own = min(self.message.nbytes, left - self.begin - self.framed.ahead_bytes)
+        self.sent_bytes = max(self.sent_bytes, own)
 
     def buffers(self, rank: int, life: int) -> list[bytes | memoryview]:
         """All bytes to write, the envelope first."""
         return [_ENVELOPE_HEAD + _FORM.pack(_MAGIC, rank, life, self.number), *self.framed.buffers]
 
 
-def _unchanging(frame: bytes | Buffer) -> bytes | memoryview:
-    """The frame's bytes, copied only if they might change before they have left."""
-    if isinstance(frame, bytes):
-        return frame
-    if not frame.size:
-        return b""
-    flat = np.ascontiguousarray(frame).reshape(-1).view(np.uint8)
-    return (flat if _is_frozen(frame) else flat.copy()).data
-
-
-def _is_frozen(values: Buffer) -> bool:
-    """Whether no array that these values belong to can be written."""
-    owner: object = values
-    while isinstance(owner, np.ndarray):
-        if owner.flags.writeable:
-            return False
-        owner = owner.base
-    return owner is None or isinstance(owner, bytes) or (isinstance(owner, memoryview) and owner.readonly)
+def _bytes_of(values: Buffer) -> bytes | memoryview:
+    """The memory of an array, which must be contiguous."""
+    return values.reshape(-1).view(np.uint8).data if values.size else b""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
 
-from testbed.node.messages import MalformedMessage, Message, from_frames
+from testbed.node.messages import MOST_BUFFERS, MalformedMessage, Message, from_frames
 from testbed.node.zmq_connection import HANDSHAKE_MS
 from testbed.node.zmq_frames import opened
 from testbed.node.zmq_incoming import Ending, IncomingConnection
@@ -23,7 +23,8 @@ from testbed.node.zmtp import SCRATCH_BYTES, FrameReader
 
 Receive = Callable[[int, Message], None]
 
-_MOST_FRAMES = 16
+_MOST_FRAMES = MOST_BUFFERS + 2
+"""With the envelope and the header."""
 _AT_ONCE = 64
 """Connections accepted before other tasks of this process run."""
 _BACKLOG = 128
@@ -108,6 +109,11 @@ class ZmqInbox:
         for each in [each for those in self._connections.values() for each in those]:
             each.close(reset=False)
         self._connections.clear()
+
+    def holds_any_of(self, ranks: Collection[int]) -> bool:
+        """Whether bytes of these senders are here that were not read yet."""
+        those = [each for address, each in self._connections.items() if self._ranks[address] in ranks]
+        return any(connection.has_unread for connections in those for connection in connections)
 
     # -- connections -----------------------------------------------------------------------------------------------
 

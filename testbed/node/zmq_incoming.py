@@ -11,6 +11,8 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
+from fcntl import ioctl
+from termios import FIONREAD
 
 from testbed.node.zmq_tcp_info import cut_off
 from testbed.node.zmtp import (
@@ -86,6 +88,11 @@ class IncomingConnection:
         if reset:
             cut_off(self._socket)
         self._socket.close()
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the kernel holds bytes of it."""
+        return not self._is_over and ioctl(self._socket, FIONREAD, bytes(4)) != bytes(4)
 
     def _end(self, ending: Ending) -> None:
         if not self._is_over:

@@ -37,6 +37,7 @@ class PeerLink:
         self._rank = rank
         self._life = life
         self._connect = connect
+        self._time_scale = time_scale
         self._patience_s = _PATIENCE_S * time_scale
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[OutgoingMessage] = deque()
@@ -67,26 +68,45 @@ class PeerLink:
 
     def send(self, outgoing: OutgoingMessage) -> None:
         """Sends a message after all earlier ones."""
+        outgoing.posted_s = self._loop.time()
         self._waiting.append(outgoing)
         self.open()
         self._hand_over_next()
 
-    def abort(self, outgoing: OutgoingMessage) -> int:
-        """Stops sending a message; returns how many of its bytes have left."""
+    def sent_bytes(self, outgoing: OutgoingMessage) -> int:
+        """How many bytes of a message have left."""
+        if outgoing.left:
+            return outgoing.message.nbytes
+        if outgoing is self._leaving and self._connection is not None and self._connection.is_up:
+            outgoing.note_left(self._connection.progress().left)
+        return outgoing.sent_bytes
+
+    def quiet_s(self, outgoing: OutgoingMessage) -> float:
+        """Emulated seconds since the peer acknowledged anything, or since this message was posted."""
+        if self._connection is not None and self._connection.is_up:
+            self._learn(self._connection.progress())
+        return (self._loop.time() - max(self._heard_s, outgoing.posted_s)) / self._time_scale
+
+    def abort(self, outgoing: OutgoingMessage, *, at_once: bool = False) -> int:
+        """Stops sending a message; returns how many of its bytes have left.
+
+        The few last ones are rather let go than the connection given up, but not `at_once`.
+        """
         if outgoing.left:
             return outgoing.message.nbytes
         if outgoing is not self._leaving:
             if outgoing in self._waiting:
                 self._waiting.remove(outgoing)
-            return 0
+            return outgoing.sent_bytes
         assert self._connection is not None  # noqa: S101 - it is leaving on it
         left = self._connection.progress().left
-        if outgoing.end - left <= _RATHER_LET_GO:
+        outgoing.note_left(left)
+        if not at_once and outgoing.end - left <= _RATHER_LET_GO:
             outgoing.left = True
             return outgoing.message.nbytes
         self._leaving = None
         self._begin_anew(forget=True)
-        return outgoing.bytes_left(left)
+        return outgoing.sent_bytes
 
     def close(self, *, forget: bool) -> None:
         """Stops sending and all callbacks."""
@@ -134,6 +154,7 @@ class PeerLink:
     def _put_back(self) -> None:
         """Queues messages that have not arrived again, in order."""
         if self._leaving is not None:
+            self.sent_bytes(self._leaving)
             self._waiting.appendleft(self._leaving)
             self._leaving = None
         self._waiting.extendleft(reversed(self._gone))

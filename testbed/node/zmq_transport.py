@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from testbed.node.background import outside_of_algorithms
 from testbed.node.messages import MAX_BUFFER, Message
 from testbed.node.zmq_connection import ZmqConnection
 from testbed.node.zmq_frames import FramedMessageCache, OutgoingMessage
@@ -31,9 +32,18 @@ class ZmqShipment:
         self._link = link
         self._parcel = outgoing
 
-    def abort(self) -> int:
+    def sent_bytes(self) -> int:
+        """How many of its bytes have left."""
+        return self._link.sent_bytes(self._parcel)
+
+    def quiet_s(self) -> float:
+        """Emulated seconds since the peer's kernel acknowledged anything, or since the start."""
+        return self._link.quiet_s(self._parcel)
+
+    def abort(self, *, at_once: bool = False) -> int:
         """Stops sending; returns how many of its bytes have left. Bytes unsent by the kernel never leave."""
-        return self._link.abort(self._parcel)
+        with outside_of_algorithms():
+            return self._link.abort(self._parcel, at_once=at_once)
 
 
 class ZmqTransport:
@@ -97,11 +107,16 @@ class ZmqTransport:
         """Starts to send; `on_left` is called once, when the last byte has left this node."""
         if message.nbytes > self._largest:
             raise ValueError(f"a message of {message.nbytes} bytes: at most {self._largest} are expected")
-        link = self._link_to(to)
-        self._numbers += 1
-        outgoing = OutgoingMessage(self._numbers, message, self._framed_messages.of(message), on_left)
-        link.send(outgoing)
+        with outside_of_algorithms():  # connections have timers of their own
+            link = self._link_to(to)
+            self._numbers += 1
+            outgoing = OutgoingMessage(self._numbers, message, self._framed_messages.of(message), on_left)
+            link.send(outgoing)
         return ZmqShipment(link, outgoing)
+
+    def holds_any_of(self, ranks: Collection[int]) -> bool:
+        """Whether bytes of these peers are here that were not read yet."""
+        return self._inbox.holds_any_of(ranks)
 
     async def all_arrived(self, within_s: float) -> bool:
         """Waits at most `within_s` until the peers' kernels have all that was sent; whether they have."""

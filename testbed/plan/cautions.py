@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from testbed.catalogue.algorithms import ALGORITHMS
 from testbed.errors import Finding, warning
 from testbed.experiment.language import Experiment
 from testbed.topologies.model import NodeAction, NodeEvent, Topology
@@ -16,11 +17,28 @@ _SILENT = (NodeAction.CRASH, NodeAction.LEAVE)
 """Events after which a node sends nothing any more."""
 
 
-def with_missing_default(experiment: Experiment, topology: Topology) -> Experiment:
-    """The experiment with the default of `missing.then`: `skip` if events take nodes away, else `wait`."""
-    if "then" in experiment.missing.model_fields_set or first_to_go(experiment, topology) is None:
+def with_missing_default(
+    experiment: Experiment, topology: Topology, *, own_code_waits: bool | None = None
+) -> Experiment:
+    """The experiment with the default of `missing.then`.
+
+    `skip` if events take nodes away, or if the algorithm waits for no other node, so that a dead one could only keep
+    messages from being sent; else `wait`. `own_code_waits`: what an algorithm that is not built in declares.
+    """
+    if "then" in experiment.missing.model_fields_set:
+        return experiment
+    if _waits(experiment, own_code_waits) and first_to_go(experiment, topology) is None:
         return experiment
     return experiment.model_copy(update={"missing": experiment.missing.model_copy(update={"then": "skip"})})
+
+
+def _waits(experiment: Experiment, own_code_waits: bool | None) -> bool:
+    """Whether nodes wait for others, as far as it is known: those with a server always do, for its answers."""
+    algorithm = experiment.algorithm
+    facts = ALGORITHMS.get(algorithm.name)
+    if facts is None:
+        return own_code_waits is not False
+    return facts.needs_server or facts.exchange(algorithm.options).waits
 
 
 def cautions(experiment: Experiment, topology: Topology) -> Iterator[Finding]:

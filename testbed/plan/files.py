@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from testbed.catalogue.algorithms import has_same_neighbours
 from testbed.errors import Finding, InvalidInput, UsageProblem, Where, error
 from testbed.experiment.attached import own_files
 from testbed.plan.check import MOST_FINDINGS, check_plan
@@ -59,7 +60,9 @@ def split(plan: RunPlan) -> Iterator[NodePlan]:
     names = tuple(node.name for node in plan.nodes)
     addresses = tuple(node.address for node in plan.nodes)
     table = plan.overlay.neighbours
-    overlay: PlannedOverlay = plan.overlay.model_copy(update={"neighbours": None})
+    overlay: PlannedOverlay = plan.overlay
+    if not has_same_neighbours(plan.experiment.algorithm.name):
+        overlay = plan.overlay.model_copy(update={"neighbours": None})
     share: NodePlan | None = None
     for node in plan.nodes:
         neighbours = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from testbed.catalogue.algorithms import exchange_of
+from testbed.catalogue.algorithms import ALGORITHMS, exchange_of
 from testbed.catalogue.exchanges import WithPeers
 from testbed.experiment.language import Compute, Experiment
 from testbed.experiment.origin import Origin
@@ -120,7 +120,9 @@ def _with_fanout(experiment: Experiment, overlay: PlannedOverlay) -> Experiment:
     exchange = exchange_of(algorithm.name, algorithm.options)
     if not isinstance(exchange, WithPeers) or not exchange.draws:
         return experiment
-    options = {**algorithm.options, "fanout": overlay.degree or None}
+    option = ALGORITHMS[algorithm.name].fanout_option
+    assert option is not None  # noqa: S101 - the table has checked
+    options = {**algorithm.options, option: overlay.degree or None}
     return experiment.model_copy(update={"algorithm": algorithm.model_copy(update={"options": options})})
 
 

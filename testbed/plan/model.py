@@ -1,6 +1,7 @@
 """The data of a plan: plain and frozen, the same in memory and as JSON.
 
-Pure. A learner reads only its own `NodePlan`, which stays small however many nodes there are.
+Pure. A learner reads only its own `NodePlan`, which stays small however many nodes there
+are, unless the algorithm computes with the whole overlay.
 """
 
 from __future__ import annotations
@@ -198,7 +199,9 @@ class NodePlan(Versioned):
     neighbours: tuple[int, ...] | None = Field(
         description="The node's neighbours, as ranks; None if they change every round."
     )
-    overlay: PlannedOverlay = Field(description="Without the table of neighbours.")
+    overlay: PlannedOverlay = Field(
+        description="Without the table of neighbours, unless the algorithm computes with the whole graph."
+    )
     experiment: Experiment
     ms_per_step: float = Field(gt=0.0, le=1e9)
     time_scale: TimeScale = 1.0

@@ -5,7 +5,7 @@ Takes an experiment, a topology and the learners, gives a `PlannedOverlay`, or f
 
 from __future__ import annotations
 
-from testbed.catalogue.algorithms import exchange_of
+from testbed.catalogue.algorithms import ALGORITHMS, exchange_of
 from testbed.catalogue.exchanges import InTurns, Partners, WithPeers, WithServer
 from testbed.catalogue.sharings import SHARINGS
 from testbed.code import CodeProblem, is_code
@@ -121,7 +121,8 @@ def _drawn(experiment: Experiment, roles: NodeRoles, exchange: WithPeers) -> Pla
     _check_not_asked(experiment)
     fanout = exchange.fanout
     if fanout is not None and overlay.degree not in (None, fanout):
-        raise NoGraph(f"`fanout` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
+        option = ALGORITHMS[experiment.algorithm.name].fanout_option
+        raise NoGraph(f"`{option}` is {fanout}, `degree` {overlay.degree}", "remove one of the two", "degree")
     regular = exchange.partners is Partners.REGULAR
     chosen = fanout if fanout is not None else overlay.degree
     degree = default_fanout(count, regular=regular) if chosen is None else chosen

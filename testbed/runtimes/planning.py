@@ -136,7 +136,7 @@ def planned(
 
     Contradictions are reported before anything is said, fetched or measured.
     """
-    from testbed.plan.cautions import cautions
+    from testbed.plan.cautions import cautions, with_missing_default
     from testbed.plan.estimate import estimate
     from testbed.plan.late_events import events_too_late
     from testbed.plan.make import make_plan
@@ -165,7 +165,9 @@ def planned(
         talk.say(f"warning: the run would fail at once: {described.problem}")
     elif described.problem is not None and not runtime.facts.has_own_files:
         _refuse(WrongCode(("model", "name"), described.problem), runtime, resolved.origin, talk.say)
+    own_code_waits = None if described.declared is None or plan.server is not None else described.declared.waits
     sizes = {
+        "experiment": with_missing_default(plan.experiment, topology, own_code_waits=own_code_waits),
         "parameters": described.parameters,
         "samples": described.samples,
         "declared": described.declared,

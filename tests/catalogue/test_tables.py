@@ -105,7 +105,7 @@ def test_two_entries_cannot_have_one_name() -> None:
 
 
 def test_who_draws_its_peers_is_asked_how_many() -> None:
-    with pytest.raises(ValueError, match="has no option `fanout`"):
+    with pytest.raises(ValueError, match="has no option fanout or recipients"):
         replace(ALGORITHMS["epidemic"], options=(), exchange=lambda _: replace(EPIDEMIC))
 
 
@@ -125,6 +125,9 @@ def test_what_a_round_is_like_depends_on_the_options() -> None:
     assert of("epidemic", mode="local", fanout=3, round_end="notify") == replace(local, waits=True, tells_others=True)
     for ending in ("timeout", "notify"):
         assert of("epidemic", round_end=ending) == of("epidemic"), "only `local` ends so"
+    assert of("divshare", recipients=3) == WithPeers(Partners.ANY, 3, waits=False, pause_s=0.0, tells_others=False)
+    assert of("mosaic", fanout=3) == local
+    assert of("mosaic", round_end="notify") == replace(local, fanout=None, waits=True)
     assert of("fedavg", participation=0.5, deadline="3s") == WithServer(0.5, 1.0, 3.0, waits=True)
     assert of("parameter-server", mode="async") == WithServer(1.0, 1.0, None, waits=False)
     assert exchange_of("mine.py:Mine", {}) is None

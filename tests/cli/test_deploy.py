@@ -266,6 +266,17 @@ def test_no_warning_where_nobody_waits(settings: tuple[str, ...]) -> None:
     assert "waits-for-ever" not in result.stderr
 
 
+@pytest.mark.parametrize(("waits", "then"), [("False", "skip"), ("True", "wait"), ("None", "wait")])
+def test_own_code_that_says_that_it_waits_for_none_skips_the_dead(waits: str, then: str) -> None:
+    Path("mine.py").write_text(
+        "from testbed.node.algorithm import Algorithm\n\n\nclass Mine(Algorithm):\n"
+        f"    waits = {waits}\n\n    async def run(self, node):\n        pass\n"
+    )
+    assert on_small("--algorithm", "mine.py:Mine", "--run-id", "one").exit_code == 0
+    plan = json.loads(Path("results/one/plan.json").read_text())
+    assert plan["experiment"]["missing"]["then"] == then
+
+
 def test_results_behind_a_link_that_leads_nowhere() -> None:
     Path("results").symlink_to("gone/away")
     refused = on_small()

@@ -328,22 +328,30 @@ def test_the_same_wrong_with_many_journals_is_one_line(tmp_path: Path) -> None:
     assert len(result.problems) == 2
 
 
-LONELY_END = end(4.0, sent=Count(200, 4, 0, 2), received=Count(400, 6, 0, 2))
+def lonely(*rounds: Record, received: int = 1) -> dict[str, bytes]:
+    """Two nodes; each has received that many of the messages that were sent to it."""
+    last = end(4.0, sent=Count(200, 4, 0, 2), received=Count(200 * received, 3 * received, 0, received))
+    return {f"n.{rank}": text([start(rank), *rounds, last]) for rank in range(2)}
 
 
-def lonely(*rounds: Record) -> dict[str, bytes]:
-    return {f"n.{rank}": text([start(rank), *rounds, LONELY_END]) for rank in range(2)}
+ALONE = [round_(1.0, 0, 100, aggregated=0), round_(2.0, 1, 100, aggregated=0)]
 
 
-def test_messages_that_nobody_mixed_in_are_told(tmp_path: Path) -> None:
-    alone = [round_(1.0, 0, 100, aggregated=0), round_(2.0, 1, 100, aggregated=0)]
-    summary = summarise(collect_run(write(tmp_path, lonely(*alone), plan(2))))
+def test_messages_that_came_too_late_to_be_mixed_in_are_told(tmp_path: Path) -> None:
+    summary = summarise(collect_run(write(tmp_path, lonely(*ALONE, received=0), plan(2))))
     (problem,) = summary.problems
-    # Each round sends one message and receives one, drops one and gives up two; five steps take 0.25 s.
-    assert problem.startswith("4 messages were sent (4 received, 12 dropped or expired) and no model was mixed in: ")
+    # Each round sends one message, drops one and gives up two; five steps take 0.25 s.
+    assert problem.startswith("4 messages were sent (0 received, 12 dropped or expired) and no model was mixed in: ")
     assert "a step takes 50 ms, a round 1000 ms" in problem
     assert "compute.ms_per_step" in problem
     assert summary.complete
+
+
+def test_where_messages_came_in_time_their_length_is_not_the_cause(tmp_path: Path) -> None:
+    (problem,) = summarise(collect_run(write(tmp_path, lonely(*ALONE, received=2), plan(2)))).problems
+    assert problem.endswith(
+        "(4 received, 12 dropped or expired) and no model was mixed in: the algorithm took none of those that came"
+    )
 
 
 def test_one_that_was_mixed_in_is_enough(tmp_path: Path) -> None:

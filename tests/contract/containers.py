@@ -30,6 +30,8 @@ class InContainers:
     has_packets = True
     new_life_s = 10.0
     """A container is started anew, and loads torch for itself."""
+    notices_s = 5.0
+    """A container ends more slowly than a process."""
 
     def __init__(self, image: str) -> None:
         """`image` is its name, which nothing needs to have before the first run."""

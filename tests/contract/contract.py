@@ -6,6 +6,7 @@ the plan.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from itertools import pairwise
@@ -20,6 +21,8 @@ from testbed.control.outcome import Outcome
 from testbed.plan.model import RunPlan
 from testbed.records import End, Evaluation, Event, Over, Round, Start
 from testbed.rundir import RunDirectory
+from tests.contract.beside_run import BESIDE, EARLY, FAILS
+from tests.contract.payloads import REFUSED, REFUSED_LINE, SENDS, received_from, refused_algorithm
 from tests.contract.runtimes import InVirtualTime, Runtime
 from tests.contract.traffic import assert_all_take_their_own_way, assert_the_fabric_carried_all
 from tests.marking import SOAKED, is_soak
@@ -46,6 +49,16 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "sampler": {"overlay": {"kind": "regular", "degree": 2, "dynamic": True, "peers": "sampler"}},
     "epidemic-oracle": {"algorithm": {"name": "epidemic", "mode": "oracle"}},
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}},
+    "divshare": {"algorithm": {"name": "divshare"}},
+    "mosaic": {"algorithm": {"name": "mosaic"}},
+    "adpsgd": {"algorithm": {"name": "adpsgd"}, "overlay": {"kind": "ring"}},
+    "adpsgd-free": {"algorithm": {"name": "adpsgd", "exchanges_per_iter": "free"}, "overlay": {"kind": "full"}},
+    "adpsgd-pushpull": {"algorithm": {"name": "adpsgd-pushpull"}},
+    "swift": {"algorithm": {"name": "swift"}, "overlay": {"kind": "ring"}},
+    "swift-without-memory": {"algorithm": {"name": "swift", "memory": False, "boost": True, "steps_between": 2}},
+    "swift-random": {"algorithm": {"name": "swift-random"}},
+    "gossip": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "200ms"}, "overlay": {"kind": "ring"}},
+    "teleportation": {"algorithm": {"name": "teleportation"}, "rejoin": "last"},
     "fedavg": {"algorithm": {"name": "fedavg"}},
     "parameter-server": {"algorithm": {"name": "parameter-server"}, "training": SERVED},
     "asynchronous": {"algorithm": {"name": "parameter-server", "mode": "async"}, "training": SERVED},
@@ -79,7 +92,18 @@ COMMANDS = (
 """What can be asked of a run that goes on, in this order: a later one builds upon those before."""
 NODE_FAULTS = ("pause", "resume", "disconnect", "reconnect", "kill", "join")
 SELDOM = {"every": 20, "samples": 20}
-LOCKSTEP = ALGORITHMS.keys() - {"asynchronous", "stale-synchronous"}
+LOCKSTEP = ALGORITHMS.keys() - {
+    "asynchronous",
+    "stale-synchronous",
+    "adpsgd",
+    "adpsgd-free",
+    "adpsgd-pushpull",
+    "divshare",
+    "gossip",
+    "swift",
+    "swift-without-memory",
+    "swift-random",
+}
 """Those in which nothing depends on who is faster: what they learn and send is the same wherever they run."""
 
 
@@ -150,6 +174,31 @@ class Sick(Algorithm):
             await node.send(neighbours, self.sharing.encode(sent, round))
             received = await node.gather(neighbours, round)
             self.sharing.average(node.model, received)
+"""
+
+
+PUSHES = """\
+import json
+
+import numpy as np
+
+from testbed.node.algorithm import Algorithm
+from testbed.node.messages import Message
+
+
+class Pushes(Algorithm):
+    waits = False
+
+    async def run(self, node):
+        tickets = []
+        async for round_ in node.rounds():
+            await node.train()
+            values = np.full(25_000, round_, np.float32)
+            tickets += await node.send(node.others, Message("model", round_, {}, (values,)))
+        for ticket in tickets:
+            await ticket.settled()
+        told = [(each.to, each.message.round, each.state, each.sent_bytes, each.nbytes) for each in tickets]
+        (node.folder / "tickets.json").write_text(json.dumps(told))
 """
 
 
@@ -254,6 +303,37 @@ class RuntimeContract:
         again = [each for each in found[found.index(starts[1]) :] if isinstance(each, Round)]
         assert again
         assert sum(each.received.payload for each in again) > 0
+
+    def test_a_crashed_peer_keeps_no_message_to_others_from_being_sent(self, tmp_path: Path) -> None:
+        source = tmp_path / "pushes.py"
+        source.write_text(PUSHES)
+        settings = {
+            "missing": {"after": "1s", "then": "skip"},
+            "outbox": {"in_flight": 1},
+            "compute": {"ms_per_step": 75},
+            "stop": {"rounds": 30},
+            "evaluation": {"mode": "none"},
+        }
+        plan = plan_of(
+            star(4, "  - {at: 600ms, node: node.3, do: crash}\n"), algorithm={"name": f"{source}:Pushes"}, **settings
+        )
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.failures) == ("finished", ())
+        for rank, name in enumerate(NODES[:3]):
+            given_up = [each for each in of_kind(directory, name, Event) if each.what == "sends-given-up"]
+            assert [each.detail for each in given_up] == ["to node.3"]
+            assert 1.5 <= given_up[0].t < 4.0
+            tickets = json.loads((directory.node(name).path / "tickets.json").read_text())
+            (end,) = of_kind(directory, name, End)
+            assert sum(sent for *_, sent, _ in tickets) == end.sent.payload + end.sent.metadata
+            assert all(sent == whole for _, _, state, sent, whole in tickets if state == "left")
+            assert {state for to, _, state, *_ in tickets if to == 3} <= {"left", "dropped"}
+            assert ("dropped", 3) in {(state, to) for to, _, state, *_ in tickets}
+            for to in {0, 1, 2} - {rank}:
+                # Its last ones are dropped if the other node has finished by then.
+                left = [round_ for other, round_, state, *_ in tickets if (other, state) == (to, "left")]
+                assert left == list(range(len(left)))
+                assert len(left) >= 25
 
     def test_what_a_sharing_remembers_outlives_a_crash(self, tmp_path: Path) -> None:
         source = tmp_path / "remembers.py"
@@ -383,6 +463,65 @@ class RuntimeContract:
         assert outcome.reason == "failed"
         assert any(words.startswith("node.1 sent a model that cannot be used") for words in told.values()), told
         assert not any("sent a model" in words for node, words in told.items() if node == "node.1")
+
+    def test_what_arrives_is_what_was_there_when_it_was_sent(self, tmp_path: Path) -> None:
+        source = tmp_path / "sends.py"
+        source.write_text(SENDS)
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Sends"}, stop={"rounds": 2})
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.failures) == ("finished", ())
+        for node in NODES:
+            notes = of_kind(directory, node, Event)
+            told = [each.detail for each in notes if each.what == "received"]
+            assert told == [received_from(sender) for sender in range(4)] * 2
+            assert [each.detail for each in notes if each.what == "model"] == ["True"] * 8
+            assert all("read-only" in each.detail for each in notes if each.what == "written")
+            assert len([each for each in notes if each.what == "written"]) == 8
+
+    @pytest.mark.parametrize("name", REFUSED)
+    def test_what_cannot_be_sent_ends_at_the_line_that_sends_it(self, name: str, tmp_path: Path) -> None:
+        message, wrong, way_out = REFUSED[name]
+        source = tmp_path / "sends.py"
+        source.write_text(refused_algorithm(message))
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Sends"})
+        _, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.exit_code) == ("failed", 6)
+        for each in outcome.failures:
+            assert (each.failure.file, each.failure.line) == ("sends.py", REFUSED_LINE)
+            assert wrong in each.failure.message
+            assert way_out in each.failure.message
+        assert outcome.failures
+
+    @pytest.mark.parametrize("name", FAILS)
+    def test_work_beside_run_that_fails_ends_the_run_with_its_place(self, name: str, tmp_path: Path) -> None:
+        start, words, line = FAILS[name]
+        source = tmp_path / "beside.py"
+        source.write_text(BESIDE.format(start=start))
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Beside"}, stop={"rounds": 200}, evaluation=SELDOM)
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.exit_code) == ("failed", 6)
+        (failed,) = outcome.failures
+        assert (failed.node, failed.failure.file, failed.failure.line) == ("node.1", "beside.py", line)
+        assert words in failed.failure.message
+        assert "Traceback" in directory.node("node.1").log.read_text()
+
+    def test_a_peer_that_has_finished_is_known_soon_and_after_its_last_message(self, tmp_path: Path) -> None:
+        source = tmp_path / "early.py"
+        source.write_text(EARLY)
+        settings = {"missing": {"after": "60s", "then": "skip"}, "stop": {"rounds": 2}, "evaluation": {"mode": "none"}}
+        plan = plan_of(star(4), algorithm={"name": f"{source}:Early"}, **settings)
+        directory, outcome = self.run(plan, tmp_path, self.runtime.knowing(source))
+        assert (outcome.reason, outcome.failures) == ("finished", ())
+        (end,) = of_kind(directory, NODES[0], End)
+        for name in NODES[1:]:
+            seen, missed, gathered = (each for each in of_kind(directory, name, Event) if each.what != "refused")
+            t, received, peers = json.loads(seen.detail)
+            assert (received, peers) == (3, [0])
+            assert end.t <= t < end.t + 0.1 + self.runtime.notices_s
+            assert (missed.what, missed.detail) == ("peer-missing", "round 9: node.0: skip")
+            at, count = json.loads(gathered.detail)
+            assert count == 0
+            assert t <= at < t + 0.5
 
     def test_tells_of_code_that_is_wrong(self, tmp_path: Path) -> None:
         source = tmp_path / "wrong.py"

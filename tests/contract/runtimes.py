@@ -33,6 +33,8 @@ class Runtime(Protocol):
     """Whether nodes are real processes, each in a network of its own, whose packets the fabric carries."""
     new_life_s: float
     """Emulated seconds that a node which joins may need until it trains, beyond those that it has in virtual time."""
+    notices_s: float
+    """Real seconds until all know that a node has finished: its process ends, and control tells the others."""
 
     def knowing(self, code: Path) -> Runtime:
         """One whose nodes find this file."""
@@ -49,6 +51,7 @@ class InVirtualTime:
     refuses = frozenset({"exec", "link", "capture", "fault"})
     has_packets = False
     new_life_s = 0.0
+    notices_s = 0.0
 
     def knowing(self, code: Path) -> InVirtualTime:  # noqa: ARG002
         return self
@@ -73,6 +76,7 @@ class OnThisMachine:
     refuses = frozenset[str]()
     has_packets = True
     new_life_s = 0.0
+    notices_s = 2.0
 
     def __init__(self, engine: str = FABRIC) -> None:
         self._engine = engine

@@ -41,6 +41,8 @@ class TestContainers(RuntimeContract):
             "test_what_divides_the_network_heals",
             "test_stops_when_its_time_is_over",
             "test_tells_who_sent_what_is_no_model",
+            "test_what_cannot_be_sent_ends_at_the_line_that_sends_it",
+            "test_work_beside_run_that_fails_ends_the_run_with_its_place",
         }
     )
     """Control and the fabric do these, which are those of `local`."""

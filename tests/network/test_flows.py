@@ -247,6 +247,33 @@ def test_cancel_keeps_the_chunks_that_began() -> None:
     assert flows.sent_bytes(third) == 100_000
 
 
+def test_a_cut_message_of_which_all_that_counts_has_left_is_not_begun_anew() -> None:
+    """A window that ends where a chunk does: nothing of the message is left to be sent."""
+    flows = Flows(pair(), seed=1, tcp=PLAIN)
+    first = flows.send(0, 1, 1_000_000)
+    run_until(flows, 0.3)
+    gone = flows.sent_bytes(first)
+    assert flows.cancel(first, chunk_bytes=gone) == 2 * gone
+    run_until(flows, 1.0)
+    second = flows.send(0, 1, 100_000)
+    told = run_until(flows, 5)
+    assert [(number, what) for _, what, _, _, number in told] == [(1, "Sent"), (1, "Delivered"), (1, "Acknowledged")]
+    assert told[0][0] == pytest.approx(1.1, abs=1e-3)
+    assert flows.sent_bytes(second) == 100_000
+
+
+def test_when_a_connection_last_sent_is_known_at_any_moment() -> None:
+    flows = Flows(pair(), seed=1, tcp=PLAIN)
+    first = flows.send(0, 1, 300_000)
+    assert flows.last_sent_s(first) == 0.0
+    for at_s in (0.1, 0.25, 0.299):
+        run_until(flows, at_s)
+        assert flows.last_sent_s(first) == pytest.approx(at_s, abs=1e-6)
+    for at_s in (0.5, 7.0):
+        run_until(flows, at_s)
+        assert flows.last_sent_s(first) == pytest.approx(0.3, abs=1e-3)
+
+
 def test_cancel_comes_too_late_for_what_has_left() -> None:
     flows = Flows(pair(), seed=1, tcp=PLAIN)
     transfer = flows.send(0, 1, 100_000)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.node.algorithms.epidemic import Epidemic, _independent, _regular
+from testbed.node.algorithms.epidemic import _regular
 from testbed.node.messages import Message
+from testbed.node.recipients import fanout_among, independent
 from tests.node.small_world import World, full, ring
 
 
@@ -32,7 +33,7 @@ def test_a_node_that_is_one_round_ahead_is_buffered() -> None:
 def test_epidemic_draws_others_all_different(nodes: int, fanout: int, round_: int, seed: int) -> None:
     fanout = min(fanout, nodes - 1)
     learners = tuple(range(3, 3 + nodes))
-    drawn = _independent(seed, learners, fanout, round_)
+    (drawn,) = independent(seed, learners, fanout, round_)
     assert set(drawn) == set(learners)
     for rank, recipients in drawn.items():
         assert len(set(recipients)) == len(recipients) == fanout
@@ -49,7 +50,7 @@ def test_epidemic_draws_anew_every_round_and_everybody_as_often() -> None:
     learners = tuple(range(10))
     counts = np.zeros((10, 10))
     for round_ in range(400):
-        for rank, recipients in _independent(7, learners, 3, round_).items():
+        for rank, recipients in independent(7, learners, 3, round_)[0].items():
             counts[rank, list(recipients)] += 1
     assert not counts.diagonal().any()
     # 400 draws with chance 1/3: 133 expected, standard deviation 9.4.
@@ -65,7 +66,7 @@ def test_epidemic_takes_the_plain_mean_of_what_it_received() -> None:
 
     algorithm = {"name": "epidemic", "mode": "local", "fanout": 2}
     outcome = World(9, algorithm=algorithm, lr=0.0, rounds=1, first_model=own).run()
-    drawn = _independent(1, tuple(range(9)), 2, 0)
+    (drawn,) = independent(1, tuple(range(9)), 2, 0)
     for rank in range(9):
         senders = [other for other in range(9) if rank in drawn[other]]
         expected = sum((own(other) for other in senders), own(rank).astype(np.float64)) / (1 + len(senders))
@@ -76,9 +77,8 @@ def test_epidemic_takes_the_plain_mean_of_what_it_received() -> None:
 
 @pytest.mark.parametrize(("nodes", "fanout"), [(1, 0), (2, 1), (3, 2), (5, 3), (8, 3), (9, 4), (96, 7), (97, 7)])
 def test_epidemic_sends_to_the_logarithm_of_the_number_of_nodes(nodes: int, fanout: int) -> None:
-    assert Epidemic(mode="local")._fanout_among(nodes) == fanout
-    regular = Epidemic()._fanout_among(nodes)
-    assert regular == fanout + (nodes * fanout) % 2
+    assert fanout_among(nodes, None) == fanout
+    assert fanout_among(nodes, None, regular=True) == fanout + (nodes * fanout) % 2
 
 
 @pytest.mark.parametrize(("mode", "nodes", "fanout"), [("oracle", 5, 3), ("oracle", 4, 4), ("local", 4, 4)])

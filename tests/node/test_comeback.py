@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from testbed.node.comeback import ANY, Comeback, Memory
-from testbed.node.mailbox import AGAIN, GOODBYE, PAST, RESERVED, SENT_AGAIN, Gathering, Mailbox
+from testbed.node.kinds import AGAIN, ASK_PEERS, FRAGMENT_SENT_AGAIN, GOODBYE, PAST, PEERS, RESERVED, SENT_AGAIN
+from testbed.node.mailbox import Gathering, Mailbox
 from testbed.node.messages import Message
 from testbed.node.outbox import Outbox, Policy
 from tests.node.loops import inside_a_loop
@@ -20,6 +21,10 @@ SERVER = 9
 
 def model(round_: int, value: float = 0.0) -> Message:
     return Message("model", round_, payload=(np.full(4, value, np.float32),))
+
+
+def fragment(round_: int, part: int) -> Message:
+    return Message("fragment", round_, {"part": part}, payload=(np.full(4, part, np.float32),))
 
 
 class Post:
@@ -35,7 +40,13 @@ class Post:
         self._leaving.append(on_left)
         return self
 
-    def abort(self) -> int:
+    def sent_bytes(self) -> int:
+        return 0
+
+    def quiet_s(self) -> float:
+        return 0.0
+
+    def abort(self, *, at_once: bool = False) -> int:  # noqa: ARG002
         self.aborted += 1
         return 0
 
@@ -67,8 +78,8 @@ class Back:
         self.left_out.append((sender, gathering.round))
         gathering.leave_out(sender)
 
-    def gather(self, round_: int, *senders: int) -> Gathering:
-        gathering = self.mailbox.gather("model", round_, senders)
+    def gather(self, round_: int, *senders: int, part: int | None = None) -> Gathering:
+        gathering = self.mailbox.gather("model" if part is None else "fragment", round_, senders, part=part)
         self.comeback.begins(gathering)
         return gathering
 
@@ -145,6 +156,41 @@ def test_a_server_keeps_what_was_not_answered_whatever_the_round() -> None:
     assert post.words() == [(1, SENT_AGAIN, 5), (2, PAST, 5), (3, SENT_AGAIN, 6)]
 
 
+def test_all_fragments_of_the_last_round_are_sent_again_and_then_that_there_are_no_others() -> None:
+    memory, _, post = remembering()
+    for round_, part, to in ((5, 0, 1), (5, 2, 1), (6, 3, 1), (6, 1, 1), (6, 1, 2)):
+        memory.sent([to], fragment(round_, part))
+    for wanted in (5, 6):
+        memory.answer(1, wanted)
+        post.leave()
+        assert [(to, each.kind, each.round, each.fields.get("part")) for to, each in post.shipped] == [
+            (1, FRAGMENT_SENT_AGAIN, 6, 1),
+            (1, FRAGMENT_SENT_AGAIN, 6, 3),
+            (1, PAST, 6, None),
+        ]
+        post.shipped.clear()
+    memory.answer(1, 7)
+    assert post.words() == [], "still to come"
+    memory.sent([3], fragment(7, 0))
+    memory.answer(2, 6)
+    assert post.words() == [(2, PAST, 6)]
+
+
+def test_a_server_keeps_the_fragments_of_one_round_for_each_client() -> None:
+    memory, _, post = remembering(serves=True)
+    for round_, part in ((5, 0), (5, 2), (6, 1)):
+        memory.sent([1], fragment(round_, part))
+    memory.sent([2], fragment(5, 0))
+    memory.answer(1, ANY)
+    memory.answer(2, ANY)
+    assert post.words() == [
+        (1, FRAGMENT_SENT_AGAIN, 6),
+        (2, FRAGMENT_SENT_AGAIN, 5),
+        (1, PAST, 6),
+        (2, PAST, 5),
+    ]
+
+
 def test_nobody_gets_an_answer_after_the_end_or_anything_but_models() -> None:
     memory, _, post = remembering()
     memory.sent([1], Message("word", 3))
@@ -189,6 +235,37 @@ def test_a_model_that_comes_twice_is_taken_once() -> None:
         assert len(back.mailbox.take_all(["model"])) == 2
 
     inside_a_loop(test)
+
+
+def test_each_fragment_is_asked_for_and_taken_once() -> None:
+    def test() -> None:
+        back = Back()
+        back.mailbox.put(1, fragment(4, 0))
+        assert back.done(back.gather(4, 1, part=0)) == [1]
+        gathering = back.gather(4, 1, part=1)
+        assert back.post.words() == [(1, AGAIN, 4)], "one part was here, another one was lost"
+        for part in (0, 1, 2):
+            back.mailbox.put(1, fragment(4, part).of_kind(FRAGMENT_SENT_AGAIN))
+        assert not back.mailbox.take_all(["fragment-sent-again"])
+        assert back.done(gathering) == [1]
+        back.mailbox.put(1, Message(PAST, 4))
+        assert [each.message.fields["part"] for each in back.mailbox.take_all(["fragment"])] == [2]
+        assert back.done(back.gather(4, 1, part=3)) == [], "it was not among them"
+        assert back.left_out == [(1, 4)]
+        back.mailbox.put(1, fragment(5, 1))
+        back.mailbox.put(1, fragment(4, 1).of_kind(FRAGMENT_SENT_AGAIN))
+        back.mailbox.put(1, fragment(5, 1).of_kind(FRAGMENT_SENT_AGAIN))
+        assert [each.round for each in back.mailbox.take_all(["fragment"])] == [5]
+        assert back.post.words() == []
+
+    inside_a_loop(test)
+
+
+def test_a_peer_that_sends_fragments_of_strange_numbers_fills_no_memory() -> None:
+    back = Back()
+    for part in (-1, 1 << 40, 1 << 16, True):
+        back.mailbox.put(1, fragment(4, part))
+    assert back.comeback._arrived == {1: (4, {None})}
 
 
 @pytest.mark.parametrize("answer", [Message(PAST, 5), model(6), model(6).of_kind(SENT_AGAIN)])
@@ -329,7 +406,9 @@ def test_a_kind_that_nodes_use_themselves_is_refused_with_its_place(kind: str, l
 
 def test_they_are_these() -> None:
     """The documentation names them."""
-    assert set(RESERVED) == {GOODBYE, AGAIN, SENT_AGAIN, PAST} == {"goodbye", "send-again", "sent-again", "rounds-past"}
+    assert set(RESERVED) == {GOODBYE, AGAIN, SENT_AGAIN, FRAGMENT_SENT_AGAIN, PAST, ASK_PEERS, PEERS}
+    answers = {"sent-again", "fragment-sent-again", "rounds-past"}
+    assert set(RESERVED) == {"goodbye", "send-again", *answers, "ask-peers", "peers"}
 
 
 def test_answers_that_nobody_asked_for_are_not_models() -> None:

@@ -11,23 +11,26 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from testbed.node.messages import MalformedMessage, Message, from_frames, snapshot
+from testbed.node.messages import DTYPES, MalformedMessage, Message, from_frames, snapshot
 from testbed.records import Count
 
 BUFFERS = st.one_of(
     *(
         arrays.arrays(dtype, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
-        for dtype in (np.float32, np.float16, np.int32, np.int64, np.uint8)
+        for dtype in DTYPES.values()
     )
 )
 FIELDS = st.dictionaries(
     st.text(max_size=6),
     st.one_of(
-        st.integers(-(2**63), 2**63 - 1),
+        st.integers(-(2**63), 2**64 - 1),
         st.floats(allow_nan=False),
         st.text(max_size=5),
         st.booleans(),
-        st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
+        st.lists(
+            st.one_of(st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text(max_size=5), st.booleans()),
+            max_size=4,
+        ),
     ),
     max_size=4,
 )
@@ -86,11 +89,12 @@ def test_any_bytes_are_a_message_or_malformed(frames: list[bytes]) -> None:
         from_frames(frames)
 
 
+CODES = [*DTYPES, "O8", "f8", ""]
 NUMBERS = st.one_of(st.integers(-3, 5), st.sampled_from([2**31, 2**62, -(2**63)]))
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["f4", "i4", "O8", "f8", ""]), st.lists(NUMBERS, max_size=70)), max_size=3),
+    st.lists(st.tuples(st.sampled_from(CODES), st.lists(NUMBERS, max_size=70)), max_size=3),
     NUMBERS,
     st.lists(st.binary(max_size=16), max_size=3),
 )

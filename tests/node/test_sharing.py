@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.node.choose import choose_sharing
+from testbed.node.kinds import MODEL
 from testbed.node.messages import Message, Received, UnusableModel, from_frames
-from testbed.node.sharing.base import MODEL, Sharing, whole_in
+from testbed.node.sharing.base import Sharing, whole_in
 from testbed.node.sharing.random_sampling import RandomSampling
 from testbed.node.sharing.topk import TopK, largest
 from testbed.node.world import Vector
 from testbed.seeds import stream
+from tests.node.vectors import vector
 
 
 def chance() -> Random:
@@ -23,10 +25,6 @@ def chance() -> Random:
 
 
 KINDS = ("full", "random", "topk")
-
-
-def vector(size: int, seed: int = 0) -> Vector:
-    return np.random.default_rng(seed).normal(size=size).astype(np.float32)
 
 
 def made(kind: str, model: Vector, fraction: float = 0.25) -> Sharing:

@@ -71,9 +71,9 @@ SIZE = outgoing(0).framed.wire_bytes
 class Peer:
     """A link and the connections that it made, in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, time_scale: float = 1.0) -> None:
         self.connections: list[ByHand] = []
-        self.link = PeerLink(3, 99, self._connect, 1.0)
+        self.link = PeerLink(3, 99, self._connect, time_scale)
 
     def _connect(
         self, on_up: Callable[[ZmqConnection], None], on_over: Callable[[ZmqConnection], None]
@@ -190,6 +190,82 @@ def test_an_idle_connection_that_is_lost_is_not_made_again_before_it_is_needed()
         assert len(peer.connections) == 1
         peer.link.send(outgoing(1))
         assert len(peer.connections) == 2
+        peer.link.close(forget=True)
+
+    asyncio.run(asyncio.wait_for(body(), 20))
+
+
+def test_bytes_that_must_leave_again_are_counted_once() -> None:
+    async def body() -> None:
+        peer = Peer()
+        moving, waiting = outgoing(1), outgoing(2)
+        ahead = moving.framed.ahead_bytes
+        for each in (moving, waiting):
+            peer.link.send(each)
+        (first,) = peer.connections
+        assert peer.link.sent_bytes(moving) == 0
+        first.comes_up()
+        for left, expected in [(0, 0), (ahead, 0), (ahead + 1, 1), (SIZE // 2, SIZE // 2 - ahead)]:
+            first.left = left
+            assert [peer.link.sent_bytes(each) for each in (moving, waiting)] == [expected, 0]
+        first.left += 100
+        first.is_lost()
+        before = SIZE // 2 - ahead + 100
+        assert peer.link.sent_bytes(moving) == before, "though nothing asked before it was lost"
+        second = peer.connections[1]
+        second.comes_up()
+        second.left = ahead + 5
+        assert peer.link.sent_bytes(moving) == before
+        second.left = SIZE // 2 + 1000
+        assert peer.link.sent_bytes(moving) == before + 900
+        second.is_lost()
+        assert [peer.link.abort(each) for each in (moving, waiting)] == [before + 900, 0]
+        third = outgoing(3)
+        peer.link.send(third)
+        peer.connections[2].comes_up()
+        await leave(peer.connections[2])
+        assert peer.connections[2].numbers == [3]
+        assert peer.link.sent_bytes(third) == third.message.nbytes
+        peer.link.close(forget=True)
+
+    asyncio.run(asyncio.wait_for(body(), 20))
+
+
+def test_a_peer_is_quiet_until_its_kernel_answers_or_acknowledges() -> None:
+    async def body() -> None:
+        peer = Peer(time_scale=0.1)
+        moving = outgoing(1)
+        peer.link.send(moving)
+        await asyncio.sleep(0.05)
+        assert peer.link.quiet_s(moving) >= 0.5, "in emulated seconds"
+        (first,) = peer.connections
+        first.comes_up()
+        assert peer.link.quiet_s(moving) < 0.5
+        first.left = 20_000
+        await asyncio.sleep(0.05)
+        assert peer.link.quiet_s(moving) >= 0.5, "what leaves may go nowhere"
+        first.acknowledged = 10_000
+        assert peer.link.quiet_s(moving) < 0.5
+        later = outgoing(2)
+        await asyncio.sleep(0.05)
+        peer.link.send(later)
+        assert peer.link.quiet_s(later) < 0.5, "it was posted only now"
+        peer.link.close(forget=True)
+
+    asyncio.run(asyncio.wait_for(body(), 20))
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_last_bytes_are_let_go_unless_it_must_end_at_once(at_once: bool) -> None:
+    async def body() -> None:
+        peer = Peer()
+        moving = outgoing(1)
+        peer.link.send(moving)
+        (only,) = peer.connections
+        only.comes_up()
+        only.left = SIZE - 100
+        assert peer.link.abort(moving, at_once=at_once) == moving.message.nbytes - (100 if at_once else 0)
+        assert only.closed is at_once
         peer.link.close(forget=True)
 
     asyncio.run(asyncio.wait_for(body(), 20))

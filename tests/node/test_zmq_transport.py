@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 import zmq
 
-from testbed.node.messages import Message
+from testbed.node.messages import DTYPES, MAX_HEADER, MOST_BUFFERS, Message
+from testbed.node.sealing import sealed
 from testbed.node.zmq_frames import Envelope, FramedMessage, opened
 from testbed.node.zmq_inbox import Refusal
 from testbed.node.zmq_transport import ZmqTransport
@@ -105,6 +106,23 @@ def nothing_is_left() -> Iterator[None]:
     assert there() == before
 
 
+def test_what_has_arrived_and_was_not_read_is_known(port: int) -> None:
+    async def test() -> None:
+        async with ends(port, 0, 1, 2) as (receiver, sender, other):
+            for each in (sender, other):
+                await each.sends(0, model(1))
+            await receiver.has(2)
+            assert not receiver.transport.holds_any_of([0, 1, 2])
+            sender.transport.ship(0, model(2), lambda: None)
+            time.sleep(0.01)  # it crosses the kernel, and this process does not look
+            held = [rank for rank in range(3) if receiver.transport.holds_any_of([rank])]
+            assert held == [1]
+            await receiver.has(3)
+            assert not receiver.transport.holds_any_of([0, 1, 2])
+
+    asyncio.run(test())
+
+
 def test_what_is_sent_arrives_whole_with_its_sender_and_in_order(port: int) -> None:
     async def test() -> None:
         async with ends(port, 0, 1, 2) as (a, b, c):
@@ -132,6 +150,30 @@ def test_what_is_sent_arrives_whole_with_its_sender_and_in_order(port: int) -> N
             assert await a.transport.all_arrived(5)
             assert not b.transport.refused
             assert a.transport.connections == 1
+
+    asyncio.run(test())
+
+
+def test_whatever_can_be_sealed_arrives(port: int) -> None:
+    most = 1 << 20
+    one = np.zeros(1, np.float32)
+    extremes = [
+        Message("most arrays", 0, payload=(one,) * (MOST_BUFFERS - 1), metadata=(one,)),
+        Message("most bytes", 0, payload=(np.zeros(most - 128, np.uint8),)),
+        Message("longest header", 0, {"text": "x" * (MAX_HEADER - 128)}),
+        Message("all types", 0, payload=tuple(np.ones(3, dtype) for dtype in DTYPES.values())),
+    ]
+
+    async def test() -> None:
+        async with ends(port, 0, 1, largest=most) as (a, b):
+            for message in extremes:
+                await a.sends(1, sealed(message, 1, most))
+            again = sealed(extremes[1], 1, most).of_kind("sent-again")
+            await a.sends(1, again)
+            await b.has(5)
+            assert [message.kind for _, message in b.got] == [*(each.kind for each in extremes), again.kind]
+            assert [each.dtype for each in b.got[3][1].payload] == list(DTYPES.values())
+            assert not b.transport.refused
 
     asyncio.run(test())
 

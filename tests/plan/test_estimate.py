@@ -234,6 +234,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "timeout": {
         "algorithm": {"name": "epidemic", "mode": "local", "fanout": 2, "round_end": "timeout", "timeout": 0.7}
     },
+    "divshare": {"algorithm": {"name": "divshare", "fraction": 0.25}, "compute": {"ms_per_step": 200}},
+    "mosaic": {"algorithm": {"name": "mosaic", "fragments": 4}},
+    "mosaic, told": {"algorithm": {"name": "mosaic", "fragments": 4, "fanout": 2, "round_end": "notify"}},
+    "mosaic by timeouts": {"algorithm": {"name": "mosaic", "fragments": 4, "round_end": "timeout", "timeout": 0.7}},
     "fedavg": {"algorithm": "fedavg"},
     "some clients": {"algorithm": {"name": "fedavg", "participation": 0.4, "over_selection": 1.5}},
     "synchronous server": {"algorithm": "parameter-server"},

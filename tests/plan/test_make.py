@@ -102,6 +102,13 @@ def test_epidemic_takes_degree_for_fanout() -> None:
     assert plan_of(9, algorithm="epidemic", overlay={"degree": 4}).experiment.algorithm.options["fanout"] == 4
 
 
+def test_the_number_of_recipients_is_an_option_by_its_own_name() -> None:
+    plan = plan_of(9, algorithm={"name": "divshare", "recipients": 3})
+    assert (plan.overlay.kind, plan.overlay.degree, plan.experiment.algorithm.options["recipients"]) == ("full", 3, 3)
+    assert "fanout" not in plan.experiment.algorithm.options
+    assert plan_of(9, algorithm="divshare").experiment.algorithm.options["recipients"] == 4
+
+
 @pytest.mark.parametrize(
     ("count", "sections", "told"),
     [
@@ -132,6 +139,12 @@ def test_epidemic_takes_degree_for_fanout() -> None:
             {"algorithm": {"name": "epidemic", "fanout": 2}, "overlay": {"degree": 4}},
             "overlay: overlay.degree: `fanout`",
         ),
+        (
+            9,
+            {"algorithm": {"name": "divshare", "recipients": 2}, "overlay": {"degree": 4}},
+            "overlay: overlay.degree: `recipients`",
+        ),
+        (4, {"algorithm": {"name": "divshare", "recipients": 4}}, "overlay: overlay.degree: a degree of 4 needs more"),
         (4, {"compute": {"factors": [{"nodes": "b", "factor": 2}]}}, "unknown-node: compute.factors.nodes: `b`"),
         (4, {"overlay": "nomodule:here"}, "code: overlay.kind: there is no module"),
     ],
@@ -203,6 +216,29 @@ def test_the_nominal_cost_is_used_only_when_nothing_is_said() -> None:
     told = Experiment.model_validate({"topology": "t", "compute": {"ms_per_step": "7.5"}})
     assert make_plan(automatic, nodes(2), run_id="r", nominal_ms_per_step=3.0).ms_per_step == 3.0
     assert make_plan(told, nodes(2), run_id="r", nominal_ms_per_step=3.0).ms_per_step == 7.5
+
+
+LEAVES = "events: [{at: 1s, node: a.1, do: leave}]\n"
+NEVER_WAITS = {"name": "epidemic", "mode": "local", "round_end": "timeout"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "said", "then"),
+    [
+        ({"name": "dpsgd"}, "", {}, "wait"),
+        ({"name": "dpsgd"}, LEAVES, {}, "skip"),
+        ({"name": "dpsgd"}, LEAVES, {"missing": {"then": "wait"}}, "wait"),
+        ({"name": "epidemic"}, "", {}, "wait"),
+        (NEVER_WAITS, "", {}, "skip"),
+        (NEVER_WAITS, "", {"missing": {"then": "wait"}}, "wait"),
+        ({"name": "parameter-server", "mode": "async"}, "", {}, "wait"),
+        ({"name": "mine.py:Mine"}, "", {}, "wait"),
+    ],
+)
+def test_who_waits_for_others_waits_on_by_default(
+    algorithm: dict[str, Any], more: str, said: dict[str, Any], then: str
+) -> None:
+    assert plan_of(nodes(4, more), algorithm=algorithm, **said).experiment.missing.then == then
 
 
 def test_an_overlay_from_a_file(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_it_takes_hardly_longer_than_one_crash(name: str, tmp_path: Path) -> Non
     assert took_s["none"] < took_s["both"] < took_s["one"] + 2 * BACK_S
 
 
-@pytest.mark.parametrize("name", ["dpsgd", "dynamic", "epidemic-local", "topk"])
+@pytest.mark.parametrize("name", ["dpsgd", "dynamic", "epidemic-local", "mosaic", "topk"])
 def test_who_came_back_has_all_its_neighbours_again(name: str, tmp_path: Path) -> None:
     (tmp_path / "undisturbed").mkdir()
     undisturbed, _ = run(plan(name), tmp_path / "undisturbed")

@@ -15,7 +15,7 @@ from testbed.node.snapshots import newest_snapshot
 from testbed.node.trainer_of import make_trainer
 from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
-from testbed.records import Count, End, Round
+from testbed.records import Count, End, Event, Round
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
@@ -157,6 +157,30 @@ def test_two_runs_over_a_lossy_jittery_network_are_the_same(name: str, tmp_path:
     same_twice(plan_of(LOSSY, **{"overlay": "full", **AGAIN[name]}), tmp_path)
 
 
+BREAKS = """events:
+  - {at: 300ms, node: node.4, do: crash}
+  - {at: 400ms, partition: [[node.0, node.1], [node.2, node.3]], for: 1s}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["fifo", "flush", "latest"])
+def test_two_runs_in_which_messages_are_given_up_are_the_same(policy: str, tmp_path: Path) -> None:
+    plan = plan_of(
+        LOSSY + BREAKS,
+        algorithm={"name": "epidemic", "mode": "local", "round_end": "timeout", "timeout": "20ms", "fanout": 3},
+        outbox={"policy": policy, "in_flight": 1},
+        missing={"after": "400ms"},
+        stop={"rounds": 40},
+    )
+    same_twice(plan, tmp_path)
+    directory = RunDirectory(tmp_path / "a" / "run")
+    found = [each for name in directory.node_names() for each in records(directory, name) if isinstance(each, Event)]
+    given_up = {each.detail for each in found if each.what == "sends-given-up"}
+    assert "to node.4" in given_up
+    assert len(given_up) > 1
+
+
 @pytest.mark.slow
 def test_two_runs_on_ratings_are_the_same(tmp_path: Path) -> None:
     file = tmp_path / "ratings.csv"
@@ -277,7 +301,7 @@ def test_what_was_sent_is_received_or_lost_or_under_way(tmp_path: Path, monkeypa
     sent, received = totals(directory)
     under_way = [each for each in shipped if (each.origin, each.dest, each.message.round) not in arrived]
     left = [each for each in under_way if each.transfer is not None]
-    gone = sum(min(each.transfer.kept_bytes, each.message.nbytes) for each in left if each.transfer is not None)
+    gone = sum(each.own_bytes(each.transfer.kept_bytes) for each in left if each.transfer is not None)
     assert under_way
     assert 0 < gone < sum(each.message.nbytes for each in under_way)
     assert (sent.payload + sent.metadata) - (received.payload + received.metadata) == gone

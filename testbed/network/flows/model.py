@@ -110,7 +110,7 @@ class Flows:
         place = next(place for place, part in enumerate(connection.queue) if part.transfer is transfer)
         part = connection.queue[place]
         transfer.is_cancelled = True
-        transfer.kept_bytes = min(-(-gone // chunk_bytes) * chunk_bytes, transfer.size_bytes)
+        transfer.kept_bytes = min((gone // chunk_bytes + 1) * chunk_bytes, transfer.size_bytes) if gone else 0
         cut, part.size_bytes = part.size_bytes - transfer.kept_bytes, float(transfer.kept_bytes)
         if not transfer.kept_bytes:
             del connection.queue[place]
@@ -146,6 +146,16 @@ class Flows:
                 return min(transfer.kept_bytes, max(0, int(sent + _NOTHING)))
             sent -= part.size_bytes
         return 0
+
+    def last_sent_s(self, transfer: Transfer) -> float:
+        """When anything last left on the connection of a transfer; 0 if nothing has."""
+        slot = self._pairs[transfer.origin, transfer.dest].slot
+        if slot < 0:
+            return 0.0
+        moved = self._moved_since_step(slot) if self._state.is_busy[slot] else 0.0
+        if moved < _NOTHING:
+            return float(self._state.last_sent_s[slot])
+        return self._stepped_s + moved / float(self._state.rate[slot])
 
     def next_s(self) -> float:
         """Time of the next event; infinite when there is none."""

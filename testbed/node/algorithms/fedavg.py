@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from testbed.catalogue.shares import part_of
 from testbed.node.algorithm import Algorithm
+from testbed.node.kinds import MODEL
 from testbed.node.messages import Message, Received, UnusableModel
 from testbed.node.node import Node
-from testbed.node.sharing.base import MODEL, whole
+from testbed.node.sharing.base import whole
 
 UPDATE = "update"
 OVER = "over"

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from testbed.node.algorithm import Algorithm
+from testbed.node.kinds import MODEL
 from testbed.node.messages import Message, Received, UnusableModel, snapshot
-from testbed.node.node import Node, PeerMissing
-from testbed.node.sharing.base import MODEL, whole, whole_in
+from testbed.node.node import Node
+from testbed.node.sharing.base import whole, whole_in
 from testbed.node.state import NOTHING, State, whole_number_in, whole_numbers_in
+from testbed.node.talking import PeerMissing
 from testbed.node.world import Vector
 
 GRADIENT = "gradient"

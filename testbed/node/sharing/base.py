@@ -9,14 +9,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.node.kinds import MODEL
 from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
 from testbed.node.state import NOTHING, State
 from testbed.node.world import Vector
 
-_Number = TypeVar("_Number", np.float32, np.int32)
+_Places = TypeVar("_Places")
 
-MODEL = "model"
-"""The kind of a message that carries a model, or a part of one."""
 Decoded = tuple[NDArray[np.intp] | None, Vector]
 """Which parameters a message holds (None: all), and their values."""
 
@@ -80,9 +79,18 @@ class Sharing:
         """Replaces the model by a received whole one, such as a server's, bit for bit."""
         model[:] = whole_in(received, model.size)
 
+    def updated(self, model: Vector, received: Received) -> Vector:
+        """The model with the parameters of a received one in place of its own; the given one stays as it is."""
+        places, values = usable(received, lambda message: self.decode(message, model.size))
+        if places is None:
+            return values
+        copy = model.copy()
+        copy[places] = values
+        return copy
+
     def mix(self, model: Vector, received: Sequence[Received], weights: Sequence[float]) -> None:
         """Adds the received models with their weights, in the given order; the own model has the rest of 1."""
-        decoded = [_usable(each, lambda message: self.decode(message, model.size)) for each in received]
+        decoded = [usable(each, lambda message: self.decode(message, model.size)) for each in received]
         if all(places is None for places, _ in decoded):
             model *= np.float32(1.0 - sum(weights))
             scaled = np.empty_like(model)
@@ -101,10 +109,10 @@ class Sharing:
 
 def whole_in(received: Received, parameters: int, what: str = MODEL) -> Vector:
     """A received vector of all parameters; raises UnusableModel, which names the sender, for anything else."""
-    return _usable(received, lambda message: (None, _all_values(message, parameters, what)))[1]
+    return usable(received, lambda message: (None, _all_values(message, parameters, what)))[1]
 
 
-def _usable(received: Received, read: Callable[[Message], Decoded]) -> Decoded:
+def usable(received: Received, read: Callable[[Message], tuple[_Places, Vector]]) -> tuple[_Places, Vector]:
     """The decoded message; raises UnusableModel, which names the sender, if it is malformed or not finite."""
     try:
         places, values = read(received.message)
@@ -133,9 +141,3 @@ def values_of(message: Message) -> Vector:
         shapes = ", ".join(f"{buffer.dtype} {buffer.shape}" for buffer in message.payload)
         raise MalformedModel(f"`{message.kind}` must carry one vector of float32, it carries: {shapes or 'nothing'}")
     return message.payload[0].view(np.float32)
-
-
-def frozen(values: NDArray[_Number]) -> NDArray[_Number]:
-    """Makes an array read-only and gives it."""
-    values.flags.writeable = False
-    return values

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.messages import MalformedModel, Message
-from testbed.node.sharing.base import MODEL, Decoded, frozen, values_of
+from testbed.node.kinds import MODEL
+from testbed.node.messages import MalformedModel, Message, snapshot
+from testbed.node.sharing.base import Decoded, values_of
 from testbed.node.sharing.sparse import Sparse
 from testbed.node.world import Vector
 
@@ -23,7 +24,7 @@ class RandomSampling(Sparse):
     def encode_part(self, model: Vector, round_: int) -> Message:
         seed = self.random.getrandbits(32)
         values = model[_drawn(seed, self.fraction, model.size)]
-        return Message(MODEL, round_, {"seed": seed, "fraction": self.fraction}, payload=(frozen(values),))
+        return Message(MODEL, round_, {"seed": seed, "fraction": self.fraction}, payload=(snapshot(values),))
 
     def decode(self, message: Message, parameters: int) -> Decoded:
         if "seed" not in message.fields:

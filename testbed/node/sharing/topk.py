@@ -12,8 +12,9 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.messages import MalformedModel, Message
-from testbed.node.sharing.base import MODEL, Decoded, frozen, values_of
+from testbed.node.kinds import MODEL
+from testbed.node.messages import MalformedModel, Message, snapshot
+from testbed.node.sharing.base import Decoded, values_of
 from testbed.node.sharing.sparse import Sparse
 from testbed.node.state import NOTHING, State, vector_in
 from testbed.node.world import Vector
@@ -43,7 +44,8 @@ class TopK(Sparse):
     def encode_part(self, model: Vector, round_: int) -> Message:
         places = largest(np.abs(self._change), round(self.fraction * model.size))
         self._change[places] = 0.0
-        return Message(MODEL, round_, payload=(frozen(model[places]),), metadata=(frozen(places.astype(np.int32)),))
+        indices = snapshot(places.astype(np.int32))
+        return Message(MODEL, round_, payload=(snapshot(model[places]),), metadata=(indices,))
 
     def decode(self, message: Message, parameters: int) -> Decoded:
         if not message.metadata:

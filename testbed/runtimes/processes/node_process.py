@@ -27,6 +27,7 @@ from testbed.errors import TestbedError
 from testbed.journal import CannotWrite, Journal
 from testbed.node.choose import choose_algorithm
 from testbed.node.compute_slots import ComputeSlots
+from testbed.node.event_loop import NodeLoop
 from testbed.node.expected_traffic import largest_message_bytes
 from testbed.node.life import Life, Reason, build_of_this_process
 from testbed.node.mailbox import Room
@@ -71,6 +72,10 @@ from testbed.socket_paths import connect
 _LAST_WORDS_S = 5.0
 _TELL_EVERY_S = 2.0
 """Between two reports of how computing fares, which are signs of life, too: a killed node loses no more of that."""
+_TURNS, _MOST_TURNS = 3, 1000
+"""Of the event loop, in which all that its sockets hold is read; at most so many where a peer's last message broke off.
+
+One turn accepts a connection, and the next reads it."""
 _ARRIVAL_S = 10.0
 """How long, in emulated time, the last of what was sent may take to arrive."""
 
@@ -126,8 +131,8 @@ def live(setup: NodeSetup, plan: NodePlan, parent: int) -> None:
 
 def lead_life(setup: NodeSetup, plan: NodePlan) -> None:
     """The life of a node that has its network."""
-    with unawaited_are_told():
-        asyncio.run(_Process(setup, plan).run())
+    with unawaited_are_told(), asyncio.Runner(loop_factory=NodeLoop) as runner:
+        runner.run(_Process(setup, plan).run())
 
 
 def _get_network(setup: NodeSetup, plan: NodePlan) -> None:
@@ -164,10 +169,11 @@ class _Process:
         self._quiet: asyncio.Event
         self._released: asyncio.Event
         """Set when no node waits any more for what this one has sent."""
-        self._finished: tuple[int, ...] = ()
-        """Peers that were done and gone before the node was there."""
+        self._finished: frozenset[int] = frozenset()
+        """Peers that are done and gone."""
         self._link: PacketLink
         self._compute: RealCompute | None = None
+        self._transport: ZmqTransport | None = None
         self._counters: CounterReader | None = None
         """Of the emulated network's device, if there is one."""
 
@@ -197,7 +203,7 @@ class _Process:
         addresses = [on_loopback(each, block) if block else each for each in self._plan.addresses]
         parameters = self._setup.own.trainer.parameters
         self._early_room = Room(4 * parameters)
-        transport = ZmqTransport(
+        transport = self._transport = ZmqTransport(
             self._setup.rank,
             addresses,
             PORT,
@@ -274,9 +280,9 @@ class _Process:
         self._life = Life(node, build, self._setup.rejoin)
         if self._ends_at_once is not None:
             self._life.end_early(self._ends_at_once)
-        node.others_finished(self._finished)
         for sender, message in self._early:
             node.mailbox.put(sender, message)
+        node.others_finished(self._finished)
         self._tell_what_was_refused()
         while (left_s := clock.t0 - time.monotonic()) > 0.0:  # no node's time is negative, by no rounding either
             await asyncio.sleep(left_s)
@@ -342,11 +348,27 @@ class _Process:
             case Quiet():
                 self._quiet.set()
             case Finished(ranks=ranks):
-                self._finished = ranks
-                if self._life is not None:
-                    self._life.node.others_finished(ranks)
+                self._are_finished(frozenset(ranks))
             case Stood(since_s=since_s, until_s=until_s) if self._compute is not None:
                 self._compute.stood(since_s, until_s)
+
+    def _are_finished(self, ranks: frozenset[int]) -> None:
+        """Tells the node of peers that have finished, after the last that they have sent."""
+        before, self._finished = self._finished, ranks
+        if self._life is None:
+            return
+        node = self._life.node
+        node.others_live_again(before - ranks)
+        if news := ranks - before:
+            self._tell_after_the_last(node, news)
+
+    def _tell_after_the_last(self, node: Node, finished: frozenset[int], turn: int = 0) -> None:
+        """All that they sent has arrived in this machine's kernel; it may not have been read."""
+        is_unread = self._transport is not None and self._transport.holds_any_of(finished)
+        if turn < _TURNS or (is_unread and turn < _MOST_TURNS):
+            asyncio.get_running_loop().call_soon(self._tell_after_the_last, node, finished, turn + 1)
+        else:
+            node.others_finished(finished & self._finished)
 
     def _halt(self, reason: Reason) -> None:
         if not self._go.done():

@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
+from testbed.node.event_loop import TIMER_REFUSED, NodeLoop
 from testbed.node.world import Alarm
 
 _Result = TypeVar("_Result")
@@ -82,16 +83,16 @@ class VirtualClock:
         at = min((ticking.next_s() for ticking in self._ticking), default=math.inf)
         if self._alarms:
             at = min(at, self._alarms[0][0])
-        if math.isinf(at):
-            if self.on_stalled is None:
-                raise Stalled
-            self.on_stalled()
-            return
         if at > self._now and self._at_its_end:
             callbacks, self._at_its_end = self._at_its_end, []
             for callback in callbacks:
                 callback()
             return  # they may have given tasks something to do
+        if math.isinf(at):
+            if self.on_stalled is None:
+                raise Stalled
+            self.on_stalled()
+            return
         self._now = max(at, self._now)
         for ticking in self._ticking:
             ticking.advance(self._now)
@@ -188,11 +189,11 @@ class _WhenIdle(selectors.DefaultSelector):
         return super().select(0)
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """Asyncio's own timers know nothing of emulated time: code that sets one is told so at that place."""
+class _Loop(NodeLoop):
+    """Has no time but the emulated one: code that sets a timer is told so at that place."""
 
     def call_at(self, *_arguments: Any, **_options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
-        raise RuntimeError("asyncio's own timers know nothing of emulated time: use node.sleep and timeout_s")
+        raise RuntimeError(TIMER_REFUSED)
 
 
 def run(clock: VirtualClock, work: Coroutine[Any, Any, _Result]) -> _Result:

@@ -17,13 +17,26 @@ from testbed.runtimes.sim.clock import VirtualClock
 FRAME_BYTES = 9
 """What announces a frame of a message on the wire; not counted as the application's."""
 
+_RATHER_LET_GO = 4 << 10
+"""A message of which fewer bytes are unsent leaves and arrives, as in real runs; any other is cut at a multiple."""
+
 Receiver = Callable[[int, Message], None]
 
 
 class _Shipment:
     """One message from one node to another."""
 
-    __slots__ = ("dest", "is_delivered", "message", "network", "on_left", "origin", "transfer")
+    __slots__ = (
+        "before_bytes",
+        "dest",
+        "is_delivered",
+        "message",
+        "moved_s",
+        "network",
+        "on_left",
+        "origin",
+        "transfer",
+    )
 
     def __init__(
         self, network: VirtualNetwork, origin: int, dest: int, message: Message, on_left: Callable[[], None]
@@ -34,14 +47,28 @@ class _Shipment:
         self.message = message
         self.on_left = on_left
         self.transfer: Transfer | None = None
+        self.before_bytes = 0
+        """Bytes on the wire that had left before a death of the recipient; they must be sent again."""
+        self.moved_s = network.now_s
+        """When it was handed over, or last moved before that."""
         self.is_delivered = False
 
     @property
     def wire_bytes(self) -> int:
         return self.message.nbytes + FRAME_BYTES * len(self.message.frames())
 
-    def abort(self) -> int:
-        return self.network.abort(self)
+    def sent_bytes(self) -> int:
+        return self.own_bytes(self.network.wire_bytes_sent(self))
+
+    def own_bytes(self, wire_bytes: int) -> int:
+        """How many of the message's own bytes are among the first ones on the wire."""
+        return max(0, wire_bytes - (self.wire_bytes - self.message.nbytes))
+
+    def quiet_s(self) -> float:
+        return self.network.now_s - self.network.last_moved_s(self)
+
+    def abort(self, *, at_once: bool = False) -> int:
+        return self.own_bytes(self.network.abort(self, at_once=at_once))
 
 
 class VirtualNetwork:
@@ -76,15 +103,34 @@ class VirtualNetwork:
         shipment.transfer = self._flows.send(shipment.origin, shipment.dest, shipment.wire_bytes)
         self._moving[shipment.transfer] = shipment
 
-    def abort(self, shipment: _Shipment) -> int:
-        if shipment.transfer is None:
+    @property
+    def now_s(self) -> float:
+        return self._clock.now()
+
+    def wire_bytes_sent(self, shipment: _Shipment) -> int:
+        """Bytes on the wire that have left, each counted once."""
+        now = 0 if shipment.transfer is None else self._flows.sent_bytes(shipment.transfer)
+        return max(now, shipment.before_bytes)
+
+    def last_moved_s(self, shipment: _Shipment) -> float:
+        """When bytes of it last left, or when it was handed over."""
+        last_s = 0.0 if shipment.transfer is None else self._flows.last_sent_s(shipment.transfer)
+        return max(last_s, shipment.moved_s)
+
+    def abort(self, shipment: _Shipment, *, at_once: bool) -> int:
+        """Stops the sending; gives how many of its bytes on the wire have left."""
+        transfer = shipment.transfer
+        if transfer is None:
             if shipment in self._waiting[shipment.dest]:
                 self._waiting[shipment.dest].remove(shipment)
-            return 0
-        left = self._flows.cancel(shipment.transfer)
-        if not shipment.transfer.has_left:
-            self._moving.pop(shipment.transfer, None)
-        return min(left, shipment.message.nbytes)
+            return shipment.before_bytes
+        sent = self._flows.sent_bytes(transfer)
+        if not at_once and sent > 0 and transfer.size_bytes - sent <= _RATHER_LET_GO:
+            return transfer.size_bytes
+        kept = self._flows.cancel(transfer, chunk_bytes=_RATHER_LET_GO)
+        if not transfer.has_left:
+            self._moving.pop(transfer, None)
+        return max(kept, shipment.before_bytes)
 
     # -- for the runtime -------------------------------------------------------------------------------------------
 
@@ -103,8 +149,10 @@ class VirtualNetwork:
         """A node is dead: nothing arrives from it any more, and what was on its way to it will be sent anew."""
         self._receivers.pop(rank, None)
         self._held.pop(rank, None)
-        self._flows.reset(rank)
         gone = [each for each in self._moving.values() if rank in (each.origin, each.dest)]
+        for shipment in gone:
+            shipment.moved_s, shipment.before_bytes = self.last_moved_s(shipment), self.wire_bytes_sent(shipment)
+        self._flows.reset(rank)
         for shipment in gone:
             assert shipment.transfer is not None  # noqa: S101 - it is moving
             del self._moving[shipment.transfer]
@@ -121,10 +169,14 @@ class VirtualNetwork:
         for origin, message in self._held.pop(rank, []):
             self._hand_over(rank, origin, message)
 
-    def on_the_way(self, kinds: Collection[str]) -> set[tuple[int, int]]:
-        """Senders and recipients of messages of these kinds that have left and not arrived."""
-        moving = [each for each in self._moving.values() if not each.is_delivered]
-        return {(each.origin, each.dest) for each in moving if each.message.kind in kinds}
+    def on_the_way(self, origins: Collection[int]) -> set[tuple[int, int]]:
+        """Senders and recipients of messages that these nodes have sent, and that have not arrived."""
+        moving = {(each.origin, each.dest) for each in self._moving.values() if not each.is_delivered}
+        held = {(origin, dest) for dest, messages in self._held.items() for origin, _ in messages}
+        return {each for each in moving | held if each[0] in origins}
+
+    def is_paused(self, rank: int) -> bool:
+        return rank in self._held
 
     def change(self, network: Network) -> None:
         """From now on the network is this."""
@@ -154,7 +206,7 @@ class VirtualNetwork:
         if rank in self._held:
             self._held[rank].append((origin, message))
         elif rank in self._receivers:
-            self._receivers[rank](origin, message)
+            self._receivers[rank](origin, message.delivered())
 
 
 class NodeTransport:

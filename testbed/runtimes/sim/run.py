@@ -27,9 +27,7 @@ from testbed.network.change_words import words
 from testbed.network.moment import moments, network_before
 from testbed.network.timeline import Change, NodesChange
 from testbed.node.life import TOLD, Reason, build_of_this_process, failure_of
-from testbed.node.mailbox import PAST, SENT_AGAIN
 from testbed.node.messages import Message
-from testbed.node.sharing.base import MODEL
 from testbed.node.unawaited import unawaited_are_told
 from testbed.node.world import Vector
 from testbed.plan.files import split
@@ -106,6 +104,9 @@ class SimRun:
         """Nodes that join as soon as they are gone."""
         self._idle: set[int] = set()
         """Nodes that live on only to serve others."""
+        self._untold: dict[int, set[int]] = {}
+        """By node: those that have finished, of which it does not know yet."""
+        self._is_telling_due = False
         self._over: asyncio.Event
         self._quiet: asyncio.Event
         self._bug: BaseException | None = None
@@ -192,11 +193,12 @@ class SimRun:
         self._log.write(Event(self._clock.now(), "joined", node=plan.node.name))
         self._idle.discard(rank)
         node.begin(lambda: self._until_quiet(rank), lambda task: self._lived(rank, node, task))
+        self._untold[rank] = {other for other, each in self._nodes.items() if each.life.reason is Reason.FINISHED}
         self._tell_who_has_finished()
 
     def _take(self, node: VirtualNode, sender: int, message: Message) -> None:
         node.life.node.mailbox.put(sender, message)
-        if node.life.node.came_back and self._nodes[sender].life.reason is Reason.FINISHED:
+        if sender in self._untold.get(node.life.node.rank, ()):
             self._tell_who_has_finished()  # that may have been the last of it
 
     def _lived(self, rank: int, node: VirtualNode, task: asyncio.Task[Reason]) -> None:
@@ -215,7 +217,10 @@ class SimRun:
             self._stop(FAILED)
         else:
             self._rules.ended(rank, task.result())
-        self._tell_who_has_finished()
+        if task.result() is Reason.FINISHED:
+            for other in self._living():
+                self._untold[other].add(rank)
+            self._tell_who_has_finished()
         if task.result() is Reason.LEFT:
             self._network.leave(rank)
         self._return_or_rest(rank)
@@ -227,14 +232,21 @@ class SimRun:
         self._look_around()
 
     def _tell_who_has_finished(self) -> None:
-        """Tells nodes that came back, and may lack what cannot be sent again; not while the last of it comes."""
-        back = [rank for rank in self._living() if self._nodes[rank].life.node.came_back]
-        if not back:
-            return
-        done = [rank for rank, each in self._nodes.items() if each.life.reason is Reason.FINISHED]
-        coming = self._network.on_the_way((MODEL, SENT_AGAIN, PAST))
-        for to in back:
-            self._nodes[to].life.node.others_finished([rank for rank in done if (rank, to) not in coming])
+        """At the end of this instant: others may finish in it, too, and all nodes hear of all of them together."""
+        if not self._is_telling_due:
+            self._is_telling_due = True
+            self._clock.at_end_of_instant(self._tell_now_who_has_finished)
+
+    def _tell_now_who_has_finished(self) -> None:
+        """Tells each node of those that have finished, unless the last of them is still coming or it is paused."""
+        self._is_telling_due = False
+        coming = self._network.on_the_way(set[int]().union(*self._untold.values()))
+        for to in self._living():
+            untold = self._untold[to]
+            news = sorted(rank for rank in untold if (rank, to) not in coming)
+            if news and not self._network.is_paused(to):
+                untold.difference_update(news)
+                self._nodes[to].life.node.others_finished(news)
 
     async def _until_quiet(self, rank: int) -> None:
         """Until no node does anything but serve others."""
@@ -304,6 +316,7 @@ class SimRun:
             case NodeAction.RESUME if living is not None:
                 living.clock.resume()
                 self._network.resume(rank)
+                self._tell_who_has_finished()
 
     def _join(self, rank: int) -> None:
         rejoin, first_round = self._rules.next_life(has_lived=rank in self._nodes)

@@ -1,0 +1,86 @@
+"""SWIFT, and what DivShare's authors compare with under this name: entries of `ALGORITHMS`.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from testbed.catalogue.algorithm_facts import PACKAGE, AlgorithmFacts, OutboxFacts, Paper
+from testbed.catalogue.exchanges import Exchange, Partners, Sender, Sent, WithPeers
+from testbed.catalogue.options import Option, Type, Values, number_or_none
+
+
+def _with_neighbours(_options: Values) -> Exchange:
+    return WithPeers(Partners.NEIGHBOURS, fanout=None, waits=False, pause_s=0.0, tells_others=False)
+
+
+def _to_neighbours(_options: Values, _learners: int, degree: float) -> tuple[Sent, ...]:
+    return (_models("a model to each neighbour", degree),)
+
+
+def _with_recipients(options: Values) -> Exchange:
+    count = number_or_none(options, "recipients")
+    fanout = None if count is None else int(count)
+    return WithPeers(Partners.ANY, fanout, waits=False, pause_s=0.0, tells_others=False)
+
+
+def _to_recipients(options: Values, _learners: int, degree: float) -> tuple[Sent, ...]:
+    count = number_or_none(options, "recipients")
+    return (_models("a model to each of `recipients` nodes", degree if count is None else count),)
+
+
+def _models(what: str, count: float) -> Sent:
+    return Sent(what, Sender.LEARNER, count, is_drawn=False, answers=False, part=1.0, shared=True)
+
+
+SWIFT = AlgorithmFacts(
+    name="swift",
+    code=f"{PACKAGE}.swift:Swift",
+    summary="broadcast, train, average with the newest models of all neighbours; never wait",
+    options=(
+        Option("steps_between", Type.POSITIVE, 1, "Average in every iteration (1), in every second one (2), …"),
+        Option("memory", Type.TRUTH, True, "Where no model has come, average with the neighbour's last one."),
+        Option("boost", Type.TRUTH, False, "Where a model is missing, the others weigh more."),
+    ),
+    paper=Paper(
+        authors="Bornstein et al.",
+        title="SWIFT: Rapid Decentralized Federated Learning via Wait-Free Model Communication",
+        venue="ICLR",
+        year=2023,
+        arxiv="2210.14026",
+    ),
+    local_steps=None,
+    exchange=_with_neighbours,
+    messages=_to_neighbours,
+    outbox=OutboxFacts("latest", in_flight=None),
+    sharings=None,
+    mutual=True,
+    same_neighbours=True,
+    waits_for="nothing; at its end until its neighbours are done, or silent as long as `missing` says",
+    remembers="the last model of each neighbour; nothing with `memory: false`",
+    crash_costs="its neighbours go on with its last model, or without it as `missing` says",
+)
+
+SWIFT_RANDOM = AlgorithmFacts(
+    name="swift-random",
+    code=f"{PACKAGE}.swift_random:SwiftRandom",
+    summary="train, send the model to a few random nodes, average what has come; never wait",
+    options=(Option("recipients", Type.POSITIVE, None, "To how many a model goes; log2 of the nodes, rounded up."),),
+    paper=Paper(
+        authors="Biswas et al.",
+        title="Boosting Asynchronous Decentralized Learning with Model Fragmentation",
+        venue="WWW",
+        year=2025,
+        arxiv="2410.12918",
+    ),
+    local_steps=None,
+    exchange=_with_recipients,
+    messages=_to_recipients,
+    outbox=OutboxFacts("fifo", in_flight=None),
+    sharings=None,
+    mutual=False,
+    same_neighbours=False,
+    waits_for="nothing",
+    remembers="nothing",
+    crash_costs="nothing: what is sent to it is lost",
+)
