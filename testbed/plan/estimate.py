@@ -139,16 +139,13 @@ def estimate(plan: RunPlan) -> Estimate:
 
 
 def _rehearsal(plan: RunPlan, compute: Mapping[int, float], messages: int, window_s: float) -> Rehearsal | None:
-    """Rehearses the first rounds, unless they cannot be, have too many messages or never end."""
-    parts = parts_of(plan)
-    if parts is None:
-        return None
+    """Rehearses the first rounds, unless they have too many messages or never end."""
     rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, _MESSAGES // messages))
     if plan.experiment.stop.rounds is not None:
         rounds = min(rounds, plan.experiment.stop.rounds)
     if rounds * messages > _MOST_MESSAGES:
         return None
-    return rehearse(plan, parts, compute, rounds, window_s)
+    return rehearse(plan, parts_of(plan), compute, rounds, window_s)
 
 
 def _with_evaluation(plan: RunPlan, compute: Mapping[int, float]) -> Mapping[int, float]:

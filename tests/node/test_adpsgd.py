@@ -29,6 +29,7 @@ from tests.examples import examples
 from tests.node.crashing_world import Crash, CrashingWorld
 from tests.node.noted_trainings import Noted, descended, trainings
 from tests.node.small_world import Graph, Outcome, Quadratic, World, full, ring
+from tests.node.vectors import apart
 
 IRREGULAR: Graph = [[1, 2, 3, 4], [0], [0, 3], [0, 2, 4], [0, 3, 5], [4]]
 PAIR: Graph = [[1], [0]]
@@ -38,10 +39,6 @@ SKIP = {"missing": {"after": "2s", "then": "skip"}}
 
 def adpsgd(**options: object) -> dict[str, object]:
     return {"name": "adpsgd", "timeout": "200ms", **options}
-
-
-def apart(learner: int) -> Vector:
-    return np.random.default_rng(100 + learner).normal(size=8).astype(np.float32)
 
 
 def total(vectors: list[Vector]) -> np.ndarray:

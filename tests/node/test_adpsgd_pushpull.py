@@ -18,12 +18,9 @@ from testbed.records import Count
 from testbed.seeds import stream
 from tests.node.noted_trainings import Noted, descended, trainings
 from tests.node.small_world import Outcome, Quadratic, World
+from tests.node.vectors import apart
 
 PUSH_PULL = {"name": "adpsgd-pushpull"}
-
-
-def apart(learner: int) -> Vector:
-    return np.random.default_rng(100 + learner).normal(size=8).astype(np.float32)
 
 
 def world(n: int, **more: Any) -> World:
