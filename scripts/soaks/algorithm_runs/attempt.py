@@ -37,7 +37,7 @@ _MOST_TOLD = 8
 def tried(story: Story, folder: Path, runtime: str) -> Verdict:
     """One try in a process of its own; killed when it takes too long."""
     work = in_sim if runtime == "sim" else locally
-    verdict = _apart(lambda: work(story, folder), folder / "verdict.json", _TAKES_S[runtime])
+    verdict = apart(lambda: work(story, folder), folder / "verdict.json", _TAKES_S[runtime])
     if not verdict.is_good and runtime == "local":
         _destroy(folder / "run")
     about = {"seed": story.seed, "draws": story.draws, "events": story.network.events, "then": story.then}
@@ -100,7 +100,7 @@ def _texts(directory: RunDirectory) -> dict[str, bytes]:
     return {str(each.relative_to(directory.path)): each.read_bytes() for each in files if each.is_file()}
 
 
-def _apart(work: Callable[[], Verdict], file: Path, longest_s: float) -> Verdict:
+def apart(work: Callable[[], object], file: Path, longest_s: float) -> Verdict:
     """The verdict of a forked process."""
     child = os.fork()
     if child == 0:
@@ -124,10 +124,12 @@ def _apart(work: Callable[[], Verdict], file: Path, longest_s: float) -> Verdict
     return Verdict(word["is_good"], word["word"], word["figures"])
 
 
-def _give(work: Callable[[], Verdict], file: Path) -> None:
+def _give(work: Callable[[], object], file: Path) -> None:
     """Writes the verdict, and ends this process."""
     try:
         verdict = work()
+        if not isinstance(verdict, Verdict):
+            raise TypeError(f"no verdict: {verdict!r}")
     except BaseException:  # it is the result
         verdict = Verdict(False, "raised", {"wrong": traceback.format_exc().splitlines()[-12:]})
     file.write_text(json.dumps({"is_good": verdict.is_good, "word": verdict.word, "figures": verdict.figures}))

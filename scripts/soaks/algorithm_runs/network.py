@@ -57,7 +57,7 @@ def drawn_network(draw: Random, nodes: int, horizon_s: float) -> Network:
 
 
 def _rate(draw: Random) -> int:
-    return round(_SLOWEST_BPS * (_FASTEST_BPS / _SLOWEST_BPS) ** draw.random())
+    return int(_SLOWEST_BPS * (_FASTEST_BPS / _SLOWEST_BPS) ** draw.random())
 
 
 def _quality(draw: Random, rate_bps: int) -> str:

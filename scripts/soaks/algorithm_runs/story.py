@@ -61,8 +61,18 @@ class Story:
     @property
     def may_miss(self) -> bool:
         """Whether a node may fail because another one is missing, as the experiment wants it."""
-        server_gone = ALGORITHMS[self.algorithm].needs_server and 0 in self.network.gone
-        return server_gone or self.then == "abort" or (self.then == "wait" and bool(self.network.gone))
+        facts = ALGORITHMS[self.algorithm]
+        if self.then == "abort" or (facts.needs_server and 0 in self.network.gone):
+            return True
+        return self.then == "wait" and (bool(self.network.gone) or self._drops_what_others_wait_for)
+
+    @property
+    def _drops_what_others_wait_for(self) -> bool:
+        """A policy that drops a model for a newer one takes it from a slow neighbour that still waits for it."""
+        facts = ALGORITHMS[self.algorithm]
+        exchange = facts.exchange(self.plan().experiment.algorithm.options)
+        policy = self.experiment.get("outbox", {}).get("policy", facts.outbox.policy)
+        return policy != "fifo" and isinstance(exchange, WithPeers) and not exchange.is_free
 
     def plan(self) -> RunPlan:
         """For `sim`; raises InvalidInput for a draw that does not fit together."""

@@ -22,6 +22,7 @@ from testbed.node.messages import Message, Received
 from testbed.node.node import Node
 from testbed.node.outbox import Outbox
 from testbed.node.sharing import base
+from testbed.node.sharing.base import usable
 from testbed.node.snapshots import save_snapshot
 from testbed.node.state import State
 from testbed.node.tickets import Ticket
@@ -53,7 +54,7 @@ class Witness:
         self.posted: Counter[_Posted] = Counter()
         self.arrived: Counter[_Posted] = Counter()
         self.posted_bytes = self.arrived_bytes = self.averaged = 0
-        self._lives: list[_Life] = []
+        self.lives: list[_Life] = []
         self._by_mailbox: dict[int, _Life] = {}
         self._by_outbox: dict[int, _Life] = {}
         self._owner: dict[int, _Life] = {}
@@ -72,8 +73,8 @@ class Witness:
             patch.object(Outbox, "post", self._seen_post(Outbox.post)),
             patch.object(Mailbox, "put", self._seen_put(Mailbox.put)),
             patch.object(Mailbox, "_keep", self._seen_keep(Mailbox._keep)),
-            patch.object(base, "usable", self._seen_usable(base.usable)),
-            patch.object(fragments, "usable", self._seen_usable(fragments.usable)),
+            patch.object(base, "usable", self._seen_usable(usable)),
+            patch.object(fragments, "usable", self._seen_usable(usable)),
             patch.object(node, "save_snapshot", self._seen_snapshot),
         ):
             yield
@@ -87,7 +88,7 @@ class Witness:
                     f"{count} times a message from {sender} to {to} arrived, posted "
                     f"{self.posted[message]} times: {header!r:.120}"
                 )
-        for life in self._lives:
+        for life in self.lives:
             if not np.isfinite(life.node.model).all():
                 self.wrong.append(f"the model of node {life.rank} is not finite")
         return self.wrong
@@ -98,7 +99,7 @@ class Witness:
             folder, snapshot = named.get("snapshots"), named.get("snapshot")
             saved = self._saved.get(folder, set()) if folder is not None and snapshot is not None else set()
             life = _Life(made.rank, made, set(saved))
-            self._lives.append(life)
+            self.lives.append(life)
             self._by_mailbox[id(made.mailbox)] = self._by_outbox[id(made.outbox)] = life
 
         return init
@@ -129,11 +130,11 @@ class Witness:
         return keep
 
     def _seen_usable(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def usable(received: Received, read: Callable[[Message], Any]) -> Any:
+        def seen(received: Received, read: Callable[[Message], Any]) -> Any:
             self._average(received)
             return original(received, read)
 
-        return usable
+        return seen
 
     def _average(self, received: Received) -> None:
         life = self._owner.get(id(received))
@@ -155,7 +156,7 @@ class Witness:
     def _seen_snapshot(self, folder: Path, rounds: int, vector: Vector, state: Mapping[str, State]) -> None:
         save_snapshot(folder, rounds, vector, state)
         self._saved[folder] = next(
-            set(life.exchanged) for life in reversed(self._lives) if life.node._snapshots == folder
+            set(life.exchanged) for life in reversed(self.lives) if life.node._snapshots == folder
         )
 
 
