@@ -52,7 +52,7 @@ ADPSGD = AlgorithmFacts(
             1,
             "How many exchanges an active node begins in a round; `free`: as many as the network allows.",
         ),
-        Option("timeout", Type.DURATION, 5.0, "After that time without an answer, the same request is sent again."),
+        Option("timeout", Type.DURATION, 10.0, "After that time without an answer, the same request is sent again."),
     ),
     paper=Paper(
         authors="Lian et al.",

@@ -10,6 +10,7 @@ from testbed.catalogue.adpsgd import ADPSGD, ADPSGD_PUSHPULL
 from testbed.catalogue.exchanges import Exchange
 from testbed.catalogue.fragmented import DIVSHARE, MOSAIC
 from testbed.catalogue.gossip import GOSSIP
+from testbed.catalogue.in_turns import TELEPORTATION
 from testbed.catalogue.options import Values
 from testbed.catalogue.served import FEDAVG, PARAMETER_SERVER
 from testbed.catalogue.swift import SWIFT, SWIFT_RANDOM
@@ -27,6 +28,7 @@ ALGORITHMS = by_name(
     SWIFT,
     SWIFT_RANDOM,
     GOSSIP,
+    TELEPORTATION,
     FEDAVG,
     PARAMETER_SERVER,
 )

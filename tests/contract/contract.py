@@ -58,6 +58,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "swift-without-memory": {"algorithm": {"name": "swift", "memory": False, "boost": True, "steps_between": 2}},
     "swift-random": {"algorithm": {"name": "swift-random"}},
     "gossip": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "200ms"}, "overlay": {"kind": "ring"}},
+    "teleportation": {"algorithm": {"name": "teleportation"}, "rejoin": "last"},
     "fedavg": {"algorithm": {"name": "fedavg"}},
     "parameter-server": {"algorithm": {"name": "parameter-server"}, "training": SERVED},
     "asynchronous": {"algorithm": {"name": "parameter-server", "mode": "async"}, "training": SERVED},

@@ -40,7 +40,7 @@ from testbed.node.state import (
 from testbed.node.streams import Streams
 from testbed.records import Failure
 from tests.node.small_world import Outcome, World, ring
-from tests.node.test_sharing import vector
+from tests.node.vectors import vector
 
 MODEL = b"model"
 ROUNDS, SAVED = 7, 3

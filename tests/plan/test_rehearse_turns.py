@@ -64,6 +64,10 @@ def test_all_of_them_work_if_there_are_no_more(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(parts, Turns)
     assert parts.active(3) == (0, 1, 2, 3)
     assert estimate(plan_of(4)).round_s == pytest.approx(0.1 + LATENCY_S, rel=0.05), "each is its own successor"
+    large = plan_of(4).model_copy(update={"parameters": 100_000})
+    met_all = estimate(large)
+    in_turns(monkeypatch, InTurns(active=4, meets=3, collected=False))
+    assert estimate(large) == met_all
 
 
 def test_a_slow_learner_counts_in_the_rounds_in_which_it_works(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,13 +28,14 @@ class ADPSGD(Algorithm):
     waits = False
     sends_to = 1
 
-    def __init__(self, exchanges_per_iter: int | str = 1, timeout: float = 5.0) -> None:
+    def __init__(self, exchanges_per_iter: int | str = 1, timeout: float = 10.0) -> None:
         if exchanges_per_iter != FREE and (not isinstance(exchanges_per_iter, int) or exchanges_per_iter < 1):
             raise ValueError("exchanges_per_iter is a whole number from 1 on, or `free`")
         if timeout <= 0:
             raise ValueError("timeout is above 0")
         self._turns = _Turns(inf if exchanges_per_iter == FREE else float(exchanges_per_iter))
-        self.timeout_s = timeout
+        self._look_s = timeout / 2
+        """Between two looks at a request: if none of it leaves from one to the next, others are asked."""
         self._asking = Asking()
         self._answering = Answering()
 
@@ -80,13 +81,19 @@ class ADPSGD(Algorithm):
         await self._finish_exchanges(node)
 
     async def _exchange(self, node: Node, partner: int) -> bool:
-        """Asks, and takes the reply; after the timeout the exchange stays open, and others go on."""
+        """Asks, and takes the reply; after the timeout the exchange stays open, and others go on.
+
+        A request that takes longer to leave is waited for: on a slow link, the next one would be as slow.
+        """
+        began_s = node.now()
         if partner not in self._asking.open:
             self._asking.ask(node, partner)
-        until_s = node.now() + self.timeout_s
-        while partner in self._asking.open and node.now() < until_s:
+        while partner in self._asking.open:
+            until_s = max(began_s, self._asking.quiet_since_s(node, partner)) + self._look_s
+            if node.now() >= until_s:
+                return False
             await self._take_replies(node, until_s - node.now())
-        return partner not in self._asking.open
+        return True
 
     async def _take_replies(self, node: Node, timeout_s: float) -> None:
         for reply in await node.receive_all(REPLY, timeout_s=timeout_s):
@@ -97,7 +104,7 @@ class ADPSGD(Algorithm):
         for reply in node.arrived(REPLY):
             self._asking.take(node, reply)
         self._asking.forget(node.finished_peers)
-        self._asking.ask_again(node, self.timeout_s)
+        self._asking.ask_again(node, self._look_s)
 
     async def _finish_exchanges(self, node: Node) -> None:
         """Waits for replies that are due, no longer than for any silent peer."""
@@ -106,8 +113,9 @@ class ADPSGD(Algorithm):
             self._catch_up(node)
             left_s = max((each.since_s + patience_s - node.now() for each in self._asking.open.values()), default=0.0)
             if left_s <= 0:
-                return
-            await self._take_replies(node, min(left_s, self.timeout_s))
+                break
+            await self._take_replies(node, min(left_s, self._look_s))
+        self._asking.withdraw(node)
 
     # -- passive nodes ---------------------------------------------------------------------------------------------
 
