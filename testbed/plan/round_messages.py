@@ -139,7 +139,7 @@ def _recipients(
     left = int(count) + (random.random() < count % 1 if count % 1 else 0)
     part = 0
     while left > 0 and among and group > 0:
-        now = min(left, group)
+        now = min(left, group, len(among))
         chosen = among if now >= len(among) else sorted(random.sample(among, now))
         yield from ((part, to) for to in chosen)
         left -= now
