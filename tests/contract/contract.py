@@ -60,6 +60,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "swift-random": {"algorithm": {"name": "swift-random"}},
     "gossip": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "200ms"}, "overlay": {"kind": "ring"}},
     "teleportation": {"algorithm": {"name": "teleportation"}, "rejoin": "last"},
+    "plexus": {"algorithm": {"name": "plexus", "success_fraction": 1}},
+    "conflux": {"algorithm": {"name": "plexus", "aggregate": "all", "success_fraction": 1}},
     "fedavg": {"algorithm": {"name": "fedavg"}},
     "parameter-server": {"algorithm": {"name": "parameter-server"}, "training": SERVED},
     "asynchronous": {"algorithm": {"name": "parameter-server", "mode": "async"}, "training": SERVED},
