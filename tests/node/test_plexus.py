@@ -11,8 +11,10 @@ import pytest
 
 from testbed.node.active_nodes import active_nodes
 from testbed.node.algorithms.plexus import AGGREGATED, TRAINED, Plexus
+from testbed.node.collecting import Collection
+from testbed.node.fragments import Fragmentation
 from testbed.node.life import Reason
-from testbed.node.messages import Message
+from testbed.node.messages import Message, Received, UnusableModel
 from testbed.node.state import UnusableState
 from tests.node.crashing_world import Crash, CrashingWorld
 from tests.node.small_world import Outcome, Quadratic, World
@@ -232,6 +234,22 @@ def test_a_node_that_comes_back_works_again(rejoin: str, aggregate: str, tmp_pat
     assert spread == 0 if aggregate == "one" else spread < 0.1, "nodes of a sample may get other models in time"
 
 
+def test_an_aggregator_that_has_lost_its_models_gets_them_again() -> None:
+    """It is back before anyone asks; without another copy of the models, it would wait for its timeout."""
+    scene = world(8, sample=3, success_fraction=1.0, rounds=3, ping_timeout="200ms", aggregation_timeout="60s")
+    scene.seed = next(
+        seed
+        for seed in range(100)
+        if active_nodes(seed, tuple(range(8)), 1, 1)[0] not in active_nodes(seed, tuple(range(8)), 0, 3)
+    )
+    aggregator, slow = ordered(scene, 1)[0], ordered(scene, 0)[0]
+    scene.step_s = lambda learner, step: 0.5 if learner == slow and not step else 0.01
+    outcome = CrashingWorld(scene, [Crash(0.1, aggregator, 0.05)]).run()
+    ended_well(outcome, range(8), 3)
+    assert outcome.ended_s < 3.0
+    assert ordered(scene, 1)[0] == aggregator in worked(outcome, 8)[1]
+
+
 def test_the_last_node_goes_on_alone() -> None:
     scene = world(4, sample=3, rounds=8, **PATIENT)
     outcome = CrashingWorld(scene, [Crash(0.2, rank) for rank in (0, 1, 3)]).run()
@@ -256,6 +274,36 @@ def test_nodes_that_are_silent_for_long_are_asked_last() -> None:
 
 
 # -- options and state ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields", [{"part": 1}, {"part": -1}, {"part": "0"}, {"trained": 0}, {"trained": True}, {"trained": None}]
+)
+def test_a_model_that_says_something_else_is_refused_by_name(fields: dict[str, Any]) -> None:
+    fragments = Fragmentation(8, 1, 1)
+    collection = Collection(fragments)
+    (whole,) = fragments.cut(vector(8), 1)
+    collection.add(Received(3, whole.with_fields(trained=2)))
+    assert not collection.is_enough(1.0)
+    assert collection.is_enough(0.5)
+    given = {key: value for key, value in {**whole.fields, "trained": 2, **fields}.items() if value is not None}
+
+    def take() -> bool:
+        collection.add(Received(4, Message(TRAINED, 1, given, whole.payload)))
+        return collection.is_enough(1.0)
+
+    with pytest.raises(UnusableModel, match="rank 4"):
+        take()
+
+
+@pytest.mark.parametrize("sampled", [None, [], ["a"], 3])
+def test_a_sample_that_is_no_list_of_ranks_is_refused(sampled: Any) -> None:
+    fragments = Fragmentation(8, 1, 1)
+    collection = Collection(fragments)
+    fields = {} if sampled is None else {"sampled": sampled}
+    collection.add(Received(3, fragments.cut(vector(8), 1)[0].with_fields(**fields)))
+    with pytest.raises(UnusableModel, match="not a list of ranks"):
+        collection.sampled()
 
 
 @pytest.mark.parametrize(

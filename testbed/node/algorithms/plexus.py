@@ -242,7 +242,8 @@ class Plexus(Algorithm):
         return Message(AGGREGATED, round_, {"trained": trained}, payload=(snapshot(model),))
 
     def _tell_collected(self, ranks: list[int], round_: int) -> None:
-        if self.aggregate == "one":
+        """Tells these that their models are not needed any more; after the last round, the last mean tells them."""
+        if self.aggregate == "one" and round_ != self._node.plan.experiment.stop.rounds:
             self._node.send(ranks, Message(COLLECTED, round_))
 
     # -- rounds that stand still -------------------------------------------------------------------------------------
