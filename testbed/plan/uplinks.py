@@ -39,8 +39,8 @@ class Uplinks:
     send_s: Mapping[int, float]
     """In which the messages of a round can leave, by learner."""
     to_busy: Mapping[int, float]
-    """The part of a learner's messages that goes to learners which, too, send more than can leave. The others finish
-    with their last round, and what still waits for them then is cut."""
+    """The part of a learner's messages that goes to learners which, too, are late: they send more than can leave, or to
+    one that cannot take all that comes. The others finish with their last round, and what waits for them is cut."""
 
     @property
     def share(self) -> float:
@@ -96,18 +96,24 @@ def uplinks_of(
         return None
     pairs: list[tuple[int, int]] = []
     sent = dict.fromkeys(compute_s, 0.0)
+    arriving_bytes_s = dict.fromkeys(compute_s, 0.0)
     for round_ in range(_DRAWS):
         for phase in traffic_of(plan, round_).phases:
             pairs.extend(phase.pairs)
-            for (origin, _), size in zip(phase.pairs, phase.sizes, strict=True):
+            for (origin, dest), size in zip(phase.pairs, phase.sizes, strict=True):
                 sent[origin] += size / _DRAWS
+                arriving_bytes_s[dest] += size / _DRAWS / compute_s[origin]
     rates = {rank: rate * Tcp().goodput for rank, rate in transfers.uplink_bytes_s(pairs).items()}
     policy = outbox_of(plan.experiment).policy
     send_s = {rank: sent[rank] / rates[rank] if sent[rank] else 0.0 for rank in compute_s}
     for rank, share in rehearsed.items():
         if share < _ALL and policy != "fifo":
             send_s[rank] = max(send_s[rank], compute_s[rank] / max(share, _LEAST))
+    down = {rank: rate * Tcp().goodput for rank, rate in transfers.downlink_bytes_s(pairs).items()}
+    # Who sends to a node that cannot take all that comes is as late.
+    full = {rank for rank, rate in down.items() if arriving_bytes_s[rank] > rate}
     busy = {rank for rank in compute_s if send_s[rank] > compute_s[rank]}
+    busy |= {origin for origin, dest in pairs if dest in full}
     every, to_busy = Counter(origin for origin, _ in pairs), Counter(origin for origin, dest in pairs if dest in busy)
     shares = {rank: to_busy[rank] / every[rank] if every[rank] else 0.0 for rank in compute_s}
     return Uplinks(policy, compute_s, sent, send_s, shares)
