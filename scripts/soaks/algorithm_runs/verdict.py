@@ -23,7 +23,7 @@ NEVER_TAKEN = "never-taken"
 _BAD_NOTES = frozenset(
     {NEVER_TAKEN, "not-awaited", "state-lost", "mailbox-full", "refused", "not-understood", "not-done", "broken"}
 )
-_MISSING = re.compile(r"in vain|sent no|sent nothing|is missing|missing")
+_MISSING = re.compile(r"in vain|sent no|did not hand on")
 """In the failure of a node that gives up because of another one."""
 
 
