@@ -11,6 +11,9 @@ FRAGMENT = "fragment"
 """The kind of a message that carries one of several parts of a model: its field `part` is the number. Algorithms use
 it, too."""
 
+PART = "part"
+"""The field that distinguishes the parts of a model: messages of different parts never replace each other."""
+
 GOODBYE = "goodbye"
 """The kind of the last message of a node that leaves in good order."""
 AGAIN = "send-again"

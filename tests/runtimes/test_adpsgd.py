@@ -14,6 +14,7 @@ from tests.runtimes.sim_runs import plan_of, records, run, star
 from tests.runtimes.test_sim import of_type
 from tests.runtimes.test_swift import NODES, crash, last_end
 
+SHORT = {"missing": {"after": "2s", "then": "wait"}, "stop": {"rounds": 40}, "evaluation": {"mode": "none"}}
 RING = {"overlay": {"kind": "ring"}}
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "adpsgd": {"algorithm": {"name": "adpsgd", "timeout": "200ms"}, **RING},
@@ -22,16 +23,15 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 }
 
 
-def plan(name: str, events: str = "", **more: Any) -> RunPlan:
-    chosen = {"missing": {"after": "2s", "then": "wait"}, "stop": {"rounds": 40}, "evaluation": {"mode": "none"}}
-    return plan_of(star(4, events), **{**chosen, **ALGORITHMS[name], **more})
+def planned(name: str, events: str = "", **more: Any) -> RunPlan:
+    return plan_of(star(4, events), **{**SHORT, **ALGORITHMS[name], **more})
 
 
 @pytest.mark.parametrize("rank", [0, 1], ids=["passive", "active"])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_crash_delays_no_round_of_others(name: str, rank: int, tmp_path: Path) -> None:
     """Forty rounds of 40 ms; at its end, a node waits for the dead one as long as for any silent peer."""
-    directory, outcome = run(plan(name, crash(0.5, rank)), tmp_path)
+    directory, outcome = run(planned(name, crash(0.5, rank)), tmp_path)
     assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 4, ()), "a death as planned counts"
     for each in set(NODES) - {NODES[rank]}:
         assert of_type(records(directory, each), Round)[-1].t == pytest.approx(1.6, abs=1e-6)
@@ -47,7 +47,7 @@ def test_a_crash_delays_no_round_of_others(name: str, rank: int, tmp_path: Path)
 def test_a_node_that_comes_back_does_its_rounds_and_averages_again(
     name: str, rank: int, rejoin: str, tmp_path: Path
 ) -> None:
-    directory, outcome = run(plan(name, crash(0.5, rank, 0.4), rejoin=rejoin), tmp_path)
+    directory, outcome = run(planned(name, crash(0.5, rank, 0.4), rejoin=rejoin), tmp_path)
     assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 4, ())
     starts = of_type(records(directory, NODES[rank]), Start)
     assert [each.rejoin for each in starts] == [None, rejoin]
@@ -63,7 +63,7 @@ def test_a_run_is_the_same_again_in_any_order_of_nodes(name: str, tmp_path: Path
     for shuffle in (None, 1, 2):
         folder = tmp_path / str(shuffle)
         folder.mkdir()
-        directory, _ = run(plan(name, crash(0.5, 1, 0.4)), folder, shuffle=shuffle)
+        directory, _ = run(planned(name, crash(0.5, 1, 0.4)), folder, shuffle=shuffle)
         texts.append([directory.node(each).journal.read_bytes() for each in NODES])
     assert texts[0] == texts[1] == texts[2]
 
@@ -73,7 +73,7 @@ def test_it_learns_though_half_of_the_nodes_are_slow(tmp_path: Path) -> None:
     for name in ALGORITHMS:
         (tmp_path / name).mkdir()
         settings: dict[str, Any] = {"stop": {"time": "12s"}, "evaluation": {"every": 5}, "compute": slow}
-        directory, outcome = run(plan(name, **settings), tmp_path / name)
+        directory, outcome = run(planned(name, **settings), tmp_path / name)
         assert (outcome.reason, outcome.failures) == ("time", ())
         last = [of_type(records(directory, each), Evaluation)[-1].accuracy for each in NODES]
         assert sum(each or 0.0 for each in last) / 4 > 0.5, name
@@ -82,7 +82,7 @@ def test_it_learns_though_half_of_the_nodes_are_slow(tmp_path: Path) -> None:
 def test_nobody_waits_for_peers_that_have_finished(tmp_path: Path) -> None:
     """Rank 0 answers and is slow; the active ones have finished long before, and the run ends with its own work."""
     slow = {"factors": [{"nodes": "node.0", "factor": 5}]}
-    directory, _ = run(plan("adpsgd", compute=slow), tmp_path)
+    directory, _ = run(planned("adpsgd", compute=slow), tmp_path)
     assert last_end(directory, "node.1").t < 2.1
     assert last_end(directory, "node.0").t == pytest.approx(8.0, abs=0.1)
 
@@ -93,5 +93,5 @@ def test_an_overlay_without_sides_and_parts_of_models_are_refused_before_the_run
         ({"sharing": {"name": "topk"}}, "`full`"),
     ):
         with pytest.raises(InvalidInput) as caught:
-            plan("adpsgd", **more)
+            planned("adpsgd", **more)
         assert words in str(caught.value.findings[0])

@@ -64,6 +64,10 @@ class Last(Algorithm):
             node.note("known", json.dumps([node.now(), sorted(node.finished_peers)]))
         else:
             node.send(node.others, Message("word", 0))
+            await node.sleep(self.lingers_s)
+
+    def __init__(self, lingers_s: float = 0.0):
+        self.lingers_s = lingers_s
 
 
 class Ticks(Algorithm):
@@ -159,9 +163,10 @@ def test_it_is_known_though_nothing_else_happens_any_more(tmp_path: Path) -> Non
         assert json.loads(known.detail) == [known.t, [0]]
 
 
-def test_a_paused_node_learns_it_when_it_goes_on(tmp_path: Path) -> None:
-    events = "  - {at: 1ms, node: node.2, do: pause}\n  - {at: 3s, node: node.2, do: resume}\n"
-    directory, outcome = tried(tmp_path / "run", "Last", events)
+@pytest.mark.parametrize("at", ["1ms", "500ms"], ids=["before the message", "after it"])
+def test_a_paused_node_learns_it_when_it_goes_on(at: str, tmp_path: Path) -> None:
+    events = f"  - {{at: {at}, node: node.2, do: pause}}\n  - {{at: 3s, node: node.2, do: resume}}\n"
+    directory, outcome = tried(tmp_path / "run", "Last", events, options={"lingers_s": 0.9})
     assert not outcome.failures
     assert end_of(directory, "node.1").t < 1.0
     assert end_of(directory, "node.2").t == 3.0

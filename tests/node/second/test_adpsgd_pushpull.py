@@ -50,7 +50,7 @@ class PushPull(Second):
             self.twice += len({post.to for post in posts}) < self.pings
 
 
-@pytest.mark.parametrize(("fanout", "policy"), [(None, None), (6, "fifo"), (6, "flush"), (5, "latest")])
+@pytest.mark.parametrize(("fanout", "policy"), [(None, None), (5, "fifo"), (4, "flush"), (5, "latest")])
 def test_pushpull(fanout: int | None, policy: str | None) -> None:
     options: dict[str, object] = {} if fanout is None else {"fanout": fanout}
     world = uneven_world({"name": "adpsgd-pushpull", **options}, until_s=2.0)

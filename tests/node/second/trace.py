@@ -146,7 +146,7 @@ def watched(world: World) -> list[Event]:
     """Runs a world, and gives what happened in it."""
     watch = Watch(world)
     outcome = watch.run()
-    assert Reason.FAILED not in outcome.reasons, [outcome.events(rank) for rank in range(world.size)]
+    assert Reason.FAILED not in outcome.reasons, outcome.end(0)
     return watch.trace
 
 
