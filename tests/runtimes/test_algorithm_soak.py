@@ -112,6 +112,14 @@ def test_a_run_that_hangs_is_ended_and_told(tmp_path: Path) -> None:
     assert time.monotonic() - began_s < 30
 
 
+def test_a_run_that_goes_round_in_circles_is_ended_and_told(tmp_path: Path) -> None:
+    def circle() -> None:
+        while True:
+            pass
+
+    assert apart(circle, tmp_path / "verdict", 250, computes_s=1).word == "hung"
+
+
 def test_a_run_that_raises_is_told(tmp_path: Path) -> None:
     verdict = apart(lambda: 1 / 0, tmp_path / "verdict", 60)
     assert (verdict.is_good, verdict.word) == (False, "raised")
