@@ -140,7 +140,7 @@ def _recipients(
     random = stream(plan.seed, "estimate", str(round_), str(rank), *([str(sort)] if sort else []))
     left, part = count, 0
     while left > 0 and among and group > 0:
-        now = min(left, group)
+        now = min(left, group, len(among))
         chosen = among if now >= len(among) else sorted(random.sample(among, now))
         yield from ((part, to) for to in chosen)
         left -= now

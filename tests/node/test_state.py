@@ -197,6 +197,7 @@ CASES: dict[str, dict[str, Any]] = {
     "dpsgd": {},
     "divshare": {"graph": None, **AT_ONCE},
     "mosaic": {"graph": None},
+    "shatter": {"graph": None},
     "epidemic": {"graph": None},
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}, "graph": None},
     "swift": {"steps": 2},
