@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from soaks import chaos, first_run, fuzz, hostile, long_tests, seeds
+from soaks import algorithms, chaos, first_run, fuzz, hostile, long_tests, seeds
 from soaks.soak import Soak
 
-_ALL = (chaos.SOAK, first_run.SOAK, fuzz.SOAK, hostile.SOAK, long_tests.SOAK, seeds.SOAK)
+_ALL = (algorithms.SOAK, chaos.SOAK, first_run.SOAK, fuzz.SOAK, hostile.SOAK, long_tests.SOAK, seeds.SOAK)
 ALL: dict[str, Soak] = {each.name: each for each in _ALL}

@@ -25,6 +25,11 @@ class Case:
 
     name: str
     attempt: Callable[[Path, int], Verdict]
+    at_most: int | None = None
+    """Tries that are made of it, however many of the others."""
+
+    def tries(self, of_others: int) -> int:
+        return of_others if self.at_most is None else min(self.at_most, of_others)
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,14 @@ def attempted(soak: Soak, conditions: Conditions, tries: int, file: Path, say: C
     with kept_busy(conditions.busy):
         for number in range(tries):
             for case in soak.cases:
-                if not any((each.case, each.number) == (case.name, number) for each in done):
+                if number < case.tries(tries) and not any(
+                    (each.case, each.number) == (case.name, number) for each in done
+                ):
                     one = _one(case, number, conditions)
                     append(file, one)
                     done.append(one)
-                    say(f"{case.name} {number + 1}/{tries}: {one.verdict}, {one.seconds:.0f} s, load {one.load}")
+                    place = f"{number + 1}/{case.tries(tries)}"
+                    say(f"{case.name} {place}: {one.verdict}, {one.seconds:.0f} s, load {one.load}")
     return done
 
 
@@ -54,7 +57,12 @@ def table(soak: Soak, done: Sequence[Try], tries: int, busy: int) -> list[str]:
         mine = [each for each in done if each.case == case.name]
         words = sorted({each.verdict for each in mine if not each.is_good})
         cells = (
-            *(case.name, sum(each.is_good for each in mine), len(mine), f"{soak.wanted(tries, busy)} of {tries}"),
+            *(
+                case.name,
+                sum(each.is_good for each in mine),
+                len(mine),
+                f"{soak.wanted(case.tries(tries), busy)} of {case.tries(tries)}",
+            ),
             *(", ".join(words) or "–", span([each.seconds for each in mine]), span([each.load for each in mine])),
         )
         lines.append(f"| {' | '.join(map(str, cells))} |")
@@ -63,8 +71,11 @@ def table(soak: Soak, done: Sequence[Try], tries: int, busy: int) -> list[str]:
 
 def is_passed(soak: Soak, done: Sequence[Try], tries: int, busy: int) -> bool:
     """Whether every case was tried, and succeeded, often enough."""
-    mine = {case.name: [each.is_good for each in done if each.case == case.name] for case in soak.cases}
-    return all(len(each) >= tries and sum(each) >= soak.wanted(len(each), busy) for each in mine.values())
+    for case in soak.cases:
+        mine = [each.is_good for each in done if each.case == case.name]
+        if len(mine) < case.tries(tries) or sum(mine) < soak.wanted(len(mine), busy):
+            return False
+    return True
 
 
 def span(values: Sequence[float]) -> str:

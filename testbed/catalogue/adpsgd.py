@@ -37,7 +37,7 @@ def _pings_and_pongs(options: Values, _learners: int, degree: float) -> tuple[Se
     pings = max(1, int(degree if fanout is None else fanout) // 2)
     return (
         Sent("a ping with a model", Sender.LEARNER, pings, is_drawn=False, answers=False, part=1.0, shared=True),
-        Sent("a pong with a model", Sender.LEARNER, pings, is_drawn=False, answers=True, part=1.0, shared=True),
+        Sent("a pong with a model", Sender.LEARNER, pings, is_drawn=True, answers=True, part=1.0, shared=True),
     )
 
 
@@ -52,7 +52,7 @@ ADPSGD = AlgorithmFacts(
             1,
             "How many exchanges an active node begins in a round; `free`: as many as the network allows.",
         ),
-        Option("timeout", Type.DURATION, 5.0, "After that time without an answer, the same request is sent again."),
+        Option("timeout", Type.DURATION, 10.0, "After that time without an answer, the same request is sent again."),
     ),
     paper=Paper(
         authors="Lian et al.",

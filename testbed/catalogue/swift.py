@@ -40,7 +40,7 @@ SWIFT = AlgorithmFacts(
     options=(
         Option("steps_between", Type.POSITIVE, 1, "Average in every iteration (1), in every second one (2), …"),
         Option("memory", Type.TRUTH, True, "Where no model has come, average with the neighbour's last one."),
-        Option("boost", Type.TRUTH, False, "With `memory: false`: models that came weigh more if others did not."),
+        Option("boost", Type.TRUTH, False, "Where a model is missing, the others weigh more."),
     ),
     paper=Paper(
         authors="Bornstein et al.",

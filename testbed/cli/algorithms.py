@@ -50,7 +50,7 @@ def command(name: str | None, learners: int | None, degree: int | None, output_f
         case Format.CSV:
             print_csv((*COLUMNS, "options"), _with_options(rows, chosen))
         case Format.TABLE if name is None:
-            least = ("paper", "options", "outbox", "remembers", "a crash costs", "waits for")
+            least = (COLUMNS[-1], "options", "outbox", "remembers", "a crash costs", "waits for")
             shown = _with_options(rows, chosen)
             print_table((*COLUMNS, "options"), shown, least=least, wrapped=(*COLUMNS[1:], "options"))
         case Format.TABLE:
@@ -84,7 +84,7 @@ def _as_json(facts: AlgorithmFacts, learners: int, degree: int) -> dict[str, obj
     return {
         "name": facts.name,
         "summary": facts.summary,
-        "paper": asdict(facts.paper),
+        "published": asdict(facts.paper),
         "needs_server": facts.needs_server,
         "waits_for": facts.waits_for,
         "messages": [asdict(sort) for sort in usual_messages(facts, learners, degree)],

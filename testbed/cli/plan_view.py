@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
+from testbed.catalogue.algorithm_table import outbox_in_words
 from testbed.catalogue.exchanges import InTurns, Partners, WithPeers
 from testbed.cli.output import Cell, Format, print_csv, print_json, print_table
+from testbed.experiment.language import Experiment
 from testbed.plan.estimate import Estimate, estimate
 from testbed.plan.instead import congestion_words, is_longer, step_words
 from testbed.plan.model import PlannedNode, RunPlan
+from testbed.plan.outbox import outbox_of, usual_outbox
 from testbed.plan.overlay_graph import diameter, graph_of
 from testbed.plan.traffic import exchange_in, steps_per_round
 from testbed.plan.uplinks import Uplinks
@@ -64,6 +67,7 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
         ("overlay", _overlay(plan)),
         ("algorithm", _named(experiment.algorithm.name, experiment.algorithm.options)),
         ("sharing", _named(experiment.sharing.name, experiment.sharing.options)),
+        ("outbox", _outbox(experiment)),
         ("data", f"{_named(data.name, data.options)}, by {_partition(plan)}"),
         ("samples of a node", _samples(plan)),
         ("model", f"{_named(experiment.model.name, experiment.model.options)}, {_count(plan.parameters)} parameters"),
@@ -84,6 +88,13 @@ def _rows(plan: RunPlan, cost: Estimate) -> list[tuple[str, str]]:
     if cost.unreachable:
         rows.append(("without a path", f"{cost.unreachable} pairs of the overlay, at the start"))
     return [(what, value) for what, value in rows if value]
+
+
+def _outbox(experiment: Experiment) -> str:
+    """The policy, and the algorithm's own if the experiment names another one."""
+    used, usual = outbox_of(experiment), usual_outbox(experiment)
+    other = "" if used == usual else f"; {experiment.algorithm.name} would have {outbox_in_words(usual)}"
+    return outbox_in_words(used) + other
 
 
 def _slow_uplinks(uplinks: Uplinks) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from typing import Any, TypeVar
 
@@ -72,12 +72,8 @@ class Background:
     async def failed(self) -> None:
         """Waits until a task has failed, and raises its exception."""
         await self._has_failed.wait()
-        self.check()
-
-    def check(self) -> None:
-        """Raises the exception of a task that has failed."""
-        if self._failure is not None:
-            raise self._failure
+        assert self._failure is not None  # noqa: S101 - it was set before
+        raise self._failure
 
     async def end(self) -> None:
         """Cancels all tasks in the order in which they were made, and waits until they have ended.
@@ -113,17 +109,15 @@ class Background:
         except SystemExit as problem:
             raise problem_in(self._source, problem) from problem
 
-    def add(self, task: asyncio.Task[Any], work: Coroutine[Any, Any, Any]) -> None:
-        """A task was made by code of this node; `work` is what it guards."""
+    def add(self, task: asyncio.Task[Any]) -> None:
+        """A task was made by code of this node."""
         self._tasks[task] = None
-        task.add_done_callback(lambda _: self._ended(task, work))
+        task.add_done_callback(self._ended)
         if self._is_over:
             task.cancel()
 
-    def _ended(self, task: asyncio.Task[Any], work: Coroutine[Any, Any, Any]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         del self._tasks[task]
-        with suppress(RuntimeError):  # of code that does not let itself be ended
-            work.close()  # it may never have begun
         if _is_unretrieved(task):
             self._doubtful += 1
             self._look(task, _TURNS)

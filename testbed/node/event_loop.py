@@ -33,7 +33,7 @@ class NodeLoop(asyncio.SelectorEventLoop):
         if node is None:
             return super().create_task(work, **options)
         task = super().create_task(node.guarded(work), **options)
-        node.add(task, work)
+        node.add(task)
         return task
 
     def call_at(self, *arguments: Any, **options: Any) -> asyncio.TimerHandle:  # type: ignore[override]

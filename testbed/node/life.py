@@ -22,11 +22,12 @@ from testbed.node.choose import check_server, choose_algorithm, choose_sharing, 
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
 from testbed.node.node import STREAMS, Node
+from testbed.node.receiving import ServerDone
 from testbed.node.sealing import UnsendableMessage
 from testbed.node.sharing.base import Sharing
 from testbed.node.snapshots import NO_PARTS, Snapshot
 from testbed.node.state import NOTHING, State, UnusableState, checked
-from testbed.node.talking import PeerMissing, ServerDone
+from testbed.node.talking import PeerMissing
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.unawaited import tell_of_unawaited
 from testbed.plan.overlay_graph import NoGraph
@@ -173,7 +174,6 @@ class Life:
         if "learner" in roles:
             await self._own_code(algorithm.run(self.node))
         await self._background.end()
-        self._background.check()
         await self.node.finish_sending()
         if others_done is not None:
             await others_done()

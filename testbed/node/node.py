@@ -1,8 +1,9 @@
 """`Node`: the interface between an algorithm and its run.
 
 Takes a `NodePlan` and a world (clock, transport, compute, journal). An algorithm never sees sockets, processes or real
-clocks, so the same source runs in virtual time and in containers. `recording` has what a node writes, `talking` what it
-sends and receives; here is what it learns, round after round.
+clocks, so the same source runs in virtual time and in containers. A node is built in layers, one module each: what it
+writes (`recording`), sends (`sending`), receives (`receiving`), and exchanges with several peers (`talking`). Here is
+what it learns, round after round.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from random import Random
 from testbed.journal import Journal
 from testbed.node.neighbourhood import Neighbourhood
 from testbed.node.round_account import EVALUATE, TRAIN, WAIT
+from testbed.node.sending import Ports
 from testbed.node.snapshots import Snapshot, save_snapshot
 from testbed.node.state import State
 from testbed.node.streams import Streams
@@ -46,16 +48,8 @@ class Node(TalkingNode):
     ) -> None:
         self.model: Vector = compute.initial() if snapshot is None else snapshot.vector
         """The parameters: one float32 vector, which an algorithm may change in place between awaits."""
-        super().__init__(
-            plan,
-            clock=clock,
-            transport=transport,
-            journal=journal,
-            observer=observer,
-            tested_on=compute.tested_on,
-            model_bytes=self.model.nbytes,
-            first_round=first_round,
-        )
+        ports = Ports(clock, transport, journal, observer, compute.tested_on, self.model.nbytes)
+        super().__init__(plan, ports, first_round)
         self.name = plan.node.name
         """The name of this node in the topology."""
         self.learners = plan.learners

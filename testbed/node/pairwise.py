@@ -36,10 +36,12 @@ class _Exchange:
     request: Message
     since_s: float
     """When it was asked for first."""
-    asked_s: float
-    """When it was asked for last."""
+    quiet_since_s: float
+    """When more of the last request was last seen to have left, or it was asked."""
     ticket: Ticket | None
-    """That of the last request."""
+    """That of the last request; None if it was sent in an earlier life."""
+    sent_bytes: int = 0
+    """How much of it had left at the last look."""
 
 
 class Asking:
@@ -64,11 +66,19 @@ class Asking:
         (ticket,) = node.send(partner, request)
         self.open[partner] = _Exchange(number, request, node.now(), node.now(), ticket)
 
+    def quiet_since_s(self, node: Node, partner: int) -> float:
+        """When more of the request to a partner was last seen to have left, or it was asked."""
+        exchange = self.open[partner]
+        sent_bytes = 0 if exchange.ticket is None else exchange.ticket.sent_bytes
+        if sent_bytes > exchange.sent_bytes:
+            exchange.sent_bytes, exchange.quiet_since_s = sent_bytes, node.now()
+        return exchange.quiet_since_s
+
     def ask_again(self, node: Node, after_s: float) -> None:
         """Repeats the requests that left that long ago."""
         for partner, exchange in self.open.items():
-            if node.now() >= exchange.asked_s + after_s and _is_over(exchange.ticket):
-                exchange.asked_s = node.now()
+            if node.now() >= self.quiet_since_s(node, partner) + after_s and _is_over(exchange.ticket):
+                exchange.sent_bytes, exchange.quiet_since_s = 0, node.now()
                 (exchange.ticket,) = node.send(partner, exchange.request)
 
     def take(self, node: Node, reply: Received) -> None:
@@ -85,6 +95,11 @@ class Asking:
         """Of these partners no reply comes any more: what they have answered is here, and nothing else is averaged."""
         for partner in partners:
             self.open.pop(partner, None)
+
+    def withdraw(self, node: Node) -> None:
+        """Ends all exchanges: requests that have not left never do."""
+        node.withdraw([each.ticket for each in self.open.values() if each.ticket is not None])
+        self.open.clear()
 
     def state(self) -> State:
         """Exchanges that are open, to be asked for again with the same numbers."""

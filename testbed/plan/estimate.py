@@ -1,13 +1,12 @@
 """The cost of a run: bytes and emulated time of a round, per node and in total.
 
 Takes a `RunPlan`, gives an `Estimate`; touches nothing. If a few rounds have not too many messages, they are rehearsed
-over the fluid network model. Otherwise the estimate is coarse: all messages of a round are sent at once and share their
-links evenly, TCP starts slowly each time, and losses limit its rate.
+over the fluid network model. Otherwise the estimate is coarse (`transfer_times.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from statistics import median
@@ -16,27 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.catalogue.exchanges import InTurns, WithPeers
-from testbed.network.flows import Tcp
-from testbed.network.flows.bandwidth_sharing import TWO_WAYS
-from testbed.network.paths import Paths, compute_paths
 from testbed.plan.model import RunPlan
-from testbed.plan.outbox import outbox_of
 from testbed.plan.rehearse import Rehearsal, rehearse
 from testbed.plan.rehearsed_network import window_of
-from testbed.plan.round_messages import Phase, Traffic, parts_of, traffic_of
+from testbed.plan.round_messages import Traffic, parts_of, traffic_of
 from testbed.plan.traffic import assumptions, exchange_in, message_bytes, steps_per_round
-from testbed.plan.uplinks import Uplinks
+from testbed.plan.transfer_times import TransferTimes
+from testbed.plan.uplinks import Uplinks, uplinks_of
 
 _MESSAGES = 8_000
 """Limits of a rehearsal: it takes about a second, and more rounds would not improve it."""
 _MOST_MESSAGES = 16_000
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 12
-_WINDOW_BYTES = 10 * 1448
-_MOST_PAIRS = 20_000
-"""The most messages whose routes are followed link by link; with more, only a node's own messages share its path."""
-_FASTEST_BPS = 100e9
-_DRAWS = 4
-"""Rounds over which bytes are averaged where nodes draw their recipients."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +77,7 @@ def estimate(plan: RunPlan) -> Estimate:
         for (origin, _), size in zip(phase.pairs, phase.sizes, strict=True):
             sent[origin] += size
     in_all = sum(sent.values()) + traffic.control
-    transfers = _Transfers(plan)
+    transfers = TransferTimes(plan)
     phases = transfers.times(traffic)
     times = np.concatenate([np.array([], dtype=np.float64), *phases])
     finite = times[np.isfinite(times)]
@@ -100,7 +90,7 @@ def estimate(plan: RunPlan) -> Estimate:
         round_s = rehearsal.steady_s
     else:
         round_s = _round_s(plan, compute, traffic, phases) if finite.size else slowest
-    uplinks = _uplinks(plan, busy, transfers)
+    uplinks = uplinks_of(plan, busy, transfers)
     total_s = None
     if rounds is not None and uplinks is not None:
         total_s = uplinks.total_s(rounds)
@@ -139,16 +129,13 @@ def estimate(plan: RunPlan) -> Estimate:
 
 
 def _rehearsal(plan: RunPlan, compute: Mapping[int, float], messages: int, window_s: float) -> Rehearsal | None:
-    """Rehearses the first rounds, unless they cannot be, have too many messages or never end."""
-    parts = parts_of(plan)
-    if parts is None:
-        return None
+    """Rehearses the first rounds, unless they have too many messages or never end."""
     rounds = max(_LEAST_ROUNDS, min(_MOST_ROUNDS, _MESSAGES // messages))
     if plan.experiment.stop.rounds is not None:
         rounds = min(rounds, plan.experiment.stop.rounds)
     if rounds * messages > _MOST_MESSAGES:
         return None
-    return rehearse(plan, parts, compute, rounds, window_s)
+    return rehearse(plan, parts_of(plan), compute, rounds, window_s)
 
 
 def _with_evaluation(plan: RunPlan, compute: Mapping[int, float]) -> Mapping[int, float]:
@@ -160,22 +147,6 @@ def _with_evaluation(plan: RunPlan, compute: Mapping[int, float]) -> Mapping[int
     steps = evaluation.samples / plan.experiment.training.batch / 3 / evaluation.every
     pace = {node.rank: node.pace[0][1] for node in plan.nodes}
     return {rank: took + steps * plan.ms_per_step / 1e3 * pace[rank] for rank, took in compute.items()}
-
-
-def _uplinks(plan: RunPlan, compute: Mapping[int, float], transfers: _Transfers) -> Uplinks | None:
-    """The uplinks of nodes that wait for nothing; None if nodes wait."""
-    exchange = exchange_in(plan)
-    if not isinstance(exchange, WithPeers) or not exchange.is_free or plan.overlay.sampler is not None:
-        return None
-    pairs: list[tuple[int, int]] = []
-    sent: dict[int, float] = dict.fromkeys(compute, 0.0)
-    for round_ in range(_DRAWS):
-        for phase in traffic_of(plan, round_).phases:
-            pairs.extend(phase.pairs)
-            for (origin, _), size in zip(phase.pairs, phase.sizes, strict=True):
-                sent[origin] += size / _DRAWS
-    rates = {rank: rate * Tcp().goodput for rank, rate in transfers.uplink_bytes_s(pairs).items()}
-    return Uplinks(outbox_of(plan.experiment).policy, compute, sent, rates)
 
 
 def _round_s(
@@ -207,86 +178,3 @@ def _round_s(
     for (_, dest), at in ready.items():
         last[dest] = max(last.get(dest, 0.0), at)
     return sum(last[rank] for rank in sorted(last)) / len(last)
-
-
-class _Transfers:
-    """How long messages take in the network as it is at the start."""
-
-    def __init__(self, plan: RunPlan) -> None:
-        self._network = plan.expanded_network()
-        self._paths: Paths = compute_paths(self._network)
-
-    def times(self, traffic: Traffic) -> list[NDArray[np.float64]]:
-        """By phase and message; infinite without a path."""
-        return [self._of_phase(phase) for phase in traffic.phases]
-
-    def uplink_bytes_s(self, pairs: Sequence[tuple[int, int]]) -> dict[int, float]:
-        """By sender: the rate of its best path."""
-        best: dict[int, float] = {}
-        for origin, dest in pairs:
-            best[origin] = max(best.get(origin, 0.0), float(self._paths.bandwidth_bps[origin, dest]))
-        return {rank: min(rate, _FASTEST_BPS) / 8 for rank, rate in best.items()}
-
-    def latency_s(self, pairs: Sequence[tuple[int, int]]) -> float:
-        """Median latency of pairs with a path; 0 if there are none."""
-        latency_ms = self._paths.latency_ms[tuple(np.array(pairs, dtype=np.intp).reshape(-1, 2).T)]
-        finite = latency_ms[np.isfinite(latency_ms)]
-        return float(np.median(finite)) / 1000 if finite.size else 0.0
-
-    def _of_phase(self, phase: Phase) -> NDArray[np.float64]:
-        pairs = phase.pairs
-        if not pairs:
-            return np.array([], dtype=np.float64)
-        origin, dest = np.array(pairs).T
-        size = np.array(phase.sizes, dtype=np.float64)
-        paths = self._paths
-        there_s = paths.latency_ms[origin, dest] / 1e3
-        rtt_s = there_s + paths.latency_ms[dest, origin] / 1e3
-        rate = np.minimum(self._shares(pairs, origin, dest), _FASTEST_BPS) / 8 * Tcp().goodput
-        sent = {pair for pair, nbytes in zip(pairs, phase.sizes, strict=True) if nbytes > _WINDOW_BYTES}
-        # where data in the other direction delays the acknowledgements
-        rate = rate / np.array([1.0 + TWO_WAYS * (pair[::-1] in sent) for pair in pairs])
-        with np.errstate(invalid="ignore"):
-            rate = np.minimum(rate, _held_down_bytes_s(size, rtt_s, paths.loss[origin, dest]))
-            return _tcp_s(size, there_s, rtt_s, rate)
-
-    def _shares(
-        self, pairs: tuple[tuple[int, int], ...], origin: NDArray[np.int_], dest: NDArray[np.int_]
-    ) -> NDArray[np.float64]:
-        """Bits per second of each message when all of them share their links evenly."""
-        nodes = self._network.node_count
-        if len(pairs) > _MOST_PAIRS:
-            at_once = np.maximum(np.bincount(origin, minlength=nodes)[origin], np.bincount(dest, minlength=nodes)[dest])
-            shares: NDArray[np.float64] = self._paths.bandwidth_bps[origin, dest] / at_once
-            return shares
-        routes = [self._paths.links(*pair) for pair in pairs]
-        used = np.bincount([link for route in routes for link in route], minlength=self._network.link_count)
-        share = self._network.rate_bps / np.maximum(used, 1)
-        return np.array([min((share[link] for link in route), default=0.0) for route in routes])
-
-
-def _held_down_bytes_s(
-    size: NDArray[np.float64], rtt_s: NDArray[np.float64], loss: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The average rate with losses, from the windows of cubic or reno, if losses occur within a message."""
-    mss = float(Tcp().mss_bytes)
-    some = np.maximum(loss, 1e-12)
-    windows = np.maximum(1.22 * some**-0.5, 1.17 * (np.where(np.isfinite(rtt_s), rtt_s, 0.0) / some) ** 0.75)
-    held: NDArray[np.float64] = np.where(size * loss > mss, windows * mss / np.maximum(rtt_s, 1e-6), np.inf)
-    return held
-
-
-def _tcp_s(
-    size: NDArray[np.float64], there_s: NDArray[np.float64], rtt_s: NDArray[np.float64], rate: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Until the last byte has arrived: the window doubles every round trip until it fills the path."""
-    left = size.copy()
-    taken = there_s.copy()
-    window = float(_WINDOW_BYTES)
-    starting = (left > window) & (window < rate * rtt_s) & np.isfinite(rtt_s)
-    while starting.any():
-        left[starting] -= window
-        taken[starting] += rtt_s[starting]
-        window *= 2
-        starting &= (left > window) & (window < rate * rtt_s)
-    return np.where((rate > 0) & np.isfinite(rtt_s), taken + left / np.maximum(rate, 1e-9), np.inf)

@@ -12,10 +12,15 @@ from testbed.experiment.language import Experiment
 _OF_OWN_CODE = OutboxFacts("fifo", in_flight=None)
 
 
+def usual_outbox(experiment: Experiment) -> OutboxFacts:
+    """What the experiment's algorithm runs with where nothing else is named."""
+    facts = ALGORITHMS.get(experiment.algorithm.name)
+    return _OF_OWN_CODE if facts is None else facts.outbox
+
+
 def outbox_of(experiment: Experiment) -> OutboxFacts:
     """The policy and the limit that count."""
-    facts, asked = ALGORITHMS.get(experiment.algorithm.name), experiment.outbox
-    usual = _OF_OWN_CODE if facts is None else facts.outbox
+    usual, asked = usual_outbox(experiment), experiment.outbox
     return OutboxFacts(
         usual.policy if asked.policy is None else asked.policy,
         usual.in_flight if asked.in_flight is None else asked.in_flight,

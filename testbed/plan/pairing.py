@@ -1,8 +1,8 @@
 """The two sides of an overlay, for algorithms in which one side asks and the other answers.
 
-Takes a graph or a `NodePlan`, gives each node's side and its partners on the other one; pure. A graph that has two sides
-already keeps all its edges. From any other one, edges within a side are left out: a local search looks for two sides
-with many edges between them. Each of its moves adds edges between the sides, so it ends.
+Takes a graph or a `NodePlan`, gives each node's side and its partners on the other one; pure. A graph that has two
+sides already keeps all its edges. From any other one, edges within a side are left out: a local search looks for two
+sides with many edges between them. Each of its moves adds edges between the sides, so it ends.
 """
 
 from __future__ import annotations

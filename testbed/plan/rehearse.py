@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from testbed.plan.model import RunPlan
 from testbed.plan.rehearse_free import Free, FreeRounds
 from testbed.plan.rehearse_rounds import PeerRounds, Peers, Served, ServerRounds
+from testbed.plan.rehearse_turns import TurnRounds, Turns
 from testbed.plan.rehearsed_network import RehearsedNetwork
 
-Parts = Peers | Served | Free
+Parts = Peers | Served | Free | Turns
 """The messages of all rounds."""
 
 
@@ -47,7 +48,7 @@ def rehearse(
 ) -> Rehearsal | None:
     """Rehearses that many rounds, at least one; None if a node would wait for ever."""
     network = RehearsedNetwork(plan, window_s)
-    rehearsed: PeerRounds | ServerRounds | FreeRounds
+    rehearsed: PeerRounds | ServerRounds | FreeRounds | TurnRounds
     match parts:
         case Peers():
             rehearsed = PeerRounds(network, parts, compute_s, rounds)
@@ -55,6 +56,8 @@ def rehearse(
             rehearsed = ServerRounds(network, parts, compute_s, rounds)
         case Free():
             rehearsed = FreeRounds(network, parts, compute_s, rounds)
+        case Turns():
+            rehearsed = TurnRounds(network, parts, compute_s, rounds)
     if not rehearsed.run():
         return None
     return Rehearsal(tuple(rehearsed.ends_s), tuple(network.transfers_s), network.busiest.bytes_s())

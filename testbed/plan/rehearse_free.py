@@ -68,13 +68,13 @@ class FreeRounds:
     def _ship(self, rank: int, waiting: Waiting) -> None:
         post = waiting.post
         measured = post.size > self._parts.control_size and 2 * waiting.round >= self._rounds - 1
-        self._network.send(rank, post.to, post.size, partial(self._arrive, rank, post), measured=measured)
+        arrive, left = partial(self._arrive, rank, post), partial(self._outboxes[rank].left, post.to)
+        self._network.send(rank, post.to, post.size, arrive, measured=measured, on_left=left)
 
     def _arrive(self, sender: int, post: Post) -> None:
         if post.answer:
             answer = Post(sender, post.answer, answer=0, part=post.part)
             self._outboxes[post.to].post(Waiting(answer, self._done[post.to]))
-        self._outboxes[sender].left(post.to)
 
 
 class RehearsedOutbox:
@@ -94,7 +94,7 @@ class RehearsedOutbox:
         self._start()
 
     def left(self, to: int) -> None:
-        """The message to this peer has arrived."""
+        """The message to this peer has left."""
         self._moving.discard(to)
         self._start()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
-from testbed.network.flows import Delivered, Transfer
+from testbed.network.flows import Delivered, Sent, Transfer
 from testbed.network.moment import network_before
 from testbed.plan.flows_of import flows_of
 from testbed.plan.model import RunPlan
@@ -72,6 +72,7 @@ class RehearsedNetwork:
         self._alarms: list[tuple[float, int, Then]] = []
         self._numbers = count()
         self._under_way: dict[Transfer, tuple[Then, float]] = {}
+        self._leaving: dict[Transfer, Then] = {}
         self.transfers_s: list[float] = []
         """Durations of all measured messages."""
         self.busiest = Busiest(window_s)
@@ -80,12 +81,22 @@ class RehearsedNetwork:
     def after(self, seconds: float, then: Then) -> None:
         heappush(self._alarms, (self.now_s + seconds, next(self._numbers), then))
 
-    def send(self, origin: int, dest: int, size: int, then: Then, *, measured: bool = False) -> None:
-        """Sends a message and calls `then` on arrival; at once if it is to the sender itself."""
+    def send(
+        self, origin: int, dest: int, size: int, then: Then, *, measured: bool = False, on_left: Then | None = None
+    ) -> None:
+        """Sends a message and calls `then` on arrival; at once if it is to the sender itself.
+
+        `on_left` is called when its last byte has left.
+        """
         if origin == dest:
             self.after(0.0, then)
+            if on_left is not None:
+                self.after(0.0, on_left)
             return
-        self._under_way[self.flows.send(origin, dest, size)] = then, self.now_s if measured else math.nan
+        transfer = self.flows.send(origin, dest, size)
+        self._under_way[transfer] = then, self.now_s if measured else math.nan
+        if on_left is not None:
+            self._leaving[transfer] = on_left
 
     def run(self, is_over: Callable[[], bool]) -> bool:
         """Runs until `over` is true; False if no event is left before that."""
@@ -95,7 +106,9 @@ class RehearsedNetwork:
                 return False
             self.now_s = at_s
             for news in self.flows.advance(at_s):
-                if isinstance(news, Delivered):
+                if isinstance(news, Sent) and (on_left := self._leaving.pop(news.transfer, None)) is not None:
+                    on_left()
+                elif isinstance(news, Delivered):
                     then, since_s = self._under_way.pop(news.transfer)
                     self._arrived_bytes += news.transfer.size_bytes
                     if not math.isnan(since_s):

@@ -6,9 +6,9 @@ here from other streams.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 from testbed.catalogue.exchanges import InTurns, Partners, WithPeers, WithServer
@@ -18,10 +18,11 @@ from testbed.plan.outbox import outbox_of
 from testbed.plan.rehearse import Parts
 from testbed.plan.rehearse_free import Free
 from testbed.plan.rehearse_rounds import Peers, Post, Posts, Served
+from testbed.plan.rehearse_turns import Turns
 from testbed.plan.traffic import CONTROL_BYTES, exchange_in, messages_in, neighbours_in, sent_bytes
 from testbed.seeds import stream
 
-_Ranks = Mapping[int, tuple[int, ...]]
+_NO_SERVER = "a plan of an algorithm with a server has one"
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,18 @@ def traffic_of(plan: RunPlan, round_: int = 0) -> Traffic:
             return Traffic(_turns(plan, exchange, round_), _control_of_learners(plan))
         case WithPeers() as exchange:
             return _with_peers(plan, exchange, round_)
-    raise AssertionError("a plan of an algorithm with a server has one")
+    raise AssertionError(_NO_SERVER)
 
 
-def parts_of(plan: RunPlan) -> Parts | None:
-    """The messages of all rounds, to be rehearsed; None for rounds that cannot be."""
+def parts_of(plan: RunPlan) -> Parts:
+    """The messages of all rounds, to be rehearsed."""
     match exchange_in(plan):
         case WithServer() as exchange if plan.server is not None:
             wanted, asked = _clients(plan, exchange)
             down, up = _down_and_up(plan)
             return Served(
                 plan.server,
-                lambda round_: _asked(plan, asked, round_),
+                partial(_asked, plan, asked),
                 wanted,
                 down,
                 up,
@@ -73,7 +74,7 @@ def parts_of(plan: RunPlan) -> Parts | None:
                 at_once=not exchange.waits,
             )
         case WithPeers() as exchange:
-            messages = lru_cache(maxsize=None)(lambda round_: posts_of(plan, exchange, round_))
+            messages = lru_cache(maxsize=None)(partial(posts_of, plan, exchange))
             if exchange.is_free and plan.overlay.sampler is None:
                 return Free(messages, outbox_of(plan.experiment), CONTROL_BYTES)
             return Peers(
@@ -83,7 +84,10 @@ def parts_of(plan: RunPlan) -> Parts | None:
                 wait_s=exchange.pause_s,
                 control_size=CONTROL_BYTES,
             )
-    return None
+        case InTurns() as exchange:
+            active = partial(_asked, plan, exchange.active)
+            return Turns(active, exchange.meets, exchange.collected, _turn_bytes(plan))
+    raise AssertionError(_NO_SERVER)
 
 
 def posts_of(plan: RunPlan, exchange: WithPeers, round_: int) -> Posts:
@@ -144,7 +148,7 @@ def _recipients(
 
 def _turns(plan: RunPlan, exchange: InTurns, round_: int) -> tuple[Phase, ...]:
     """Models come to those that work in a round, and leave them."""
-    size = max(sent_bytes(plan, sort) for sort in messages_in(plan))
+    size = _turn_bytes(plan)
     active, before = (_asked(plan, exchange.active, each) for each in (round_ + 1, round_))
     if exchange.collected:
         collector = active[0]
@@ -159,6 +163,11 @@ def _turns(plan: RunPlan, exchange: InTurns, round_: int) -> tuple[Phase, ...]:
         for step in range(1, 1 + min(exchange.meets, count - 1))
     )
     return Phase(handed, (size,) * len(handed)), Phase(met, (size,) * len(met))
+
+
+def _turn_bytes(plan: RunPlan) -> int:
+    """The size of a model where learners work in turns."""
+    return max(sent_bytes(plan, sort) for sort in messages_in(plan))
 
 
 def _control_of_learners(plan: RunPlan) -> int:

@@ -1,7 +1,7 @@
 """What uplinks carry where nodes wait for nothing: such nodes can send more than their links carry.
 
-Takes computing times, bytes and rates, gives times and bytes; pure. A node's uplink is the best path to any of its
-recipients.
+Takes a `RunPlan`, gives times and bytes; pure. A node's uplink is the best path to any of its recipients; that TCP
+starts slowly does not count.
 """
 
 from __future__ import annotations
@@ -10,6 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from testbed.catalogue.algorithm_facts import OutboxPolicy
+from testbed.catalogue.exchanges import WithPeers
+from testbed.network.flows import Tcp
+from testbed.plan.model import RunPlan
+from testbed.plan.outbox import outbox_of
+from testbed.plan.round_messages import traffic_of
+from testbed.plan.traffic import exchange_in
+from testbed.plan.transfer_times import TransferTimes
+
+_DRAWS = 4
+"""Rounds over which bytes are averaged where nodes draw their recipients."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +32,7 @@ class Uplinks:
     sent_bytes: Mapping[int, float]
     """Posted in a round, answers included."""
     rate_bytes_s: Mapping[int, float]
-    """Of the uplinks of those that send."""
+    """At which messages leave those that send."""
 
     @property
     def share(self) -> float:
@@ -65,3 +75,19 @@ class Uplinks:
         kept = 1.0 if self.policy == "fifo" else self._share(rank)
         # What the last round posts is not dropped for newer messages.
         return posted * ((rounds - 1) * kept + 1)
+
+
+def uplinks_of(plan: RunPlan, compute_s: Mapping[int, float], transfers: TransferTimes) -> Uplinks | None:
+    """The uplinks of nodes that wait for nothing; None if nodes wait."""
+    exchange = exchange_in(plan)
+    if not isinstance(exchange, WithPeers) or not exchange.is_free or plan.overlay.sampler is not None:
+        return None
+    pairs: list[tuple[int, int]] = []
+    sent = dict.fromkeys(compute_s, 0.0)
+    for round_ in range(_DRAWS):
+        for phase in traffic_of(plan, round_).phases:
+            pairs.extend(phase.pairs)
+            for (origin, _), size in zip(phase.pairs, phase.sizes, strict=True):
+                sent[origin] += size / _DRAWS
+    rates = {rank: rate * Tcp().goodput for rank, rate in transfers.uplink_bytes_s(pairs).items()}
+    return Uplinks(outbox_of(plan.experiment).policy, compute_s, sent, rates)

@@ -82,7 +82,7 @@ def test_as_json_it_has_every_fact() -> None:
     assert [each["name"] for each in found] == list(ALGORITHMS)
     one = json.loads(command("algorithms", "fedavg", "--learners", "10", "--format", "json").stdout)
     assert [each["count"] for each in one["messages"]] == [10, 1.0]
-    assert one["paper"]["arxiv"] == "1602.05629"
+    assert one["published"]["arxiv"] == "1602.05629"
     assert one["outbox"] == {"policy": "fifo", "in_flight": None}
 
 

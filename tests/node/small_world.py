@@ -8,7 +8,7 @@ minibatches.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
@@ -22,6 +22,7 @@ from testbed.journal import Journal
 from testbed.node.life import Life, Reason
 from testbed.node.messages import Message, from_frames
 from testbed.node.node import Node
+from testbed.node.sending import Tickets
 from testbed.node.snapshots import newest_snapshot
 from testbed.node.training_settings import Score
 from testbed.node.world import Trained, Vector
@@ -82,6 +83,12 @@ class World:
     samples: Callable[[int], int] = lambda learner: 10 + learner
     on_arrival: Callable[[int, int, Message], None] = lambda _sender, _to, _message: None
     before_shipping: Callable[[int, int, Message], None] = lambda _sender, _to, _message: None
+    on_post: Callable[[int, int, Message], None] = lambda _sender, _to, _message: None
+    """Called when a message comes into the outbox of its sender."""
+    on_training: Callable[[int, int, int, bool], None] = lambda _rank, _first_step, _steps, _is_over: None
+    """Called when a node begins to train, or to compute a gradient, and when that is over."""
+    on_round: Callable[[int, int, Vector], None] = lambda _rank, _round, _model: None
+    """Called at the end of a node's round, with its model."""
     clock: VirtualClock | None = None
     """That of the latest run."""
 
@@ -108,6 +115,8 @@ class Outcome:
     lost: Count
     late: Count
     """What arrived at nodes that had ended."""
+    cut: Count
+    """Messages that did not arrive because their sender cut them."""
     arrived: Count
     ended_s: float
 
@@ -160,6 +169,7 @@ class Quadratic:
         self._world = world
         self._clock = clock
         self._learner = learner
+        self._rank = None if learner is None else learner + world.server
         self.parameters = world.dimension
         self.samples = 0 if learner is None else world.samples(learner)
         self.tested_on = "test"
@@ -201,10 +211,13 @@ class Quadratic:
 
     async def _take(self, first_step: int, steps: int) -> None:
         assert self._learner is not None
+        assert self._rank is not None
+        self._world.on_training(self._rank, first_step, steps, False)
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         duration_s = sum(self._world.step_s(self._learner, step) for step in range(first_step, first_step + steps))
         self._clock.call_at(self._clock.now() + duration_s, lambda: _settle(over))
         await over
+        self._world.on_training(self._rank, first_step, steps, True)
 
     def evaluate(self, model: Vector) -> Known:
         return Known(Score(None, self.loss(model), 1))
@@ -231,6 +244,17 @@ class Known:
 
     def result(self) -> Score:
         return self.score
+
+
+class WatchedNode(Node):
+    """A node that tells its world what it sends, at the moment when it does."""
+
+    world: World
+
+    def post(self, recipients: Collection[int], message: Message) -> Tickets:
+        for to in recipients:
+            self.world.on_post(self.rank, to, message)
+        return super().post(recipients, message)
 
 
 class Parcel:
@@ -284,6 +308,7 @@ class Network:
         self.finished: set[int] = set()
         self.lost: list[Count] = []
         self.late: list[Count] = []
+        self.cut: list[Count] = []
         self.arrived: list[Count] = []
 
     def next_s(self) -> float:
@@ -292,8 +317,14 @@ class Network:
     def advance(self, to_s: float) -> None:
         while self._under_way and self._under_way[0].t <= to_s:
             arrival = heappop(self._under_way)
-            if not arrival.parcel.aborted:
+            if arrival.parcel.aborted:
+                self.cut.append(arrival.message.size)
+            else:
                 self._arrive(arrival)
+
+    def all_cut(self) -> Count:
+        """What was cut, also what would not have arrived by now."""
+        return total([*self.cut, *(each.message.size for each in self._under_way if each.parcel.aborted)])
 
     def _arrive(self, arrival: _Arrival) -> None:
         sender, to, message = arrival.sender, arrival.to, arrival.message
@@ -357,7 +388,9 @@ class _Running:
         self._lives = [Life(node, BUILD) for node in self._nodes]
         self._done: list[asyncio.Future[None]] = []
 
-    def recorded(self, rank: int, record: AnyRecord) -> None: ...
+    def recorded(self, rank: int, record: AnyRecord) -> None:
+        if isinstance(record, Round):
+            self._world.on_round(rank, record.round, self._nodes[rank].model)
 
     def model(self, rank: int, round_: int, vector: Vector) -> None:
         self._evaluated[rank, round_] = vector
@@ -367,7 +400,7 @@ class _Running:
         snapshots = None if world.folders is None else world.folders / str(rank) / "snapshots"
         if snapshots is not None:
             snapshots.parent.mkdir(exist_ok=True)
-        return Node(
+        node = WatchedNode(
             plan,
             snapshots=snapshots,
             snapshot=newest_snapshot(snapshots, world.dimension) if has_snapshot and snapshots else None,
@@ -378,6 +411,8 @@ class _Running:
             journal=self._journals[rank],
             observer=self,
         )
+        node.world = world
+        return node
 
     def run(self) -> Outcome:
         run(self._clock, self._everybody())
@@ -389,6 +424,7 @@ class _Running:
             shipped=total(self._network.shipped),
             lost=total(self._network.lost),
             late=total(self._network.late),
+            cut=self._network.all_cut(),
             arrived=total(self._network.arrived),
             ended_s=self._clock.now(),
         )

@@ -118,8 +118,10 @@ def test_a_bare_task_whose_failure_is_dealt_with_is_no_failure(then: str, tmp_pa
     assert outcome.reasons == [Reason.FINISHED] * 2
 
 
-def test_a_spawned_task_that_is_cancelled_on_purpose_is_no_failure(tmp_path: Path) -> None:
-    outcome = run(tmp_path, "node.spawn(self.work(node)).cancel()")
+@pytest.mark.parametrize("after_s", [None, 0.1])
+def test_a_spawned_task_that_is_cancelled_on_purpose_is_no_failure(after_s: float | None, tmp_path: Path) -> None:
+    begun = "" if after_s is None else f"await node.sleep({after_s}); "
+    outcome = run(tmp_path, f"task = node.spawn(self.work(node)); {begun}task.cancel()")
     assert outcome.reasons == [Reason.FINISHED] * 2
     assert not outcome.events(0)  # of a coroutine that was never awaited, either
 

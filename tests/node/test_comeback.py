@@ -176,6 +176,21 @@ def test_all_fragments_of_the_last_round_are_sent_again_and_then_that_there_are_
     assert post.words() == [(2, PAST, 6)]
 
 
+def test_a_server_keeps_the_fragments_of_one_round_for_each_client() -> None:
+    memory, _, post = remembering(serves=True)
+    for round_, part in ((5, 0), (5, 2), (6, 1)):
+        memory.sent([1], fragment(round_, part))
+    memory.sent([2], fragment(5, 0))
+    memory.answer(1, ANY)
+    memory.answer(2, ANY)
+    assert post.words() == [
+        (1, FRAGMENT_SENT_AGAIN, 6),
+        (2, FRAGMENT_SENT_AGAIN, 5),
+        (1, PAST, 6),
+        (2, PAST, 5),
+    ]
+
+
 def test_nobody_gets_an_answer_after_the_end_or_anything_but_models() -> None:
     memory, _, post = remembering()
     memory.sent([1], Message("word", 3))

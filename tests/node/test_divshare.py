@@ -15,8 +15,8 @@ from testbed.node.fragments import partition
 from testbed.node.kinds import FRAGMENT
 from testbed.node.life import Reason
 from testbed.node.messages import Message
-from testbed.node.world import Vector
 from tests.node.small_world import Outcome, Quadratic, World, full
+from tests.node.vectors import vector
 
 FLUSH = {"policy": "flush", "in_flight": 2}
 EVALUATED = {"every": 1, "mode": "after"}
@@ -71,10 +71,6 @@ def test_with_all_recipients_and_no_delay_it_is_dpsgd_on_the_full_graph(fraction
     assert np.abs(theirs.models[0]).max() > 0.1
 
 
-def own(learner: int) -> Vector:
-    return np.random.default_rng(learner).normal(size=23).astype(np.float32)
-
-
 @pytest.mark.parametrize("reseed", ["never", "round"])
 @pytest.mark.parametrize("outbox", [FLUSH, {"policy": "fifo"}], ids=["flush", "fifo"])
 def test_every_model_is_what_the_formula_says(outbox: object, reseed: str) -> None:
@@ -84,13 +80,14 @@ def test_every_model_is_what_the_formula_says(outbox: object, reseed: str) -> No
     """
     n, rounds = 6, 12
     scene = world(n, fraction=0.2, recipients=3, rounds=rounds, outbox=outbox, reseed=reseed)
-    scene.dimension, scene.first_model, scene.rate_bps, scene.steps = 23, own, 4e5, 2
+    scene.dimension, scene.rate_bps, scene.steps = 23, 4e5, 2
+    scene.first_model = lambda learner: vector(23, learner)
     scene.step_s = lambda learner, _step: 0.005 * (1 + learner)
     scene.latency_s = lambda sender, to: 0.003 + 0.002 * sender + 0.001 * to
     heard = Heard(scene)
     outcome = scene.run()
     learners = [Quadratic(scene, None, rank) for rank in range(n)]  # type: ignore[arg-type]
-    models, before_s = [own(rank).astype(np.float64) for rank in range(n)], [0.0] * n
+    models, before_s = [vector(23, rank).astype(np.float64) for rank in range(n)], [0.0] * n
     sent: dict[tuple[int, int], np.ndarray] = {}
     mixed = 0
     ends = [(record, each) for each in range(n) for record in outcome.rounds(each)]

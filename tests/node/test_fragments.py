@@ -15,11 +15,7 @@ from testbed.catalogue.shares import fragments_of
 from testbed.node.fragments import Fragmentation, partition, sender_and_part
 from testbed.node.kinds import FRAGMENT
 from testbed.node.messages import Message, Received, UnusableModel, from_frames
-from testbed.node.world import Vector
-
-
-def vector(size: int, seed: int = 0) -> Vector:
-    return np.random.default_rng(seed).normal(size=size).astype(np.float32)
+from tests.node.vectors import vector
 
 
 def over_the_wire(message: Message) -> Message:

@@ -19,6 +19,7 @@ from testbed.node.messages import Message, Received, UnusableModel
 from testbed.node.state import UnusableState
 from testbed.seeds import stream
 from tests.node.small_world import Graph, Outcome, Quadratic, World, full, ring
+from tests.node.vectors import apart
 
 MODES = ("push", "pull", "push-pull")
 PERIOD_S = 1.0
@@ -31,10 +32,6 @@ def gossip(
     world = World(n, algorithm={"name": "gossip", **options}, graph=graph or ring(n), rounds=12)
     world.experiment = {**EVALUATED, **(experiment or {})}
     return world
-
-
-def apart(learner: int) -> np.ndarray:
-    return np.random.default_rng(100 + learner).normal(size=8).astype(np.float32)
 
 
 def phase_s(world: World, rank: int) -> float:

@@ -38,6 +38,26 @@ def test_a_later_round_waits_for_its_turn() -> None:
     inside_a_loop(test)
 
 
+def test_a_part_is_gathered_from_among_others_of_the_same_sender_and_round() -> None:
+    def fragment(part: int) -> Message:
+        return Message("model", 2, {"part": part}, (np.zeros(2, np.float32),))
+
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        box.put(1, fragment(0))
+        box.put(1, fragment(1))
+        here, coming = box.gather("model", 2, [1], part=1), box.gather("model", 2, [1], part=2)
+        assert [each.message.fields["part"] for each in here.by_rank()] == [1]
+        box.put(1, fragment(3))
+        box.put(1, model(2))
+        assert not coming.future.done()
+        box.put(1, fragment(2))
+        assert [each.message.fields["part"] for each in coming.by_rank()] == [2]
+        assert [each.message.fields.get("part") for each in box.take_all(["model"])] == [0, 3, None]
+
+    inside_a_loop(test)
+
+
 def test_only_what_was_asked_for_is_gathered() -> None:
     def test() -> None:
         box = Mailbox(Hands().now)

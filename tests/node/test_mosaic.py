@@ -13,9 +13,9 @@ from testbed.node.algorithms.mosaic import Mosaic
 from testbed.node.life import Reason
 from testbed.node.messages import Message
 from testbed.node.recipients import independent
-from testbed.node.world import Vector
 from testbed.records import Count
 from tests.node.small_world import Outcome, Quadratic, World
+from tests.node.vectors import vector
 
 EVALUATED = {"every": 1, "mode": "after"}
 ENDS = ("notify", "timeout", "expected")
@@ -27,10 +27,6 @@ def world(n: int, name: str = "mosaic", **more: Any) -> World:
     }
     experiment = {"evaluation": EVALUATED, **more.pop("experiment", {})}
     return World(n, algorithm={"name": name, **options}, experiment=experiment, **more)
-
-
-def own(learner: int) -> Vector:
-    return np.random.default_rng(learner).normal(size=23).astype(np.float32)
 
 
 def after(outcome: Outcome, round_: int, n: int) -> np.ndarray:
@@ -77,11 +73,19 @@ def test_every_model_is_what_the_formula_says(parts: int) -> None:
     """A second implementation, step by step beside six nodes of different speeds: from the recipients that were seen,
     the mean of each parameter over the own trained model and all that came."""
     n, rounds = 6, 8
-    scene = world(n, fragments=parts, fanout=2, rounds=rounds, dimension=23, steps=2, first_model=own)
+    scene = world(
+        n,
+        fragments=parts,
+        fanout=2,
+        rounds=rounds,
+        dimension=23,
+        steps=2,
+        first_model=lambda learner: vector(23, learner),
+    )
     scene.step_s = lambda learner, _step: 0.01 * (1 + learner)
     seen = shipped(scene)
     outcome = scene.run()
-    models = np.array([own(rank) for rank in range(n)], np.float64)
+    models = np.array([vector(23, rank) for rank in range(n)], np.float64)
     learners = [Quadratic(scene, None, rank) for rank in range(n)]  # type: ignore[arg-type]
     order = np.argsort(np.random.PCG64(seed_of(scene)).random_raw(23), kind="stable")
     for round_ in range(rounds):
@@ -241,7 +245,7 @@ def test_what_comes_late_expires_once_whatever_its_part() -> None:
     """Node 2 was given up in every round; what it sent comes all the same, and does not count twice."""
     scene = world(3, fragments=3, fanout=2, rounds=8, rate_bps=inf)
     scene.experiment = {"missing": {"after": "50ms", "then": "skip"}}
-    scene.latency_s = lambda sender, _to: 0.02 if sender == 2 else 0.001
+    scene.latency_s = lambda sender, _to: 0.06 if sender == 2 else 0.001
     outcome = scene.run()
     for rank in (0, 1):
         rounds = outcome.rounds(rank)

@@ -17,13 +17,10 @@ from testbed.runtimes.sim.clock import Stalled
 from testbed.seeds import stream
 from tests.examples import examples
 from tests.node.small_world import Graph, Outcome, Quadratic, World, full, plans, ring
+from tests.node.vectors import apart
 
 IRREGULAR: Graph = [[1, 2, 3, 4], [0], [0, 3], [0, 2, 4], [0, 3, 5], [4]]
 EVALUATED = {"evaluation": {"every": 1, "mode": "after"}}
-
-
-def apart(learner: int) -> Vector:
-    return np.random.default_rng(100 + learner).normal(size=8).astype(np.float32)
 
 
 def mean(vectors: list[Vector]) -> np.ndarray:
@@ -205,17 +202,13 @@ def test_what_is_sent_is_received_or_lost(seed: int, sharing: str) -> None:
     outcome = world.run()
     sent = [outcome.end(rank).sent for rank in range(5)]
     received = [outcome.end(rank).received for rank in range(5)]
-    # What was on its way to a peer that is silent may be given up at the end: then a part of it never left.
-    given_up = any(event.what == "sends-given-up" for rank in range(5) for event in outcome.events(rank))
     for kind in ("payload", "metadata", "control", "messages"):
-        if given_up:
-            most = getattr(outcome.shipped, kind)
-            assert sum(getattr(each, kind) for each in received) <= sum(getattr(each, kind) for each in sent) <= most
-            continue
-        total_sent = sum(getattr(each, kind) for each in sent)
-        assert total_sent == getattr(outcome.shipped, kind)
+        # Of what was cut, on its way to a peer that was silent or had finished, a part may have left.
+        shipped, cut = getattr(outcome.shipped, kind), getattr(outcome.cut, kind)
+        assert shipped - cut <= sum(getattr(each, kind) for each in sent) <= shipped
         assert sum(getattr(each, kind) for each in received) == getattr(outcome.arrived, kind)
-        assert total_sent == sum(getattr(each, kind) for each in (outcome.arrived, outcome.lost, outcome.late))
+        ended = (outcome.arrived, outcome.lost, outcome.late, outcome.cut)
+        assert shipped == sum(getattr(each, kind) for each in ended)
 
 
 # 10. Epidemic learning
@@ -269,7 +262,8 @@ def test_what_arrives_is_what_was_encoded_while_training_goes_on(sharing: str) -
     world.latency_s = lambda sender, _to: 0.1 + 0.03 * sender
     world.before_shipping, world.on_arrival = ship, arrive
     outcome = world.run()
-    assert len(compared) == outcome.shipped.messages == 5 * 2 * 40
+    assert len(compared) + outcome.cut.messages == outcome.shipped.messages
+    assert len(compared) > 300
     assert all(compared)
     assert max(record.staleness_max for rank in range(5) for record in outcome.rounds(rank)) > 5
 

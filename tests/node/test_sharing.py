@@ -17,6 +17,7 @@ from testbed.node.sharing.random_sampling import RandomSampling
 from testbed.node.sharing.topk import TopK, largest
 from testbed.node.world import Vector
 from testbed.seeds import stream
+from tests.node.vectors import vector
 
 
 def chance() -> Random:
@@ -24,10 +25,6 @@ def chance() -> Random:
 
 
 KINDS = ("full", "random", "topk")
-
-
-def vector(size: int, seed: int = 0) -> Vector:
-    return np.random.default_rng(seed).normal(size=size).astype(np.float32)
 
 
 def made(kind: str, model: Vector, fraction: float = 0.25) -> Sharing:

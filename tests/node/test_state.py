@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.catalogue.algorithm_facts import AlgorithmFacts
 from testbed.catalogue.algorithms import ALGORITHMS
 from testbed.catalogue.sharings import SHARINGS
 from testbed.journal import CannotWrite
@@ -39,7 +40,7 @@ from testbed.node.state import (
 from testbed.node.streams import Streams
 from testbed.records import Failure
 from tests.node.small_world import Outcome, World, ring
-from tests.node.test_sharing import vector
+from tests.node.vectors import vector
 
 MODEL = b"model"
 ROUNDS, SAVED = 7, 3
@@ -200,9 +201,16 @@ CASES: dict[str, dict[str, Any]] = {
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}, "graph": None},
     "swift": {"steps": 2},
     "swift-random": {"graph": None, "latency_s": lambda _sender, _to: 0.0, "rate_bps": 1e30},
+    "adpsgd": AT_ONCE,
+    "adpsgd-pushpull": {"graph": None, "lost": lambda *_: True},  # a snapshot is made right after models are sent
     "fedavg": {"algorithm": {"name": "fedavg", "participation": 0.5}, "server": True, "graph": None},
     "parameter-server": {"server": True, "graph": None},
 }
+
+
+def _facts_of(case: str) -> AlgorithmFacts:
+    algorithm: Mapping[str, str] = CASES[case].get("algorithm", {"name": case})
+    return ALGORITHMS[algorithm["name"]]
 
 
 def sent(world: World) -> tuple[Outcome, list[tuple[int, int, list[bytes]]]]:
@@ -219,7 +227,7 @@ def sent(world: World) -> tuple[Outcome, list[tuple[int, int, list[bytes]]]]:
 
 @pytest.mark.parametrize(
     ("case", "sharing"),
-    [(case, sharing) for case in CASES for sharing in SHARINGS if case != "parameter-server" or sharing == "full"],
+    [(case, sharing) for case in CASES for sharing in SHARINGS if sharing in (_facts_of(case).sharings or SHARINGS)],
 )
 def test_nodes_that_go_on_from_snapshots_say_what_they_would_have_said(case: str, sharing: str, tmp_path: Path) -> None:
     """Noise depends on how often a node has trained; a client that was not asked has done so less often."""

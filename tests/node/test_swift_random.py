@@ -14,7 +14,7 @@ from testbed.node.messages import Message
 from testbed.node.recipients import some_of
 from testbed.seeds import stream
 from tests.node.small_world import Outcome, Quadratic, World
-from tests.node.test_oracles import apart
+from tests.node.vectors import apart
 
 EVALUATED = {"evaluation": {"every": 1, "mode": "after"}}
 RANDOM = {"name": "swift-random"}

@@ -31,14 +31,16 @@ class Early(DPSGD):
     async def run(self, node):
         async for round_ in node.rounds():
             if round_ >= ROUNDS.get(node.rank, 9):
+                await node.sleep(self.lingers_s)
                 return
             await node.train()
             node.send(node.others, self.sharing.encode(node.model, round_))
             received = await node.gather(node.others, round_, enough=self.enough)
             self.sharing.average(node.model, received, degree=len(node.others))
 
-    def __init__(self, enough: int | None = None):
+    def __init__(self, enough: int | None = None, lingers_s: float = 0.0):
         self.enough = enough
+        self.lingers_s = lingers_s
 
 
 class Watch(Algorithm):
@@ -62,6 +64,10 @@ class Last(Algorithm):
             node.note("known", json.dumps([node.now(), sorted(node.finished_peers)]))
         else:
             node.send(node.others, Message("word", 0))
+            await node.sleep(self.lingers_s)
+
+    def __init__(self, lingers_s: float = 0.0):
+        self.lingers_s = lingers_s
 
 
 class Ticks(Algorithm):
@@ -104,9 +110,9 @@ def end_of(directory: RunDirectory, node: str) -> End:
     return next(each for each in records(directory, node) if isinstance(each, End))
 
 
-@pytest.mark.parametrize("enough", [None, 3])
-def test_gathering_goes_on_at_once_without_a_peer_that_has_finished(enough: int | None, tmp_path: Path) -> None:
-    directory, outcome = tried(tmp_path / "run", "Early", options={"enough": enough}, stop={"rounds": 6})
+@pytest.mark.parametrize("options", [{}, {"enough": 3}, {"lingers_s": 1.0}], ids=["before", "enough", "meanwhile"])
+def test_gathering_goes_on_at_once_without_a_peer_that_has_finished(options: dict[str, Any], tmp_path: Path) -> None:
+    directory, outcome = tried(tmp_path / "run", "Early", options=options, stop={"rounds": 6})
     assert (outcome.reason, outcome.finished, outcome.failures) == ("finished", 4, ())
     assert outcome.t < 2.0
     for name in ("node.1", "node.2", "node.3"):
@@ -157,9 +163,10 @@ def test_it_is_known_though_nothing_else_happens_any_more(tmp_path: Path) -> Non
         assert json.loads(known.detail) == [known.t, [0]]
 
 
-def test_a_paused_node_learns_it_when_it_goes_on(tmp_path: Path) -> None:
-    events = "  - {at: 1ms, node: node.2, do: pause}\n  - {at: 3s, node: node.2, do: resume}\n"
-    directory, outcome = tried(tmp_path / "run", "Last", events)
+@pytest.mark.parametrize("at", ["1ms", "500ms"], ids=["before the message", "after it"])
+def test_a_paused_node_learns_it_when_it_goes_on(at: str, tmp_path: Path) -> None:
+    events = f"  - {{at: {at}, node: node.2, do: pause}}\n  - {{at: 3s, node: node.2, do: resume}}\n"
+    directory, outcome = tried(tmp_path / "run", "Last", events, options={"lingers_s": 0.9})
     assert not outcome.failures
     assert end_of(directory, "node.1").t < 1.0
     assert end_of(directory, "node.2").t == 3.0

@@ -15,7 +15,7 @@ from testbed.node.snapshots import newest_snapshot
 from testbed.node.trainer_of import make_trainer
 from testbed.plan.files import write_plan
 from testbed.plan.model import RunPlan
-from testbed.records import Count, End, Round
+from testbed.records import Count, End, Event, Round
 from testbed.rundir import RunDirectory, create_run
 from testbed.runtimes.sim.prepare import prepared
 from testbed.runtimes.sim.run import SimRun
@@ -155,6 +155,30 @@ AGAIN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", AGAIN)
 def test_two_runs_over_a_lossy_jittery_network_are_the_same(name: str, tmp_path: Path) -> None:
     same_twice(plan_of(LOSSY, **{"overlay": "full", **AGAIN[name]}), tmp_path)
+
+
+BREAKS = """events:
+  - {at: 300ms, node: node.4, do: crash}
+  - {at: 400ms, partition: [[node.0, node.1], [node.2, node.3]], for: 1s}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["fifo", "flush", "latest"])
+def test_two_runs_in_which_messages_are_given_up_are_the_same(policy: str, tmp_path: Path) -> None:
+    plan = plan_of(
+        LOSSY + BREAKS,
+        algorithm={"name": "epidemic", "mode": "local", "round_end": "timeout", "timeout": "20ms", "fanout": 3},
+        outbox={"policy": policy, "in_flight": 1},
+        missing={"after": "400ms"},
+        stop={"rounds": 40},
+    )
+    same_twice(plan, tmp_path)
+    directory = RunDirectory(tmp_path / "a" / "run")
+    found = [each for name in directory.node_names() for each in records(directory, name) if isinstance(each, Event)]
+    given_up = {each.detail for each in found if each.what == "sends-given-up"}
+    assert "to node.4" in given_up
+    assert len(given_up) > 1
 
 
 @pytest.mark.slow

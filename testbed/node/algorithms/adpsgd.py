@@ -28,7 +28,7 @@ class ADPSGD(Algorithm):
     waits = False
     sends_to = 1
 
-    def __init__(self, exchanges_per_iter: int | str = 1, timeout: float = 5.0) -> None:
+    def __init__(self, exchanges_per_iter: int | str = 1, timeout: float = 10.0) -> None:
         if exchanges_per_iter != FREE and (not isinstance(exchanges_per_iter, int) or exchanges_per_iter < 1):
             raise ValueError("exchanges_per_iter is a whole number from 1 on, or `free`")
         if timeout <= 0:
@@ -80,16 +80,25 @@ class ADPSGD(Algorithm):
         await self._finish_exchanges(node)
 
     async def _exchange(self, node: Node, partner: int) -> bool:
-        """Asks, and takes the reply; after the timeout the exchange stays open, and others go on."""
+        """Asks, and takes the reply; after the timeout the exchange stays open, and others go on.
+
+        A request that takes longer to leave is waited for: on a slow link, the next one would be as slow.
+        """
+        began_s = node.now()
         if partner not in self._asking.open:
             self._asking.ask(node, partner)
-        until_s = node.now() + self.timeout_s
-        while partner in self._asking.open and node.now() < until_s:
-            await self._take_replies(node, until_s - node.now())
-        return partner not in self._asking.open
+        while partner in self._asking.open:
+            until_s = max(began_s, self._asking.quiet_since_s(node, partner)) + self._look_s(node)
+            if partner in node.finished_peers or node.now() >= until_s:
+                return False
+            await self._take_replies(node, partner, until_s - node.now())
+        return True
 
-    async def _take_replies(self, node: Node, timeout_s: float) -> None:
-        for reply in await node.receive_all(REPLY, timeout_s=timeout_s):
+    async def _take_replies(self, node: Node, partner: int, timeout_s: float) -> None:
+        """Waits for the reply of a partner, or its end, and takes all replies that are here then."""
+        awaited = await node.receive(REPLY, sender=partner, timeout_s=timeout_s)
+        await node.sleep(0.0)  # others may arrive at this very instant
+        for reply in sorted([*([awaited] if awaited else []), *node.arrived(REPLY)], key=lambda each: each.sender):
             self._asking.take(node, reply)
 
     def _catch_up(self, node: Node) -> None:
@@ -97,17 +106,23 @@ class ADPSGD(Algorithm):
         for reply in node.arrived(REPLY):
             self._asking.take(node, reply)
         self._asking.forget(node.finished_peers)
-        self._asking.ask_again(node, self.timeout_s)
+        self._asking.ask_again(node, self._look_s(node))
 
     async def _finish_exchanges(self, node: Node) -> None:
         """Waits for replies that are due, no longer than for any silent peer."""
         patience_s = node.plan.experiment.missing.after_s
         while True:
             self._catch_up(node)
-            left_s = max((each.since_s + patience_s - node.now() for each in self._asking.open.values()), default=0.0)
-            if left_s <= 0:
-                return
-            await self._take_replies(node, min(left_s, self.timeout_s))
+            due = {rank: each.since_s + patience_s for rank, each in self._asking.open.items()}
+            partner = max(due, key=lambda rank: due[rank], default=None)
+            if partner is None or node.now() >= due[partner]:
+                break
+            await self._take_replies(node, partner, min(due[partner] - node.now(), self._look_s(node)))
+        self._asking.withdraw(node)
+
+    def _look_s(self, node: Node) -> float:
+        """The time between two looks at a request: if none of it leaves from one to the next, others are asked."""
+        return min(self.timeout_s, node.plan.experiment.missing.after_s) / 2
 
     # -- passive nodes ---------------------------------------------------------------------------------------------
 

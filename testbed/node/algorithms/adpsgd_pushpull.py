@@ -11,7 +11,7 @@ from __future__ import annotations
 from testbed.node.algorithm import Algorithm
 from testbed.node.messages import Message, Received
 from testbed.node.node import Node
-from testbed.plan.overlay_graph import default_fanout
+from testbed.node.recipients import fanout_among
 
 PING, PONG = "ping", "pong"
 
@@ -31,7 +31,8 @@ class PushPull(Algorithm):
         """By sender, the newest model since the last mean."""
 
     async def run(self, node: Node) -> None:
-        random, pings = node.random("pings"), self._pings_among(len(node.learners))
+        random = node.random("pings")
+        pings = max(1, fanout_among(len(node.learners), self.fanout) // 2)  # the other half are the pongs
         node.on(PING, lambda ping: self._answer(node, ping))
         node.on(PONG, self._keep)
         async for round_ in node.rounds():
@@ -52,8 +53,3 @@ class PushPull(Algorithm):
         newest = self._received.get(received.sender)
         if newest is None or received.round >= newest.round:
             self._received[received.sender] = received
-
-    def _pings_among(self, nodes: int) -> int:
-        """Half of the fanout: the other half are the pongs."""
-        fanout = default_fanout(nodes, regular=False) if self.fanout is None else self.fanout
-        return max(1, fanout // 2)

@@ -7,8 +7,8 @@ before. No node waits for another. Weights are those of CCS, so that faster node
 
 The communication set C_s: models are broadcast in every iteration, and averaged in every one (C_0, `steps_between` 1),
 in every second one (C_1), and so on. With `memory` a node keeps the last model of each neighbour, at first the one that
-all start from. Without, it averages with those that came since, and the weight of the others is its own; with `boost`
-all weights are raised to add up to 1 instead.
+all start from. Without, it averages with those that came since. The weight of a model that is missing is the node's
+own; with `boost`, all other weights are raised instead, so that they add up to 1.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ class Swift(Algorithm):
     def __init__(self, steps_between: int = 1, memory: bool = True, boost: bool = False) -> None:
         if steps_between < 1:
             raise ValueError(f"steps_between is at least 1, not {steps_between}")
-        if boost and memory:
-            raise ValueError("boost is for `memory: false`: with memory, no neighbour's model is missing")
         self.steps_between = steps_between
         self.memory = memory
         self.boost = boost
@@ -102,7 +100,7 @@ class Swift(Algorithm):
         self._done.update(each.sender for each in node.arrived(DONE))
 
     def _average(self, node: Node, weights: dict[int, float]) -> None:
-        """x = w_ii x + sum of w_ij x_j. The weight of a model that is missing is the node's own."""
+        """x = w_ii x + sum of w_ij x_j"""
         left_out = self._silent(node)
         used = {rank: weights[rank] for rank in sorted(self._models) if rank not in left_out}
         own, scale = 1.0 - sum(used.values()), 1.0

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
-from testbed.node.event_loop import THREAD_REFUSED, TIMER_REFUSED, NodeLoop
+from testbed.node.event_loop import TIMER_REFUSED, NodeLoop
 from testbed.node.world import Alarm
 
 _Result = TypeVar("_Result")
@@ -190,13 +190,10 @@ class _WhenIdle(selectors.DefaultSelector):
 
 
 class _Loop(NodeLoop):
-    """Has no time but the emulated one: code that sets a timer, or starts a thread, is told so at that place."""
+    """Has no time but the emulated one: code that sets a timer is told so at that place."""
 
     def call_at(self, *_arguments: Any, **_options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
         raise RuntimeError(TIMER_REFUSED)
-
-    def run_in_executor(self, *_arguments: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        raise RuntimeError(THREAD_REFUSED)
 
 
 def run(clock: VirtualClock, work: Coroutine[Any, Any, _Result]) -> _Result:
