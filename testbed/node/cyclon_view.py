@@ -32,6 +32,9 @@ class View:
         """The node that was asked last, until it answers."""
         self._sent: dict[int, list[int]] = {}
         """By node that has not answered: what was sent to it, itself first, whose entry made place for the own one."""
+        self._shuffles = 0
+        self._silent: dict[int, int] = {}
+        """By node that has not answered: the number of the shuffle in which it was asked."""
 
     @property
     def entries(self) -> list[Entry]:
@@ -45,9 +48,11 @@ class View:
         """
         if self._partner is not None:
             self._ages.pop(self._partner, None)
+            self._silent[self._partner] = self._shuffles
             self._partner = None
         if not self._ages:
             return None
+        self._shuffles += 1
         for rank in self._ages:
             self._ages[rank] += 1
         oldest = max(self._ages.values())
@@ -58,6 +63,7 @@ class View:
 
     def answer(self, sender: int, received: Iterable[Entry]) -> list[Entry]:
         """What another node that has sent these entries gets for them. Ages stay as they are."""
+        self._silent.pop(sender, None)
         sent = self._some(self._shuffle, sender)
         entries = self._of(sent)
         self._take(received, sent)
@@ -68,6 +74,7 @@ class View:
         sent = self._sent.pop(sender, None)
         if sent is None:
             return
+        self._silent.pop(sender, None)
         if self._partner == sender:
             self._partner = None
         self._take(received, sent)
@@ -85,7 +92,7 @@ class View:
 
     def _take(self, received: Iterable[Entry], sent: list[int]) -> None:
         """Entries of unknown nodes come into empty places, then into those of entries that were sent away."""
-        unknown = {rank: age for rank, age in received if rank != self._own and rank not in self._ages}
+        unknown = {rank: age for rank, age in received if self._is_new(rank, age)}
         replaced = [rank for rank in sent if rank in self._ages]
         for rank, age in unknown.items():
             if len(self._ages) >= self._size:
@@ -93,6 +100,15 @@ class View:
                     break
                 del self._ages[replaced.pop(0)]
             self._ages[rank] = age
+
+    def _is_new(self, rank: int, age: int) -> bool:
+        """Whether an entry is of an unknown node, and not from before that node was silent.
+
+        In small networks with empty places, dead nodes would be handed on for ever.
+        """
+        if rank == self._own or rank in self._ages:
+            return False
+        return rank not in self._silent or age < self._shuffles - self._silent[rank]
 
     def _some(self, most: int, without: int) -> list[int]:
         """Random nodes of the view. The other one of a shuffle would discard its own entry: it is left out."""
