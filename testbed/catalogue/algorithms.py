@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from testbed.catalogue.adpsgd import ADPSGD, ADPSGD_PUSHPULL
 from testbed.catalogue.exchanges import Exchange
-from testbed.catalogue.fragmented import DIVSHARE, MOSAIC
+from testbed.catalogue.fragmented import DIVSHARE, MOSAIC, SHATTER
 from testbed.catalogue.gossip import GOSSIP
 from testbed.catalogue.in_turns import TELEPORTATION
 from testbed.catalogue.options import Values
@@ -22,6 +22,7 @@ ALGORITHMS = by_name(
     DPSGD,
     EPIDEMIC,
     MOSAIC,
+    SHATTER,
     DIVSHARE,
     ADPSGD,
     ADPSGD_PUSHPULL,

@@ -50,6 +50,14 @@ class WithPeers:
 
 
 @dataclass(frozen=True)
+class BetweenVirtualNodes(WithPeers):
+    """A round in which virtual nodes exchange: in a random regular graph of the degree `fanout`, over those of all."""
+
+    virtual: int
+    """How many each learner has."""
+
+
+@dataclass(frozen=True)
 class WithServer:
     """A round in which a server sends its model to clients, and gets something as large back."""
 

@@ -271,7 +271,8 @@ class Life:
     async def _end(self) -> None:
         assert self.reason is not None  # noqa: S101 - it has just been set
         over_t = self.node.now()  # what is evaluated after the work does not prolong it
-        if self.reason in (Reason.FINISHED, Reason.STOPPED) and self.node.rounds_done > self.node.first_round:
+        has_worked = self.reason in (Reason.FINISHED, Reason.STOPPED) and self.node.rounds_done > self.node.first_round
+        if has_worked and is_code(self.node.plan.experiment.algorithm.name):  # those built in know what they leave
             for kind, count in self.node.mailbox.never_taken().items():
                 self.node.note("never-taken", f"{kind}: {count}")
         if self.reason in (Reason.STOPPED, Reason.LEFT):

@@ -90,7 +90,7 @@ def estimate(plan: RunPlan) -> Estimate:
         round_s = rehearsal.steady_s
     else:
         round_s = _round_s(plan, compute, traffic, phases) if finite.size else slowest
-    uplinks = uplinks_of(plan, busy, transfers)
+    uplinks = uplinks_of(plan, busy, transfers, {} if rehearsal is None else rehearsal.shares)
     total_s = None
     if rounds is not None and uplinks is not None:
         total_s = uplinks.total_s(rounds)

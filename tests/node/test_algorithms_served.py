@@ -138,6 +138,15 @@ def test_a_deadline_leaves_slow_clients_behind() -> None:
     assert sum(each.expired for each in outcome.rounds(2)) == 2
 
 
+def test_rounds_with_silent_clients_only_take_their_deadline() -> None:
+    """A wait for clients that are known to be silent ends at once."""
+    world = fedavg(2, {"missing": {"after": "200ms", "then": "skip"}}, deadline="500ms")
+    world.rounds = 5
+    world.lost = lambda sender, _to, _message: sender > 0
+    outcome = world.run()
+    np.testing.assert_allclose([each.t for each in outcome.rounds(0)], 0.5 * np.arange(1, 6), atol=0.11)
+
+
 def test_a_deadline_that_nobody_keeps_leaves_the_model_as_it_is() -> None:
     world = fedavg(3, deadline="50ms")
     world.step_s = lambda _learner, _step: 1.0
