@@ -77,7 +77,7 @@ def test_views_fit_any_number_of_nodes(count: int, keys: dict[str, Any], planned
     plan = plan_of(count, algorithm="gossip", overlay={"kind": "cyclon", **keys})
     views = plan.overlay.views
     assert views is not None
-    assert (views.size, views.shuffle, views.period_s, plan.overlay.degree) == planned
+    assert [views.size, views.shuffle, views.period_s, plan.overlay.degree] == list(planned)
     assert (plan.overlay.neighbours, plan.overlay.dynamic) == (None, True)
     assert RunPlan.model_validate(plan.document()) == plan
     assert plan_of(count).overlay.views is None
