@@ -10,7 +10,7 @@ from testbed.catalogue.adpsgd import ADPSGD, ADPSGD_PUSHPULL
 from testbed.catalogue.exchanges import Exchange
 from testbed.catalogue.fragmented import DIVSHARE, MOSAIC, SHATTER
 from testbed.catalogue.gossip import GOSSIP
-from testbed.catalogue.in_turns import TELEPORTATION
+from testbed.catalogue.in_turns import PLEXUS, TELEPORTATION
 from testbed.catalogue.options import Values
 from testbed.catalogue.served import FEDAVG, PARAMETER_SERVER
 from testbed.catalogue.swift import SWIFT, SWIFT_RANDOM
@@ -30,6 +30,7 @@ ALGORITHMS = by_name(
     SWIFT_RANDOM,
     GOSSIP,
     TELEPORTATION,
+    PLEXUS,
     FEDAVG,
     PARAMETER_SERVER,
 )

@@ -81,7 +81,9 @@ class InTurns:
     """With how many others of the same round each exchanges models after training."""
     collected: bool
     """One learner of the next round collects the models and sends their mean to the others of that round. Otherwise
-    each model goes to one learner of the next round."""
+    each model goes to one learner of the next round, or to all of them."""
+    to_all: bool
+    """Each model goes to all learners of the next round, which take the mean themselves."""
 
     @property
     def waits(self) -> bool:
