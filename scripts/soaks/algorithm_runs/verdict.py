@@ -94,9 +94,10 @@ def _excused(story: Story, plan: RunPlan, records: list[AnyRecord]) -> frozenset
 
 def _notes(records: list[AnyRecord], excused: frozenset[str] = frozenset()) -> Iterator[Event]:
     for each in records:
-        if isinstance(each, Event) and each.what in _BAD_NOTES:
-            if not f"{each.what}: {each.detail}".startswith(tuple(excused)):
-                yield each
+        if not isinstance(each, Event) or each.what not in _BAD_NOTES:
+            continue
+        if not f"{each.what}: {each.detail}".startswith(tuple(excused)):
+            yield each
 
 
 def _wrong_records(records: list[AnyRecord], excused: frozenset[str]) -> Iterator[str]:
