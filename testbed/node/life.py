@@ -21,12 +21,12 @@ from testbed.node.background import Background, first_of
 from testbed.node.choose import check_server, choose_algorithm, choose_sharing, source_of
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
-from testbed.node.node import STREAMS, Node
+from testbed.node.node import Node
 from testbed.node.receiving import ServerDone
 from testbed.node.sealing import UnsendableMessage
 from testbed.node.sharing.base import Sharing
 from testbed.node.snapshots import NO_PARTS, Snapshot
-from testbed.node.state import NOTHING, State, UnusableState, checked
+from testbed.node.state import State, UnusableState, checked
 from testbed.node.talking import PeerMissing
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.unawaited import tell_of_unawaited
@@ -172,6 +172,7 @@ class Life:
         if "server" in roles:
             await self._own_code(algorithm.serve(self.node))
         if "learner" in roles:
+            self.node.begin_to_meet()
             await self._own_code(algorithm.run(self.node))
         await self._background.end()
         await self.node.finish_sending()
@@ -217,7 +218,7 @@ class Life:
     def _made(self, parts: Mapping[str, State]) -> Algorithm:
         """The algorithm with restored state; raises UnusableState if the state belongs to something else."""
         chosen, node = self.node.plan.experiment, self.node
-        node.restore_streams(parts.get(STREAMS, NOTHING))
+        node.restore(parts)
         algorithm = choose_algorithm(chosen.algorithm.name, chosen.algorithm.options)
         sharing = choose_sharing(chosen.sharing.name, chosen.sharing.options, node.random("compression"))
         sharing.begin(node.model)

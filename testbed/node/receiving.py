@@ -53,7 +53,11 @@ class ReceivingNode(SendingNode):
     async def receive_all(self, *kinds: str, timeout_s: float | None = None) -> list[Received]:
         """All messages (of some kinds) that are here, or else the next; by arrival, then rank. Empty after the
         timeout."""
-        return self._handed_over(await self._all(self._check_kinds(kinds), timeout_s))
+        return await self.receive_all_any_kind(self._check_kinds(kinds), timeout_s)
+
+    async def receive_all_any_kind(self, kinds: Collection[str], timeout_s: float | None = None) -> list[Received]:
+        """`receive_all`, also of kinds that nodes use among themselves."""
+        return self._handed_over(await self._all(kinds, timeout_s))
 
     async def newest(self, *kinds: str) -> Received:
         """The message of the latest round among those that are here, or else the next; the others expire."""
