@@ -229,10 +229,10 @@ class Mailbox:
         fitting = (number for number, received in kept.items() if sender in (None, received.sender))
         return islice(fitting, 1)
 
-    def take_all(self, kinds: Collection[str]) -> list[Received]:
-        """All messages (of some kinds), in the order of arrival; those of one instant by rank."""
+    def take_all(self, kinds: Collection[str], sender: int | None = None) -> list[Received]:
+        """All messages (of some kinds, of one sender), in the order of arrival; those of one instant by rank."""
         found = []
-        while (received := self.take(kinds)) is not None:
+        while (received := self.take(kinds, sender)) is not None:
             found.append(received)
         return sorted(found, key=arrival)
 

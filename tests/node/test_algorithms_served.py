@@ -310,6 +310,31 @@ def test_no_worker_at_all_is_a_failure_and_not_an_endless_wait() -> None:
     assert world.run().end(0).reason == "failed"
 
 
+def test_a_server_that_was_cut_off_asks_all_workers_again() -> None:
+    world = server(2, mode="async")
+    world.rounds = 3
+    world.experiment = {"missing": {"after": "100ms", "then": "skip"}}
+    received = 0
+
+    def lost(sender: int, _to: int, _message: Message) -> bool:
+        nonlocal received
+        received += sender != 0
+        return sender != 0 and 2 < received < 7
+
+    world.lost = lost
+    outcome = world.run()
+    assert [outcome.end(rank).reason for rank in range(3)] == ["finished"] * 3
+    assert outcome.end(0).rounds == 3
+
+
+def test_a_client_ends_with_its_server_though_the_last_word_was_lost() -> None:
+    for world in (fedavg(2), server(2), server(2, mode="async")):
+        world.experiment = {"missing": {"after": "200ms", "then": "skip"}}
+        world.lost = lambda _sender, _to, message: message.kind == "over"
+        outcome = world.run()
+        assert [outcome.end(rank).reason for rank in range(3)] == ["finished"] * 3
+
+
 def one_instant(**options: object) -> World:
     """Both answers are there after half a second; the first to be delivered is that of the higher rank."""
     world = World(2, algorithm=options, server=True, rounds=1)

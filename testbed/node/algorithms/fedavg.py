@@ -56,7 +56,7 @@ class FedAvg(Algorithm):
 
     async def run(self, node: Node) -> None:
         assert node.server is not None  # noqa: S101 - the plan has one
-        while (received := await node.newest(MODEL, OVER)).message.kind == MODEL:
+        while (received := await node.newest(MODEL, OVER, sender=node.server)) and received.message.kind == MODEL:
             async with node.one_round(received.round, evaluate=False):
                 self.sharing.adopt(node.model, received)
                 await node.train()
