@@ -408,7 +408,8 @@ def test_they_are_these() -> None:
     """The documentation names them."""
     assert set(RESERVED) == {GOODBYE, AGAIN, SENT_AGAIN, FRAGMENT_SENT_AGAIN, PAST, ASK_PEERS, PEERS}
     answers = {"sent-again", "fragment-sent-again", "rounds-past"}
-    assert set(RESERVED) == {"goodbye", "send-again", *answers, "ask-peers", "peers"}
+    views = {"shuffle-views", "views-shuffled"}
+    assert set(RESERVED) == {"goodbye", "send-again", *answers, "ask-peers", "peers", *views}
 
 
 def test_answers_that_nobody_asked_for_are_not_models() -> None:
