@@ -17,7 +17,7 @@ PACKAGE = "testbed.node.algorithms"
 
 OutboxPolicy = Literal["fifo", "flush", "latest"]
 
-FANOUT_OPTIONS = ("fanout", "recipients")
+FANOUT_OPTIONS = ("fanout", "recipients", "degree")
 """Names of options that say to how many nodes a node sends, where it draws them."""
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from testbed.catalogue.adpsgd import ADPSGD, ADPSGD_PUSHPULL
 from testbed.catalogue.exchanges import Exchange
-from testbed.catalogue.fragmented import DIVSHARE, MOSAIC
+from testbed.catalogue.fragmented import DIVSHARE, MOSAIC, SHATTER
 from testbed.catalogue.gossip import GOSSIP
-from testbed.catalogue.in_turns import TELEPORTATION
+from testbed.catalogue.in_turns import PLEXUS, TELEPORTATION
 from testbed.catalogue.options import Values
 from testbed.catalogue.served import FEDAVG, PARAMETER_SERVER
 from testbed.catalogue.swift import SWIFT, SWIFT_RANDOM
@@ -22,6 +22,7 @@ ALGORITHMS = by_name(
     DPSGD,
     EPIDEMIC,
     MOSAIC,
+    SHATTER,
     DIVSHARE,
     ADPSGD,
     ADPSGD_PUSHPULL,
@@ -29,6 +30,7 @@ ALGORITHMS = by_name(
     SWIFT_RANDOM,
     GOSSIP,
     TELEPORTATION,
+    PLEXUS,
     FEDAVG,
     PARAMETER_SERVER,
 )

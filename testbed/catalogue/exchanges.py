@@ -50,6 +50,14 @@ class WithPeers:
 
 
 @dataclass(frozen=True)
+class BetweenVirtualNodes(WithPeers):
+    """A round in which virtual nodes exchange: in a random regular graph of the degree `fanout`, over those of all."""
+
+    virtual: int
+    """How many each learner has."""
+
+
+@dataclass(frozen=True)
 class WithServer:
     """A round in which a server sends its model to clients, and gets something as large back."""
 
@@ -73,7 +81,9 @@ class InTurns:
     """With how many others of the same round each exchanges models after training."""
     collected: bool
     """One learner of the next round collects the models and sends their mean to the others of that round. Otherwise
-    each model goes to one learner of the next round."""
+    each model goes to one learner of the next round, or to all of them."""
+    to_all: bool
+    """Each model goes to all learners of the next round, which take the mean themselves."""
 
     @property
     def waits(self) -> bool:

@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from testbed.catalogue.algorithm_facts import PACKAGE, AlgorithmFacts, OutboxFacts, Paper
-from testbed.catalogue.exchanges import Exchange, Partners, Sender, Sent, WithPeers
+from testbed.catalogue.exchanges import BetweenVirtualNodes, Exchange, Partners, Sender, Sent, WithPeers
 from testbed.catalogue.options import Option, Type, Values, number, number_or_none
 from testbed.catalogue.shares import fragments_of
 
@@ -48,6 +48,34 @@ def _each_to_drawn_peers(options: Values, learners: int, degree: float) -> tuple
     notes = parts * max(0.0, learners - 1 - recipients)
     what = "a note for each fragment to each other node"
     return fragments, Sent(what, Sender.LEARNER, notes, is_drawn=False, answers=False, part=0.0, shared=False)
+
+
+def _between_virtual_nodes(options: Values) -> Exchange:
+    virtual = int(number(options, "virtual_nodes"))
+    return BetweenVirtualNodes(
+        Partners.ANY if virtual > 1 else Partners.REGULAR,
+        fanout=int(number(options, "degree")),
+        waits=True,
+        pause_s=None,
+        tells_others=False,
+        virtual=virtual,
+    )
+
+
+def _each_to_virtual_neighbours(options: Values, learners: int, _degree: float) -> tuple[Sent, ...]:
+    virtual, degree = int(number(options, "virtual_nodes")), int(number(options, "degree"))
+    of_others = (learners - 1) * virtual / max(1, learners * virtual - 1)
+    return (
+        Sent(
+            "a chunk from each virtual node to `degree` others",
+            Sender.LEARNER,
+            virtual * degree * of_others,
+            is_drawn=virtual > 1,  # neighbours of the same learner cost nothing
+            answers=False,
+            part=1 / virtual,
+            shared=False,
+        ),
+    )
 
 
 DIVSHARE = AlgorithmFacts(
@@ -105,4 +133,31 @@ MOSAIC = AlgorithmFacts(
     waits_for="the fragments that are on their way to it in this round; with `round_end: timeout`, a fixed time",
     remembers="nothing",
     crash_costs="its recipients wait as `missing` says; with `round_end: timeout`, nothing",
+)
+
+SHATTER = AlgorithmFacts(
+    name="shatter",
+    code=f"{PACKAGE}.shatter:Shatter",
+    summary="virtual nodes send chunks of models: no other node sees a whole one",
+    options=(
+        Option("virtual_nodes", Type.POSITIVE, 16, "How many each node runs; a chunk of the model for each."),
+        Option("degree", Type.POSITIVE, 4, "To how many other virtual nodes a chunk goes."),
+    ),
+    paper=Paper(
+        authors="Biswas et al.",
+        title="Noiseless Privacy-Preserving Decentralized Learning",
+        venue="arXiv",
+        year=2024,
+        arxiv="2404.09536",
+    ),
+    local_steps=None,
+    exchange=_between_virtual_nodes,
+    messages=_each_to_virtual_neighbours,
+    outbox=OutboxFacts("fifo", in_flight=None),
+    sharings=("full",),
+    mutual=False,
+    same_neighbours=False,
+    waits_for="the chunks that its virtual nodes are due in this round",
+    remembers="nothing",
+    crash_costs="nodes that are due a chunk of it wait as `missing` says",
 )

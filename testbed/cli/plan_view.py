@@ -6,7 +6,7 @@ from collections import Counter
 from statistics import median
 
 from testbed.catalogue.algorithm_table import outbox_in_words
-from testbed.catalogue.exchanges import InTurns, Partners, WithPeers
+from testbed.catalogue.exchanges import BetweenVirtualNodes, InTurns, Partners, WithPeers
 from testbed.cli.output import Cell, Format, print_csv, print_json, print_table
 from testbed.experiment.language import Experiment
 from testbed.plan.estimate import Estimate, estimate
@@ -121,6 +121,8 @@ def _overlay(plan: RunPlan) -> str:
     if plan.server is not None and overlay.kind == "star":
         return f"all with {plan.nodes[plan.server].name}"
     if isinstance(exchange := exchange_in(plan), WithPeers) and exchange.partners is Partners.ANY:
+        if isinstance(exchange, BetweenVirtualNodes):
+            return f"regular, degree {overlay.degree}, over {exchange.virtual} virtual nodes of each, new every round"
         return f"{overlay.degree} of the others, drawn by each node every round"
     if isinstance(exchange, InTurns):
         return f"{min(exchange.active, len(plan.learners))} of the learners work in a round, drawn anew every time"

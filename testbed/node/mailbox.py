@@ -267,7 +267,6 @@ class Mailbox:
         """From now on messages of this kind, those here included, are for `for_handlers` alone."""
         self._handled.add(kind)
         self._named_only.add(kind)
-        self._ask((kind,))
         if self._for_handlers is not None and (here := self.take((kind,))) is not None:
             self._for_handlers.offer(here)
 

@@ -22,7 +22,7 @@ from testbed.node.snapshots import Snapshot, save_snapshot
 from testbed.node.state import NOTHING, State
 from testbed.node.streams import Streams
 from testbed.node.talking import TalkingNode
-from testbed.node.world import Clock, Compute, Observer, Trained, Transport, Vector
+from testbed.node.world import Clock, Compute, Observer, Score, Trained, Transport, Vector
 from testbed.plan.model import NodePlan
 from testbed.records import AnyRecord, Evaluation
 
@@ -130,29 +130,47 @@ class Node(TalkingNode):
         yield
         await self._close_round(number, evaluate=evaluate)
 
+    async def catch_up(self, number: int) -> None:
+        """The model is now the one after that round, which others have ended: evaluates it where that is due."""
+        inline = await self._inline(number)
+        self.rounds_done = max(self.rounds_done, number + 1)
+        self._judge(number, inline)
+
     async def _close_round(self, number: int, *, evaluate: bool) -> None:
+        inline = await self._inline(number) if evaluate else None
+        self.rounds_done = number + 1
+        self.record(self._account.close(number, self.outbox, self.mailbox.received))
+        if evaluate:
+            self._judge(number, inline)
+        experiment = self.plan.experiment
+        every = experiment.snapshots.every or (1 if experiment.rejoin == "last" else 0)
+        if self._snapshots is not None and every and (number + 1) % every == 0:
+            save_snapshot(self._snapshots, number + 1, self.model, {**self.snapshot_parts(), **self.remembered()})
+
+    def _is_judged(self, number: int) -> bool:
+        """Whether an evaluation of the model after a round is due."""
         settings, stop = self.plan.experiment.evaluation, self.plan.experiment.stop.rounds
         last = stop is not None and number + 1 >= stop
         judged = self.server in (None, self.rank)  # where there is a server, its model is what counts
-        due = evaluate and judged and settings.mode != "none" and ((number + 1) % settings.every == 0 or last)
-        inline = None
-        if due and settings.mode == "inline":
-            with self._account.phase(EVALUATE):
-                inline = await self._compute.evaluate_inline(self.model)
-        self.rounds_done = number + 1
-        self.record(self._account.close(number, self.outbox, self.mailbox.received))
+        return judged and settings.mode != "none" and ((number + 1) % settings.every == 0 or last)
+
+    async def _inline(self, number: int) -> Score | None:
+        """The score of an evaluation that takes emulated time, if that is due."""
+        if self.plan.experiment.evaluation.mode != "inline" or not self._is_judged(number):
+            return None
+        with self._account.phase(EVALUATE):
+            return await self._compute.evaluate_inline(self.model)
+
+    def _judge(self, number: int, inline: Score | None) -> None:
+        """Evaluates the model after a round, if that is due; `inline` is a score that is there already."""
         if inline is not None:
             self._evaluated_round = number
             self.record(
                 Evaluation(self.now(), number, inline.accuracy, inline.loss, inline.samples, self._compute.tested_on)
             )
             self._observer.model(self.rank, number, self.model.copy())
-        elif due:
+        elif self._is_judged(number):
             self.evaluate_after()
-        experiment = self.plan.experiment
-        every = experiment.snapshots.every or (1 if experiment.rejoin == "last" else 0)
-        if self._snapshots is not None and every and (number + 1) % every == 0:
-            save_snapshot(self._snapshots, number + 1, self.model, {**self.snapshot_parts(), **self.remembered()})
 
     def evaluate_after(self) -> None:
         """Evaluates the current model, outside emulated time; at most once a round."""

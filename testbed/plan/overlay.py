@@ -6,7 +6,7 @@ Takes an experiment, a topology and the learners, gives a `PlannedOverlay`, or f
 from __future__ import annotations
 
 from testbed.catalogue.algorithms import ALGORITHMS, exchange_of
-from testbed.catalogue.exchanges import InTurns, Partners, WithPeers, WithServer
+from testbed.catalogue.exchanges import BetweenVirtualNodes, InTurns, Partners, WithPeers, WithServer
 from testbed.catalogue.sharings import SHARINGS
 from testbed.code import CodeProblem, is_code
 from testbed.experiment.language import DEFAULT_DEGREE, DEFAULT_PERIOD_S, DEFAULT_SHUFFLE, DEFAULT_VIEW, Experiment
@@ -127,7 +127,10 @@ def _drawn(experiment: Experiment, roles: NodeRoles, exchange: WithPeers) -> Pla
     chosen = fanout if fanout is not None else overlay.degree
     degree = default_fanout(count, regular=regular) if chosen is None else chosen
     kind = "regular" if regular else "full"
-    check_degree(kind, count, degree, dynamic=True)
+    if isinstance(exchange, BetweenVirtualNodes):
+        check_degree("regular", count * exchange.virtual, degree, dynamic=True, of="virtual nodes")
+    else:
+        check_degree(kind, count, degree, dynamic=True)
     return _planned(experiment, roles, kind, degree, None, dynamic=True)
 
 

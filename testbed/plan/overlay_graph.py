@@ -58,19 +58,19 @@ def default_fanout(count: int, *, regular: bool) -> int:
     return fanout
 
 
-def check_degree(kind: str, count: int, degree: int, *, dynamic: bool) -> None:
-    """Raises NoGraph unless there is a graph of this kind and degree."""
+def check_degree(kind: str, count: int, degree: int, *, dynamic: bool, of: str = "learners") -> None:
+    """Raises NoGraph unless there is a graph of this kind and degree; `of` says what it consists of."""
     if degree >= count:
-        raise NoGraph(f"a degree of {degree} needs more than {count} learners", f"write at most {count - 1}", "degree")
+        raise NoGraph(f"a degree of {degree} needs more than {count} {of}", f"write at most {count - 1}", "degree")
     if kind == "regular" and degree * count % 2:
         near = [each for each in (degree - 1, degree + 1) if 0 < each < count]
         raise NoGraph(
-            f"no graph over {count} learners has degree {degree} everywhere: {count} × {degree} is odd",
+            f"no graph over {count} {of} has degree {degree} everywhere: {count} × {degree} is odd",
             "write " + " or ".join(str(each) for each in near),
             "degree",
         )
     if kind == "regular" and degree == 1 and count > 2 and not dynamic:
-        raise NoGraph(f"with degree 1, {count} learners fall apart into pairs", "write 2, or make it dynamic", "degree")
+        raise NoGraph(f"with degree 1, {count} {of} fall apart into pairs", "write 2, or make it dynamic", "degree")
     if kind == "small-world" and degree % 2:
         hint = f"write {degree - 1} or {degree + 1}" if degree > 1 else "write 2"
         raise NoGraph(f"a small world has an even degree, not {degree}", hint, "degree")
@@ -98,6 +98,11 @@ def static_graph(
 def dynamic_graph(overlay: PlannedOverlay, count: int, seed: int, round_: int) -> Graph:
     """The graph of one round. Neighbours by position among the learners."""
     return _dynamic(overlay.kind, overlay.code, count, overlay.degree or 0, overlay.rewire, seed, round_)
+
+
+def regular_graph(count: int, degree: int, seed: int, round_: int) -> Graph:
+    """A random regular graph of one round, the same as a dynamic overlay of that degree has."""
+    return _dynamic("regular", None, count, degree, 0.0, seed, round_)
 
 
 @lru_cache(maxsize=8)

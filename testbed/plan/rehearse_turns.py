@@ -27,6 +27,8 @@ class Turns:
     """With how many of the others each exchanges models: those of the next positions."""
     collected: bool
     """The first learner of the next round collects all models."""
+    to_all: bool
+    """All learners of the next round get all models."""
     size: int
 
 
@@ -41,6 +43,8 @@ class TurnRounds:
         self._learners = [parts.active(round_) for round_ in range(rounds + 1)]
         self._missing: dict[_Place, int] = {}
         """Until a model is passed on: its own training, and the models of those it meets."""
+        self._mixed: dict[_Place, int] = {}
+        """How many models have come to each."""
         self._passed = [0] * rounds
         self.ends_s: list[float] = [0.0] * rounds
 
@@ -69,8 +73,21 @@ class TurnRounds:
         self._missing[place] = self._missing.get(place, 1 + self._met(round_)) - 1
         if self._missing[place]:
             return
+        if self._parts.to_all:
+            for other in range(len(self._learners[round_ + 1])):
+                self._send(place, (round_ + 1, other), partial(self._mix, (round_ + 1, other)))
+            return
         following = round_ + 1, 0 if self._parts.collected else position
         self._send(place, following, partial(self._pass_on, following))
+
+    def _mix(self, place: _Place) -> None:
+        """One of the models of a round has arrived at a learner of the next one, which waits for all of them."""
+        round_ = place[0]
+        self._mixed[place] = self._mixed.get(place, 0) + 1
+        if self._mixed[place] == len(self._learners[round_ - 1]):
+            self._passed[round_ - 1] += 1
+            self.ends_s[round_ - 1] = self._network.now_s
+            self._train(place)
 
     def _pass_on(self, place: _Place) -> None:
         """A model has arrived at a learner of the next round."""

@@ -86,7 +86,7 @@ def parts_of(plan: RunPlan) -> Parts:
             )
         case InTurns() as exchange:
             active = partial(_asked, plan, exchange.active)
-            return Turns(active, exchange.meets, exchange.collected, _turn_bytes(plan))
+            return Turns(active, exchange.meets, exchange.collected, exchange.to_all, _turn_bytes(plan))
     raise AssertionError(_NO_SERVER)
 
 
@@ -140,7 +140,7 @@ def _recipients(
     random = stream(plan.seed, "estimate", str(round_), str(rank), *([str(sort)] if sort else []))
     left, part = count, 0
     while left > 0 and among and group > 0:
-        now = min(left, group)
+        now = min(left, group, len(among))
         chosen = among if now >= len(among) else sorted(random.sample(among, now))
         yield from ((part, to) for to in chosen)
         left -= now
@@ -156,6 +156,9 @@ def _turns(plan: RunPlan, exchange: InTurns, round_: int) -> tuple[Phase, ...]:
         down = tuple((collector, rank) for rank in active if rank != collector)
         up = tuple((rank, collector) for rank in before if rank != collector)
         return Phase(down, (size,) * len(down)), Phase(up, (size,) * len(up))
+    if exchange.to_all:
+        handed = tuple((rank, to) for rank in before for to in active if to != rank)
+        return (Phase(handed, (size,) * len(handed)),)
     handed = tuple(pair for pair in zip(before, active, strict=True) if pair[0] != pair[1])
     count = len(active)
     met = tuple(
@@ -168,7 +171,7 @@ def _turns(plan: RunPlan, exchange: InTurns, round_: int) -> tuple[Phase, ...]:
 
 def _turn_bytes(plan: RunPlan) -> int:
     """The size of a model where learners work in turns."""
-    return max(sent_bytes(plan, sort) for sort in messages_in(plan))
+    return round(max(sent_bytes(plan, sort) / (sort.part or 1.0) for sort in messages_in(plan)))
 
 
 def _control_of_learners(plan: RunPlan) -> int:

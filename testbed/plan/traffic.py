@@ -83,7 +83,7 @@ def messages_in(plan: RunPlan) -> tuple[Sent, ...]:
     if facts is not None:
         return facts.messages(algorithm.options, len(plan.learners), degree)
     to = _declared(plan).sends_to
-    count = degree if not isinstance(to, int) else to
+    count = min(to, degree) if isinstance(to, int) else degree
     return (Sent("a model", Sender.LEARNER, count, is_drawn=False, answers=False, part=1.0, shared=True),)
 
 

@@ -15,7 +15,7 @@ import pytest
 from testbed.catalogue.algorithm_facts import AlgorithmFacts, OutboxFacts, Paper
 from testbed.catalogue.algorithms import ALGORITHMS, DEFAULT_ALGORITHM, exchange_of
 from testbed.catalogue.data_sets import DATA_SETS, DEFAULT_DATA, DataSetFacts
-from testbed.catalogue.exchanges import InTurns, Partners, Sent, WithPeers, WithServer
+from testbed.catalogue.exchanges import BetweenVirtualNodes, InTurns, Partners, Sent, WithPeers, WithServer
 from testbed.catalogue.models import DEFAULT_MODEL, MODELS, ModelFacts
 from testbed.catalogue.options import Option, Type, number, number_or_none
 from testbed.catalogue.sharings import DEFAULT_SHARING, SHARINGS, SharingFacts
@@ -50,7 +50,9 @@ def test_no_fact_can_be_left_out(made: AlgorithmFacts | SharingFacts | ModelFact
             type(made)(**{key: value for key, value in whole.items() if key != name})
 
 
-@pytest.mark.parametrize("kind", [Option, WithPeers, WithServer, InTurns, Sent, OutboxFacts, Paper])
+@pytest.mark.parametrize(
+    "kind", [Option, WithPeers, BetweenVirtualNodes, WithServer, InTurns, Sent, OutboxFacts, Paper]
+)
 def test_nor_in_what_facts_consist_of(kind: type) -> None:
     for parameter in inspect.signature(kind).parameters.values():
         assert parameter.default is inspect.Parameter.empty
@@ -128,6 +130,9 @@ def test_what_a_round_is_like_depends_on_the_options() -> None:
     assert of("divshare", recipients=3) == WithPeers(Partners.ANY, 3, waits=False, pause_s=0.0, tells_others=False)
     assert of("mosaic", fanout=3) == local
     assert of("mosaic", round_end="notify") == replace(local, fanout=None, waits=True)
+    virtual = BetweenVirtualNodes(Partners.ANY, 4, waits=True, pause_s=None, tells_others=False, virtual=16)
+    assert of("shatter") == virtual
+    assert of("shatter", virtual_nodes=1) == replace(virtual, partners=Partners.REGULAR, virtual=1)
     assert of("fedavg", participation=0.5, deadline="3s") == WithServer(0.5, 1.0, 3.0, waits=True)
     assert of("parameter-server", mode="async") == WithServer(1.0, 1.0, None, waits=False)
     assert exchange_of("mine.py:Mine", {}) is None

@@ -51,6 +51,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "epidemic-local": {"algorithm": {"name": "epidemic", "mode": "local"}},
     "divshare": {"algorithm": {"name": "divshare"}},
     "mosaic": {"algorithm": {"name": "mosaic"}},
+    "shatter": {"algorithm": {"name": "shatter", "virtual_nodes": 3}},
     "adpsgd": {"algorithm": {"name": "adpsgd"}, "overlay": {"kind": "ring"}},
     "adpsgd-free": {"algorithm": {"name": "adpsgd", "exchanges_per_iter": "free"}, "overlay": {"kind": "full"}},
     "adpsgd-pushpull": {"algorithm": {"name": "adpsgd-pushpull"}},

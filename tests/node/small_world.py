@@ -122,6 +122,10 @@ class Outcome:
     arrived: Count
     ended_s: float
 
+    def models_after(self, round_: int, nodes: int) -> np.ndarray:
+        """The evaluated models of the first nodes after a round, one in each row."""
+        return np.array([self.evaluated[rank, round_] for rank in range(nodes)], np.float64)
+
     def records(self, rank: int) -> list[AnyRecord]:
         return [msgspec.json.decode(each, type=AnyRecord) for each in self.journals[rank].splitlines()]
 

@@ -105,6 +105,20 @@ def test_what_came_before_the_handler_is_handled_too(tmp_path: Path) -> None:
     assert noted(run(body, tmp_path), 1, "seen") == ["[0, 2]"]
 
 
+def test_a_wait_for_any_kind_leaves_those_of_handlers(tmp_path: Path) -> None:
+    body = """
+    async def run(self, node):
+        seen = []
+        node.on("word", lambda received: seen.append(received.message.kind))
+        async for _ in node.rounds():
+            node.send(node.others, Message("word", 0))
+            node.send(node.others, Message("other", 0))
+            got = [await node.receive(), await node.receive()]
+            node.note("got", json.dumps([seen, [each.message.kind for each in got], node.arrived()]))
+"""
+    assert noted(run(body, tmp_path, rounds=1), 1, "got") == ['[["word", "word"], ["other", "other"], []]']
+
+
 def test_a_handler_changes_the_model_while_it_trains_and_nothing_is_lost(tmp_path: Path) -> None:
     body = """
     async def run(self, node):
@@ -127,7 +141,10 @@ ERRORS = {
     "no function": ("node.on('word', None)", "takes a function of one message, not None"),
     "twice": ("node.on('word', print); node.on('word', print)", "'word' have a handler already"),
     "waits": ("node.on('word', print); await node.receive('word')", "'word' have a handler: nothing else can wait"),
-    "gathers": ("node.on('word', print); await node.gather(node.others, round_, 'word')", "'word' have a handler: nothing else can wait"),
+    "gathers": (
+        "node.on('word', print); await node.gather(node.others, round_, 'word')",
+        "'word' have a handler: nothing else can wait",
+    ),
     "takes": ("node.on('word', print); node.arrived('word')", "'word' have a handler: nothing else can wait"),
     "of nodes": ("node.on('goodbye', print)", "`goodbye` is a kind of message that nodes use"),
 }

@@ -298,6 +298,7 @@ SCENES = {
     "gossip-pull": {"algorithm": {"name": "gossip", "mode": "pull", "period": "20ms"}, "graph": full(6)},
     "gossip-both": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "30ms"}, "graph": ring(6)},
     "teleportation": {"algorithm": {"name": "teleportation", "active": 3}},
+    "shatter": {"algorithm": {"name": "shatter", "virtual_nodes": 3}},
     "fedavg": {"algorithm": {"name": "fedavg", "participation": 0.5, "over_selection": 1.7}, "server": True},
     "deadline": {"algorithm": {"name": "fedavg", "deadline": "31ms"}, "server": True, "steps": 1},
     "sync": {"algorithm": {"name": "parameter-server"}, "server": True},

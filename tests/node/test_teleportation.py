@@ -275,7 +275,7 @@ def test_a_model_for_another_node_is_refused_with_its_sender() -> None:
         active_in(world, 1, 1)[0],
         next(r for r in range(2, 12) if active_in(world, r, 1) != active_in(world, 1, 1)),
     )
-    sent = []
+    sent: list[Message] = []
 
     def falsify(_sender: int, rank: int, message: Message) -> None:
         if message.kind == HANDED and rank == to and not sent:

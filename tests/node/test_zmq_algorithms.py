@@ -32,6 +32,7 @@ WORLDS = {
     "mosaic, told": World(
         5, {"name": "mosaic", "options": {"fanout": 2, "fragments": 3, "round_end": "notify"}}, rounds=5
     ),
+    "shatter": World(5, {"name": "shatter", "options": {"virtual_nodes": 3, "degree": 4}}, rounds=5),
     "fedavg": World(4, {"name": "fedavg", "server": "node0", "options": {"participation": 0.5}}, server=True, rounds=5),
     "in parts": World(3, rounds=4, graph=full(3), experiment={"sharing": {"name": "topk", "options": {}}}),
     "parameter server": World(3, {"name": "parameter-server", "server": "node0"}, server=True, rounds=4),

@@ -77,3 +77,13 @@ def test_the_outbox_is_the_algorithms_unless_the_experiment_names_one(monkeypatc
     assert chosen(plan_of(4, outbox={"policy": "latest"})) == ("latest", 2)
     assert chosen(plan_of(4, outbox={"policy": "fifo", "in_flight": 5})) == ("fifo", 5)
     assert chosen(plan_of(4, algorithm="mine.py:Mine")) == ("fifo", None)
+
+
+def test_a_graph_over_virtual_nodes_is_checked_before_the_run() -> None:
+    chosen = {"name": "shatter", "virtual_nodes": 5, "degree": 3}
+    (odd,) = problems(3, algorithm=chosen)
+    assert "no graph over 15 virtual nodes has degree 3 everywhere: 15 × 3 is odd" in odd
+    assert plan_of(4, algorithm=chosen).overlay.degree == 3
+    assert plan_of(4, algorithm={**chosen, "degree": 10}).overlay.degree == 10, "more than there are learners"
+    (many,) = problems(4, algorithm={**chosen, "degree": 20})
+    assert "a degree of 20 needs more than 20 virtual nodes" in many

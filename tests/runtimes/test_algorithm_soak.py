@@ -95,6 +95,7 @@ def test_what_journals_tell_is_judged(tmp_path: Path) -> None:
     sound = node.journal.read_bytes()
     for records, words in (
         ([Event(1.0, "never-taken", "model: 3")], "never-taken: model: 3"),
+        ([Event(1.0, "refused", "foreign-protocol: 1 so far")], "refused: foreign-protocol"),
         ([End(1.0, "finished", 1, 1, Count(), Count(payload=10**9, messages=1))], "bytes were received"),
     ):
         node.journal.write_bytes(sound + b"".join(map(line, records)))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from testbed.control.outcome import Outcome
 from testbed.node.active_nodes import active_nodes
 from testbed.plan.model import RunPlan
-from testbed.records import Round, Start
+from testbed.records import Event, Round, Start
 from testbed.rundir import RunDirectory
 from tests.examples import examples
 from tests.runtimes.sim_runs import plan_of, records, run, star
@@ -69,7 +69,9 @@ def test_with_memory_a_crash_costs_no_turn(active: int, tmp_path: Path) -> None:
         done = turns(directory)
         assert set(done) == scheduled(active)
         assert sum(done.values()) <= len(done) + 1
-        assert outcome.t < 20
+        told = [each.detail for rank in range(5) for each in of_type(records(directory, f"node.{rank}"), Event)]
+        assert not [words for words in told if "no model came" in words], "no model was lost"
+        assert outcome.t < 3
 
 
 def test_the_one_node_that_works_crashes(tmp_path: Path) -> None:

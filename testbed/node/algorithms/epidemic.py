@@ -15,8 +15,7 @@ from testbed.node.kinds import MODEL
 from testbed.node.node import Node
 from testbed.node.recipients import Recipients, fanout_among, independent
 from testbed.node.round_end import RoundEnd
-from testbed.plan.model import PlannedOverlay
-from testbed.plan.overlay_graph import dynamic_graph
+from testbed.plan.overlay_graph import regular_graph
 
 MODES = ("oracle", "local")
 
@@ -58,15 +57,5 @@ def _regular(seed: int, learners: tuple[int, ...], fanout: int, round_: int) -> 
     """Neighbours in the random regular graph of a round."""
     if not fanout:
         return dict.fromkeys(learners, ())
-    overlay = PlannedOverlay(
-        kind="regular",
-        degree=fanout,
-        dynamic=True,
-        peers="seed",
-        sampler=None,
-        neighbours=None,
-        rewire=0.0,
-        code=None,
-    )
-    graph = dynamic_graph(overlay, len(learners), seed, round_)
+    graph = regular_graph(len(learners), fanout, seed, round_)
     return {rank: tuple(learners[other] for other in graph[place]) for place, rank in enumerate(learners)}
