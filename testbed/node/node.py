@@ -103,6 +103,10 @@ class Node(TalkingNode):
         self._streams.restore(parts.get(STREAMS, NOTHING))
         self._neighbourhood.restore(self, parts.get(VIEW, NOTHING))
 
+    def snapshot_parts(self) -> Mapping[str, State]:
+        """What `restore` restores."""
+        return {STREAMS: self._streams.state(), **self._neighbourhood.states()}
+
     def begin_to_meet(self) -> None:
         """Takes part in peer sampling from now on, where the overlay needs it."""
         self._neighbourhood.begin()
@@ -141,8 +145,7 @@ class Node(TalkingNode):
         experiment = self.plan.experiment
         every = experiment.snapshots.every or (1 if experiment.rejoin == "last" else 0)
         if self._snapshots is not None and every and (number + 1) % every == 0:
-            own = {STREAMS: self._streams.state(), **self._neighbourhood.states()}
-            save_snapshot(self._snapshots, number + 1, self.model, {**own, **self.remembered()})
+            save_snapshot(self._snapshots, number + 1, self.model, {**self.snapshot_parts(), **self.remembered()})
 
     def _is_judged(self, number: int) -> bool:
         """Whether an evaluation of the model after a round is due."""

@@ -164,7 +164,9 @@ def test_the_view_of_another_run_is_refused(state: dict[str, list[int]]) -> None
         {},
         {"ranks": 3, "ages": [1]},
         {"ranks": ["a"], "ages": [1]},
-        {"ranks": [77, -1, 3], "ages": [0, 0, 1 << 40]},
+        {"ranks": [-1, 3], "ages": [0, 0]},
+        {"ranks": [77, 78, 79], "ages": [9, 9, 9]},
+        {"ranks": [0, 1, 3], "ages": [1 << 40] * 3},
         {"ranks": [True], "ages": [1]},
         {"ranks": list(range(10)) * 9, "ages": [0] * 90},
     ],
@@ -179,6 +181,10 @@ def test_what_is_no_view_costs_nothing(fields: dict[str, object], tmp_path: Path
     outcome = running.run()
     assert {reason.value for reason in outcome.reasons} == {"finished"}
     assert all(len(ranks) == 2 and set(ranks) <= set(range(10)) for ranks in drawn(outcome, 5))
+    for node in running.nodes:
+        view = node.snapshot_parts()["view"]
+        assert len(view["ranks"]) <= VIEWS.size  # type: ignore[arg-type]
+        assert max(view["ages"]) < 100  # type: ignore[call-overload]
 
 
 def test_two_nodes_have_each_other_and_one_has_none(tmp_path: Path) -> None:
