@@ -84,6 +84,8 @@ class InTurns:
     each model goes to one learner of the next round, or to all of them."""
     to_all: bool
     """Each model goes to all learners of the next round, which take the mean themselves."""
+    asks: bool
+    """Models are sent to those that have just answered a ping."""
 
     @property
     def waits(self) -> bool:

@@ -12,7 +12,7 @@ from testbed.catalogue.options import Option, Type, Values, number
 
 def _teleported(options: Values) -> Exchange:
     active = int(number(options, "active"))
-    return InTurns(active=active, meets=_neighbours(options, active), collected=False, to_all=False)
+    return InTurns(active=active, meets=_neighbours(options, active), collected=False, to_all=False, asks=False)
 
 
 def _teleported_models(options: Values, learners: int, _degree: float) -> tuple[Sent, ...]:
@@ -45,7 +45,7 @@ def _neighbours(options: Values, active: int) -> int:
 
 def _sampled(options: Values) -> Exchange:
     sample, to_all = int(number(options, "sample")), options["aggregate"] == "all"
-    return InTurns(active=sample, meets=0, collected=not to_all, to_all=to_all)
+    return InTurns(active=sample, meets=0, collected=not to_all, to_all=to_all, asks=True)
 
 
 def _models_of_samples(options: Values, learners: int, _degree: float) -> tuple[Sent, ...]:

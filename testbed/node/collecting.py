@@ -38,16 +38,19 @@ class Collection:
 
     def is_enough(self, fraction: float) -> bool:
         """Whether each part has come from this fraction of those that were sampled, rounded down, or from one."""
-        wanted = max(1, floor(round(self.most("trained") * fraction, 9)))
+        wanted = max(1, floor(round(self._trained * fraction, 9)))
         return all(len(part) >= wanted for part in self._parts)
 
-    def most(self, name: str) -> int:
-        """The largest value of a field: senders may differ in what they know."""
-        return max(count_in(each, name) for part in self._parts for each in part.values())
+    @property
+    def _trained(self) -> int:
+        """How many nodes have trained: senders may differ in what they know, and the largest number counts."""
+        return max(count_in(each, "trained") for part in self._parts for each in part.values())
 
-    def is_told(self, name: str) -> bool:
-        """Whether a message has this field, and it is true."""
-        return any(each.message.fields.get(name) is True for part in self._parts for each in part.values())
+    def sampled(self) -> list[int]:
+        """The nodes that get these models: senders may differ in what they know, and the longest list counts."""
+        return max(
+            (_ranks_in(each) for part in self._parts for each in part.values()), key=lambda each: (len(each), each)
+        )
 
     def mean(self, otherwise: Vector) -> Vector:
         """The mean of each parameter over the models in which it came, by rank; `otherwise` where it did not."""
@@ -65,3 +68,11 @@ def count_in(received: Received, name: str) -> int:
     if type(value) is not int or value < 1:
         raise UnusableModel(received.sender, f"its `{name}` is {value!r}, not a number of nodes")
     return value
+
+
+def _ranks_in(received: Received) -> list[int]:
+    """The ranks of a sample in a message, at least one. Raises UnusableModel."""
+    ranks = received.message.fields.get("sampled")
+    if not isinstance(ranks, list) or not ranks or any(type(rank) is not int for rank in ranks):
+        raise UnusableModel(received.sender, f"its `sampled` is {ranks!r}, not a list of ranks")
+    return [rank for rank in ranks if type(rank) is int]

@@ -30,6 +30,8 @@ class Turns:
     to_all: bool
     """All learners of the next round get all models."""
     size: int
+    ping_size: int | None
+    """Of the pings that go before a model, and of their answers; None: none go."""
 
 
 class TurnRounds:
@@ -74,11 +76,9 @@ class TurnRounds:
         if self._missing[place]:
             return
         if self._parts.to_all:
-            for other in range(len(self._learners[round_ + 1])):
-                self._send(place, (round_ + 1, other), partial(self._mix, (round_ + 1, other)))
-            return
-        following = round_ + 1, 0 if self._parts.collected else position
-        self._send(place, following, partial(self._pass_on, following))
+            self._send_to(place, self._places_of(round_ + 1), self._mix)
+        else:
+            self._send_to(place, [(round_ + 1, 0 if self._parts.collected else position)], self._pass_on)
 
     def _mix(self, place: _Place) -> None:
         """One of the models of a round has arrived at a learner of the next one, which waits for all of them."""
@@ -97,9 +97,39 @@ class TurnRounds:
         if not self._parts.collected:
             self._train(place)
         elif self._passed[round_ - 1] == len(self._learners[round_ - 1]):
-            for position in range(len(self._learners[round_])):
-                other = round_, position
-                self._send(place, other, partial(self._train, other))
+            self._send_to(place, self._places_of(round_), self._train)
+
+    def _places_of(self, round_: int) -> list[_Place]:
+        return [(round_, position) for position in range(len(self._learners[round_]))]
+
+    def _send_to(self, sender: _Place, places: list[_Place], then: Callable[[_Place], None]) -> None:
+        """Sends a model to each of these, once all of them have answered a ping if that is usual."""
+
+        def send() -> None:
+            for place in places:
+                self._send(sender, place, partial(then, place))
+
+        size = self._parts.ping_size
+        if size is None:
+            send()
+            return
+        origin = self._rank_of(sender)
+        unanswered = {rank for rank in map(self._rank_of, places) if rank != origin}
+        if not unanswered:
+            send()
+
+        def answered(rank: int) -> None:
+            unanswered.discard(rank)
+            if not unanswered:
+                send()
+
+        for rank in sorted(unanswered):
+            back = partial(self._network.send, rank, origin, size, partial(answered, rank), measured=False)
+            self._network.send(origin, rank, size, back, measured=False)
+
+    def _rank_of(self, place: _Place) -> int:
+        round_, position = place
+        return self._learners[round_][position]
 
     def _met(self, round_: int) -> int:
         return min(self._parts.meets, len(self._learners[round_]) - 1)

@@ -86,7 +86,8 @@ def parts_of(plan: RunPlan) -> Parts:
             )
         case InTurns() as exchange:
             active = partial(_asked, plan, exchange.active)
-            return Turns(active, exchange.meets, exchange.collected, exchange.to_all, _turn_bytes(plan))
+            view = CONTROL_BYTES + 4 * len(plan.learners) if exchange.asks else None
+            return Turns(active, exchange.meets, exchange.collected, exchange.to_all, _turn_bytes(plan), view)
     raise AssertionError(_NO_SERVER)
 
 

@@ -133,6 +133,8 @@ def test_what_a_round_is_like_depends_on_the_options() -> None:
     virtual = BetweenVirtualNodes(Partners.ANY, 4, waits=True, pause_s=None, tells_others=False, virtual=16)
     assert of("shatter") == virtual
     assert of("shatter", virtual_nodes=1) == replace(virtual, partners=Partners.REGULAR, virtual=1)
+    assert of("plexus", sample=7) == InTurns(active=7, meets=0, collected=True, to_all=False, asks=True)
+    assert of("plexus", aggregate="all") == InTurns(active=13, meets=0, collected=False, to_all=True, asks=True)
     assert of("fedavg", participation=0.5, deadline="3s") == WithServer(0.5, 1.0, 3.0, waits=True)
     assert of("parameter-server", mode="async") == WithServer(1.0, 1.0, None, waits=False)
     assert exchange_of("mine.py:Mine", {}) is None

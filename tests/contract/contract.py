@@ -64,6 +64,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "overlay": {"kind": "cyclon", "degree": 2, "period": "300ms"},
     },
     "teleportation": {"algorithm": {"name": "teleportation"}, "rejoin": "last"},
+    "plexus": {"algorithm": {"name": "plexus", "success_fraction": 1}},
+    "conflux": {"algorithm": {"name": "plexus", "aggregate": "all", "success_fraction": 1}},
     "fedavg": {"algorithm": {"name": "fedavg"}},
     "parameter-server": {"algorithm": {"name": "parameter-server"}, "training": SERVED},
     "asynchronous": {"algorithm": {"name": "parameter-server", "mode": "async"}, "training": SERVED},

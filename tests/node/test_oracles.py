@@ -299,6 +299,8 @@ SCENES = {
     "gossip-both": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "30ms"}, "graph": ring(6)},
     "teleportation": {"algorithm": {"name": "teleportation", "active": 3}},
     "shatter": {"algorithm": {"name": "shatter", "virtual_nodes": 3}},
+    "plexus": {"algorithm": {"name": "plexus", "sample": 3}},
+    "plexus-all": {"algorithm": {"name": "plexus", "sample": 4, "aggregate": "all", "fragments": 3}},
     "fedavg": {"algorithm": {"name": "fedavg", "participation": 0.5, "over_selection": 1.7}, "server": True},
     "deadline": {"algorithm": {"name": "fedavg", "deadline": "31ms"}, "server": True, "steps": 1},
     "sync": {"algorithm": {"name": "parameter-server"}, "server": True},

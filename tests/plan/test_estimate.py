@@ -247,6 +247,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mosaic by timeouts": {"algorithm": {"name": "mosaic", "fragments": 4, "round_end": "timeout", "timeout": 0.7}},
     "shatter": {"algorithm": {"name": "shatter", "virtual_nodes": 4}},
     "shatter, many links": {"algorithm": {"name": "shatter", "virtual_nodes": 3, "degree": 10}},
+    "plexus": {"algorithm": {"name": "plexus", "sample": 6, "success_fraction": 1}},
+    "plexus, all": {"algorithm": {"name": "plexus", "sample": 6, "success_fraction": 1, "aggregate": "all"}},
     "fedavg": {"algorithm": "fedavg"},
     "some clients": {"algorithm": {"name": "fedavg", "participation": 0.4, "over_selection": 1.5}},
     "synchronous server": {"algorithm": "parameter-server"},

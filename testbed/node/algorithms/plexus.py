@@ -112,10 +112,11 @@ class Plexus(Algorithm):
     async def _next_turn(self) -> Turn | None:
         """The latest round that this node is sampled for; None when the last one is over."""
         node, stop = self._node, self._node.plan.experiment.stop.rounds
-        while self._offer is None or self._offer.round <= self._version:
+        while not self._has_offer:
             await self._listen(max(0.0, self._progress_s + self._patience_s - node.now()))
             if node.now() >= self._progress_s + self._patience_s - _ALMOST_S:
                 await self._take_over()
+        assert self._offer is not None  # noqa: S101 - it has one
         self.sharing.adopt(node.model, self._offer)
         self._version = self._offer.round
         await node.catch_up(self._version - 1)
@@ -130,8 +131,7 @@ class Plexus(Algorithm):
         if self.aggregate == "all":
             sampled = await self._members.online(following, self.sample)
             for each in fragments:
-                self._node.send(sampled[0], each.with_fields(next=len(sampled), first=True))
-                self._node.send(sampled[1:], each.with_fields(next=len(sampled)))
+                self._node.send(sampled, each.with_fields(sampled=sampled))
             return
         silent: list[int] = []
         while not self._is_past(following):
@@ -216,13 +216,18 @@ class Plexus(Algorithm):
         await self._node.sleep(0.0)  # those that come at this very instant count, in whatever order nodes are taken
         collection = self._collections[round_]
         model = collection.mean(self._node.model)
-        if self.aggregate == "one" or (
-            round_ == self._node.plan.experiment.stop.rounds and collection.is_told("first")
-        ):
+        if self.aggregate == "one":
             await self._distribute(model, round_)
         else:
-            self._node.send(self._node.rank, self._aggregated(model, round_, collection.most("next")))
+            self._begin_with(model, round_, collection.sampled())
         self._tell_collected(self._collections.pop(round_).senders, round_)
+
+    def _begin_with(self, model: Vector, round_: int, sampled: list[int]) -> None:
+        """Takes the mean that this node has made, as all of its sample do; after the last round, all others get one."""
+        message, node = self._aggregated(model, round_, len(sampled)), self._node
+        if round_ == node.plan.experiment.stop.rounds and sampled[0] == node.rank:
+            node.send([rank for rank in node.others if rank not in sampled], message)
+        node.send(node.rank, message)
 
     async def _distribute(self, model: Vector, round_: int) -> None:
         """Sends a model to the sample of its round; the one after the last round to all."""
@@ -251,11 +256,13 @@ class Plexus(Algorithm):
         node, members = self._node, self._members
         known = members.round
         answers = await members.ping(members.order(known + 1)[: self.sample])
+        await self._listen(0.0)
         self._progress_s = node.now()
         models = [(_version_in(each), -rank) for rank, each in answers.items()]
         goes_first = max([(self._version, -node.rank), *models])[1] == -node.rank
         is_at_work = any(each.message.fields.get("works") for each in answers.values())
-        if self._collections or is_at_work or members.round > known or not goes_first:
+        goes_on = self._collections or is_at_work or members.round > known or self._has_offer
+        if goes_on or not goes_first:
             return
         node.note("took-over", f"round {known + 1}, with the model of round {self._version}")
         await self._distribute(node.model, known + 1)
@@ -280,6 +287,11 @@ class Plexus(Algorithm):
         is_late = isinstance(about, int) and self._latest >= about
         has = is_late or (collection is not None and ping.sender in collection.senders)
         return {**self._about_me(), "version": self._version, "has": has}
+
+    @property
+    def _has_offer(self) -> bool:
+        """Whether the model of a later round is here."""
+        return self._offer is not None and self._offer.round > self._version
 
     @property
     def _latest(self) -> int:
