@@ -28,7 +28,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHORT = (
     ("--algorithm", "algorithm.name", "NAME", f"{', '.join(ALGORITHMS)}, module:Class or file.py:Class."),
-    ("--overlay", "overlay.kind", "KIND", "ring, regular, full, small-world, star, file, network, or code."),
+    ("--overlay", "overlay.kind", "KIND", "ring, regular, full, small-world, star, file, network, cyclon, or code."),
     ("--degree", "overlay.degree", "N", "Neighbours of a node.  [default: 5, or the nearest possible]"),
     ("--sharing", "sharing.name", "NAME", f"{', '.join(SHARINGS)}, or code."),
     ("--data", "data.name", "NAME", f"{', '.join(DATA_SETS)}, or code."),

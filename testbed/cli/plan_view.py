@@ -16,7 +16,7 @@ from testbed.plan.outbox import outbox_of, usual_outbox
 from testbed.plan.overlay_graph import diameter, graph_of
 from testbed.plan.traffic import exchange_in, steps_per_round
 from testbed.plan.uplinks import Uplinks
-from testbed.units import format_number, size_for_people
+from testbed.units import format_duration, format_number, size_for_people
 
 _MOST_SERVICES = 20
 _LARGEST_GRAPH = 2048
@@ -126,6 +126,10 @@ def _overlay(plan: RunPlan) -> str:
         return f"{overlay.degree} of the others, drawn by each node every round"
     if isinstance(exchange, InTurns):
         return f"{min(exchange.active, len(plan.learners))} of the learners work in a round, drawn anew every time"
+    if overlay.views is not None:
+        views = overlay.views
+        every = f"{views.shuffle} of them shuffled every {format_duration(views.period_s)}"
+        return f"{what}, degree {overlay.degree}, from views of {views.size} nodes, {every}"
     if overlay.dynamic:
         by = f"asked of {plan.nodes[overlay.sampler].name}" if overlay.sampler is not None else "drawn from the seed"
         return f"{what}, new every round, {by}"

@@ -42,9 +42,11 @@ from testbed.experiment.scalars import (
 from testbed.topologies.language import Problem, Words, from_text
 from testbed.units import shown
 
-OVERLAYS = ("ring", "regular", "full", "small-world", "star", "file", "network")
+OVERLAYS = ("ring", "regular", "full", "small-world", "star", "file", "network", "cyclon")
 DEFAULT_STEPS = 5
 DEFAULT_DEGREE = 5
+DEFAULT_VIEW, DEFAULT_SHUFFLE, DEFAULT_PERIOD_S = 20, 8, 1.0
+"""Of Cyclon's views."""
 
 
 def _overlay_kind(text: str) -> str:
@@ -64,7 +66,7 @@ class Overlay(Section):
         "regular", description="The kind of graph over the nodes, or code that makes one."
     )
     degree: Positive | None = Field(
-        None, description="Neighbours of a node (regular, small-world); 5, or the nearest that is possible."
+        None, description="Neighbours of a node (regular, small-world, cyclon); 5, or the nearest that is possible."
     )
     dynamic: Truth = Field(False, description="A new graph every round.")
     peers: Literal["seed", "sampler"] = Field(
@@ -76,6 +78,9 @@ class Overlay(Section):
     order: Literal["topology", "random"] | None = Field(
         None, description="For a ring that stays the same: nodes in the topology's order, or in a random one."
     )
+    view: Positive | None = Field(None, description="For cyclon: the most other nodes that a node knows; 20.")
+    shuffle: Positive | None = Field(None, description="For cyclon: how many of them two nodes exchange; 8.")
+    period: Lasting | None = Field(None, description="For cyclon: the time between two exchanges; 1 s.")
 
     @model_validator(mode="before")
     @classmethod
@@ -91,6 +96,10 @@ class Overlay(Section):
             raise Problem("missing", "an overlay of `kind: file` needs `file`", "add the name of an edge list")
         if self.order is not None and self.kind != "ring":
             raise Problem("bad-value", f"`order` is for rings, not for {shown(self.kind)}", "remove `order`")
+        for name in ("view", "shuffle", "period"):
+            if getattr(self, name) is not None and self.kind != "cyclon":
+                message = f"`{name}` is for cyclon, not for {shown(self.kind)}"
+                raise Problem("bad-value", message, f"remove `{name}`")
         if self.order == "topology" and self.dynamic:
             raise Problem("bad-value", "a dynamic ring has another order every round", "remove `order` or `dynamic`")
         return self

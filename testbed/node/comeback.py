@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from testbed.node.kinds import AGAIN, ANSWERS, FRAGMENT, MODEL, PAST, REPEATED
+from testbed.node.kinds import AGAIN, ANSWERS, FRAGMENT, MODEL, PART, PAST, REPEATED
 from testbed.node.mailbox import Gathering, Mailbox, Wanted
 from testbed.node.messages import Message
 from testbed.node.outbox import Outbox
@@ -174,6 +174,6 @@ class Comeback:
 
 def _part_of(message: Message) -> int | None:
     """Which fragment a message is; None for a whole model."""
-    part = message.fields.get("part")
+    part = message.fields.get(PART)
     is_fragment = message.kind in (FRAGMENT, REPEATED[FRAGMENT])
     return part if is_fragment and type(part) is int and 0 <= part < _MOST_PARTS else None

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.node.kinds import FRAGMENT
+from testbed.node.kinds import FRAGMENT, PART
 from testbed.node.messages import MalformedModel, Message, Received, UnusableModel, snapshot
 from testbed.node.sharing.base import usable, values_of
 from testbed.node.world import Vector
@@ -42,7 +42,7 @@ class Fragmentation:
     def cut(self, model: Vector, round_: int) -> list[Message]:
         """The fragments of a model as it is now, one immutable message each."""
         seed = self._seed(round_)
-        fields = [{"part": part, "parts": self.parts, "seed": seed} for part in range(self.parts)]
+        fields = [{PART: part, "parts": self.parts, "seed": seed} for part in range(self.parts)]
         places = partition(seed, self._parameters, self.parts)
         return [
             Message(FRAGMENT, round_, about, payload=(snapshot(model[its]),))
@@ -52,7 +52,7 @@ class Fragmentation:
     def decode(self, message: Message) -> tuple[Places, Vector]:
         """Which parameters a message holds, and their values; raises MalformedModel unless it was cut in this way."""
         fields, seed = message.fields, self._seed(message.round)
-        part, parts = fields.get("part"), fields.get("parts")
+        part, parts = fields.get(PART), fields.get("parts")
         if type(part) is not int or not 0 <= part < self.parts or type(parts) is not int or parts != self.parts:
             raise MalformedModel(f"fragment {part!r} of {parts!r} arrived, models have {self.parts} here")
         if fields.get("seed") != seed:
@@ -83,7 +83,7 @@ class Fragmentation:
 
 def part_in(received: Received) -> int:
     """Which fragment a message is; raises UnusableModel, which names the sender, if it does not say."""
-    part = received.message.fields.get("part")
+    part = received.message.fields.get(PART)
     if type(part) is not int:
         raise UnusableModel(received.sender, f"a fragment of the number {part!r}")
     return part

@@ -11,6 +11,9 @@ FRAGMENT = "fragment"
 """The kind of a message that carries one of several parts of a model: its field `part` is the number. Algorithms use
 it, too."""
 
+PART = "part"
+"""The field that distinguishes the parts of a model: messages of different parts never replace each other."""
+
 GOODBYE = "goodbye"
 """The kind of the last message of a node that leaves in good order."""
 AGAIN = "send-again"
@@ -25,8 +28,14 @@ ASK_PEERS = "ask-peers"
 """The kind of a request to the peer sampler, for the neighbours of a round."""
 PEERS = "peers"
 """The kind of its answer."""
+SHUFFLE_VIEWS = "shuffle-views"
+"""The kind of a message by which a node sends a part of its view of the others, and asks for a part of another one."""
+VIEWS_SHUFFLED = "views-shuffled"
+"""The kind of the answer to that."""
 
-RESERVED = frozenset({GOODBYE, AGAIN, SENT_AGAIN, FRAGMENT_SENT_AGAIN, PAST, ASK_PEERS, PEERS})
+RESERVED = frozenset(
+    {GOODBYE, AGAIN, SENT_AGAIN, FRAGMENT_SENT_AGAIN, PAST, ASK_PEERS, PEERS, SHUFFLE_VIEWS, VIEWS_SHUFFLED}
+)
 
 REPEATED = {MODEL: SENT_AGAIN, FRAGMENT: FRAGMENT_SENT_AGAIN}
 """What nodes that come back can ask for, and the kinds of the answers."""

@@ -21,12 +21,12 @@ from testbed.node.background import Background, first_of
 from testbed.node.choose import check_server, choose_algorithm, choose_sharing, source_of
 from testbed.node.messages import UnusableModel
 from testbed.node.neighbourhood import PeerSampler
-from testbed.node.node import STREAMS, Node
+from testbed.node.node import Node
 from testbed.node.receiving import ServerDone
 from testbed.node.sealing import UnsendableMessage
 from testbed.node.sharing.base import Sharing
 from testbed.node.snapshots import NO_PARTS, Snapshot
-from testbed.node.state import NOTHING, State, UnusableState, checked
+from testbed.node.state import State, UnusableState, checked
 from testbed.node.talking import PeerMissing
 from testbed.node.training_settings import ComputingLost, TrainingFailed
 from testbed.node.unawaited import tell_of_unawaited
@@ -172,6 +172,7 @@ class Life:
         if "server" in roles:
             await self._own_code(algorithm.serve(self.node))
         if "learner" in roles:
+            self.node.begin_to_meet()
             await self._own_code(algorithm.run(self.node))
         await self._background.end()
         await self.node.finish_sending()
@@ -217,7 +218,7 @@ class Life:
     def _made(self, parts: Mapping[str, State]) -> Algorithm:
         """The algorithm with restored state; raises UnusableState if the state belongs to something else."""
         chosen, node = self.node.plan.experiment, self.node
-        node.restore_streams(parts.get(STREAMS, NOTHING))
+        node.restore(parts)
         algorithm = choose_algorithm(chosen.algorithm.name, chosen.algorithm.options)
         sharing = choose_sharing(chosen.sharing.name, chosen.sharing.options, node.random("compression"))
         sharing.begin(node.model)
@@ -271,7 +272,8 @@ class Life:
     async def _end(self) -> None:
         assert self.reason is not None  # noqa: S101 - it has just been set
         over_t = self.node.now()  # what is evaluated after the work does not prolong it
-        if self.reason in (Reason.FINISHED, Reason.STOPPED) and self.node.rounds_done > self.node.first_round:
+        has_worked = self.reason in (Reason.FINISHED, Reason.STOPPED) and self.node.rounds_done > self.node.first_round
+        if has_worked and is_code(self.node.plan.experiment.algorithm.name):  # those built in know what they leave
             for kind, count in self.node.mailbox.never_taken().items():
                 self.node.note("never-taken", f"{kind}: {count}")
         if self.reason in (Reason.STOPPED, Reason.LEFT):

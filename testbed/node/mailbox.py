@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
-from testbed.node.kinds import RESERVED
+from testbed.node.kinds import PART, RESERVED
 from testbed.node.messages import Message, Received
 from testbed.node.tally import Tally
 
@@ -74,7 +74,7 @@ class Gathering:
         """Whether it is a message that is still missing."""
         if received.sender not in self.missing or received.round != self.round or received.message.kind != self.kind:
             return False
-        return self.part is None or received.message.fields.get("part") == self.part
+        return self.part is None or received.message.fields.get(PART) == self.part
 
     def offer(self, received: Received) -> bool:
         if not self.fits(received):
@@ -173,12 +173,25 @@ class Mailbox:
             refused = self._room.refused[sender]
             if refused.bit_count() == 1:
                 self.on_full(sender, refused)
-            return
+            if not self._makes_room(received):
+                return
         if message.kind not in self._asked:
             self._untaken[message.kind] += 1
         self._arrivals += 1
         self._kept.setdefault(message.kind, {})[self._arrivals] = received
         self._places.setdefault((message.kind, message.round, sender), []).append(self._arrivals)
+
+    def _makes_room(self, newer: Received) -> bool:
+        """Drops the oldest message of the same sender, kind and part: what a slow node has not taken ages.
+
+        Gives whether there is room now.
+        """
+        part = newer.message.fields.get(PART)
+        for number, older in self._kept.get(newer.message.kind, {}).items():
+            if older.sender == newer.sender and older.message.payload and older.message.fields.get(PART) == part:
+                self._remove(newer.message.kind, number)
+                return self._room.take(newer.sender, newer.message)
+        return False
 
     @property
     def refused(self) -> int:
@@ -216,10 +229,10 @@ class Mailbox:
         fitting = (number for number, received in kept.items() if sender in (None, received.sender))
         return islice(fitting, 1)
 
-    def take_all(self, kinds: Collection[str]) -> list[Received]:
-        """All messages (of some kinds), in the order of arrival; those of one instant by rank."""
+    def take_all(self, kinds: Collection[str], sender: int | None = None) -> list[Received]:
+        """All messages (of some kinds, of one sender), in the order of arrival; those of one instant by rank."""
         found = []
-        while (received := self.take(kinds)) is not None:
+        while (received := self.take(kinds, sender)) is not None:
             found.append(received)
         return sorted(found, key=arrival)
 
@@ -254,7 +267,6 @@ class Mailbox:
         """From now on messages of this kind, those here included, are for `for_handlers` alone."""
         self._handled.add(kind)
         self._named_only.add(kind)
-        self._ask((kind,))
         if self._for_handlers is not None and (here := self.take((kind,))) is not None:
             self._for_handlers.offer(here)
 

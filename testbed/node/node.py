@@ -15,11 +15,11 @@ from pathlib import Path
 from random import Random
 
 from testbed.journal import Journal
-from testbed.node.neighbourhood import Neighbourhood
+from testbed.node.neighbourhood import VIEW, Neighbourhood
 from testbed.node.round_account import EVALUATE, TRAIN, WAIT
 from testbed.node.sending import Ports
 from testbed.node.snapshots import Snapshot, save_snapshot
-from testbed.node.state import State
+from testbed.node.state import NOTHING, State
 from testbed.node.streams import Streams
 from testbed.node.talking import TalkingNode
 from testbed.node.world import Clock, Compute, Observer, Score, Trained, Transport, Vector
@@ -27,7 +27,7 @@ from testbed.plan.model import NodePlan
 from testbed.records import AnyRecord, Evaluation
 
 STREAMS = "streams"
-"""The name of the node's own part in a snapshot's state."""
+"""The name of the streams in a snapshot's state."""
 
 
 class Node(TalkingNode):
@@ -95,9 +95,21 @@ class Node(TalkingNode):
         """A random stream of this node: the same in every run with the seed, shared with no other node or purpose."""
         return self._streams.of(purpose)
 
-    def restore_streams(self, state: State) -> None:
-        """Restores random streams: those requested from now on continue. Raises UnusableState."""
-        self._streams.restore(state)
+    def restore(self, parts: Mapping[str, State]) -> None:
+        """Restores random streams, so that those requested from now on continue, and its view of the other nodes.
+
+        Raises UnusableState.
+        """
+        self._streams.restore(parts.get(STREAMS, NOTHING))
+        self._neighbourhood.restore(self, parts.get(VIEW, NOTHING))
+
+    def snapshot_parts(self) -> Mapping[str, State]:
+        """What `restore` restores."""
+        return {STREAMS: self._streams.state(), **self._neighbourhood.states()}
+
+    def begin_to_meet(self) -> None:
+        """Takes part in peer sampling from now on, where the overlay needs it."""
+        self._neighbourhood.begin()
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
@@ -133,9 +145,7 @@ class Node(TalkingNode):
         experiment = self.plan.experiment
         every = experiment.snapshots.every or (1 if experiment.rejoin == "last" else 0)
         if self._snapshots is not None and every and (number + 1) % every == 0:
-            save_snapshot(
-                self._snapshots, number + 1, self.model, {STREAMS: self._streams.state(), **self.remembered()}
-            )
+            save_snapshot(self._snapshots, number + 1, self.model, {**self.snapshot_parts(), **self.remembered()})
 
     def _is_judged(self, number: int) -> bool:
         """Whether an evaluation of the model after a round is due."""

@@ -12,14 +12,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
 
+from testbed.node.kinds import PART
 from testbed.node.messages import Message
 from testbed.node.silence import SilentPeers
 from testbed.node.tally import Tally
 from testbed.node.tickets import Ticket, TicketState
 from testbed.node.world import Transport
 
-PART = "part"
-"""The header field that distinguishes the fragments of a model: `latest` never replaces one by another."""
 _ALMOST_S = 1e-6
 """Alarms ring this close to the time that was meant, by rounding."""
 

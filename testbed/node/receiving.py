@@ -53,12 +53,19 @@ class ReceivingNode(SendingNode):
     async def receive_all(self, *kinds: str, timeout_s: float | None = None) -> list[Received]:
         """All messages (of some kinds) that are here, or else the next; by arrival, then rank. Empty after the
         timeout."""
-        return self._handed_over(await self._all(self._check_kinds(kinds), timeout_s))
+        return await self.receive_all_any_kind(self._check_kinds(kinds), timeout_s)
 
-    async def newest(self, *kinds: str) -> Received:
-        """The message of the latest round among those that are here, or else the next; the others expire."""
-        received = await self._all(self._check_kinds(kinds), None)
-        return self._only(max(received, key=lambda each: each.round), received)
+    async def receive_all_any_kind(self, kinds: Collection[str], timeout_s: float | None = None) -> list[Received]:
+        """`receive_all`, also of kinds that nodes use among themselves."""
+        return self._handed_over(await self._all(kinds, timeout_s))
+
+    async def newest(self, *kinds: str, sender: int | None = None) -> Received | None:
+        """The message of the latest round among those that are here, or else the next; the others expire.
+
+        With `sender` only messages of that node count; None once it has finished and nothing of it is left here.
+        """
+        received = await self._all(self._check_kinds(kinds), None, sender)
+        return self._only(max(received, key=lambda each: each.round), received) if received else None
 
     async def latest(self, *kinds: str) -> Received:
         """The message that arrived last (at one instant: of the highest rank) of those here, or else the next; the
@@ -129,12 +136,12 @@ class ReceivingNode(SendingNode):
                 raise ValueError(f"messages of the kind {kind!r} have a handler: nothing else can wait for them")
         return kinds
 
-    async def _all(self, kinds: Collection[str], timeout_s: float | None) -> list[Received]:
-        first = await self._next(kinds, timeout_s)
+    async def _all(self, kinds: Collection[str], timeout_s: float | None, sender: int | None = None) -> list[Received]:
+        first = await self._next(kinds, timeout_s, sender)
         if first is None:
             return []
         await self._pause(0.0)
-        return sorted([first, *self.mailbox.take_all(kinds)], key=arrival)
+        return sorted([first, *self.mailbox.take_all(kinds, sender)], key=arrival)
 
     async def _next(
         self, kinds: Collection[str], timeout_s: float | None, sender: int | None = None

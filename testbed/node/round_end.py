@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from testbed.node.kinds import PART
 from testbed.node.messages import Message, Received
 from testbed.node.node import Node
 from testbed.node.recipients import Recipients
@@ -39,7 +40,7 @@ class RoundEnd:
         if self.how == "notify":
             for part, recipients in drawn.items():
                 others = [rank for rank in node.others if rank not in recipients[node.rank]]
-                node.send(others, Message(kind, round_, {} if part is None else {"part": part}))
+                node.send(others, Message(kind, round_, {} if part is None else {PART: part}))
         found: list[Received] = []
         for part, recipients in drawn.items():
             senders = node.others if self.how == "notify" else _senders(node, recipients)

@@ -19,6 +19,7 @@ from testbed.node.node import Node
 from testbed.node.sharing.base import whole
 from testbed.node.state import State, vector_in, whole_number_in, whole_numbers_in
 from testbed.node.talking import PeerMissing
+from testbed.plan.overlay_graph import Graph
 
 HANDED = "handed-on"
 """A model, for the node that has its position in the round."""
@@ -28,10 +29,14 @@ SKIPPED = "turn-skipped"
 """To a node that did not answer in time: its model went to the next one."""
 BACK = "turn-again"
 """From a node that came back, to all others: what it was handed before may be lost."""
+OVER = "turn-none"
+"""From a node that has no turn left, to those that it may still answer: they need not answer it."""
 LOOK = "turn-look"
 """From a node to itself: another node has finished or left."""
 ENDED = "turn-never"
 """Never sent. A wait for it ends when the other node has finished or left."""
+
+KINDS = (HANDED, DONE, SKIPPED, OVER, LOOK)
 
 _TURN = 2
 """A turn may last so many times the timeout for silent peers: its node may wait for one itself."""
@@ -47,8 +52,8 @@ class Turn:
 
     round: int
     position: int
-    active: tuple[int, ...]
-    """All nodes that work in the round, by position."""
+    neighbours: tuple[int, ...]
+    """The nodes with which it averages."""
     received: Received | None
     """The model to begin with; None: the one that the node has."""
 
@@ -67,22 +72,27 @@ class _Kept:
 class Turns:
     """One node's turns, in the order of their rounds."""
 
-    def __init__(self, node: Node, most: int, state: State) -> None:
-        """`most`: how many nodes work in a round. `state`: that of the node's former life, or nothing."""
+    def __init__(self, node: Node, graph: Graph, state: State) -> None:
+        """`graph`: who averages with whom, by position. `state`: that of the node's former life, or nothing."""
         self._node = node
-        self._most = most
+        self._graph = graph
         self._last = whole_number_in(state, "last") if state else -1
         self._since_s = node.now()
         """When the last turn was over."""
         self._handed: dict[int, Received] = {}
         """By round: models for turns to come."""
         self._past: set[int] = set()
-        """Rounds of turns to come that others have given up."""
+        """Rounds of turns that others have given up, or that were over before the node came back."""
         self._kept: dict[tuple[int, int], _Kept] = {}
         """By rank and round."""
+        self._returning: dict[int, set[int]] = {}
+        """By round of those: neighbours that may still wait for this node."""
+        self._over: set[int] = set()
+        """Nodes that have no turn left."""
         self._skipped: set[tuple[int, int]] = set()
         """Turns of others that were given up: ranks and rounds."""
         self._watched: set[int] = set()
+        self._is_over = False
         self._missing = node.plan.experiment.missing
         self._waits_on = self._missing.then == "wait"
         self._may_be_lost = not self._waits_on
@@ -93,10 +103,14 @@ class Turns:
 
     async def next(self) -> Turn | None:
         """The next turn, once its model is here; None after the last one, when all others have handed on theirs."""
+        arrived = self._node.arrived(*KINDS)
         while True:
+            for each in arrived:
+                self._take(each)
             self._look_after_kept()
             round_ = next(self._to_come(), None)
-            if round_ is None and not self._kept:
+            self._return_models(before=round_)
+            if round_ is None and not self._kept and not self._is_waited_for():
                 return None
             if round_ is not None and (turn := self._turn_at(round_)) is not None:
                 self._last = max(turn.round, self._last)
@@ -104,8 +118,7 @@ class Turns:
                 return turn
             until_s = min([self._until_s(round_), *(each.until_s for each in self._kept.values())])
             timeout_s = None if until_s == inf else max(0.0, until_s - self._node.now())
-            for each in await self._node.receive_all(HANDED, DONE, SKIPPED, LOOK, timeout_s=timeout_s):
-                self._take(each)
+            arrived = await self._node.receive_all(*KINDS, timeout_s=timeout_s)
 
     def hand_on(self, turn: Turn) -> None:
         """Hands the node's model to the node of its position in the next round."""
@@ -131,6 +144,12 @@ class Turns:
         self._node.send(self._node.others, Message(BACK, self._last + 1))
         if not state:
             return
+        # What it sent in its last turns may be lost as well, and a neighbour that far behind wait for it.
+        self._past.update(
+            round_
+            for round_ in range(max(0, self._last - 2 * len(self._graph)), self._last + 1)
+            if self._node.rank in self._active_in(round_)
+        )
         numbers = (whole_numbers_in(state, name) for name in ("ranks", "rounds", "positions"))
         for at, (rank, round_, position) in enumerate(zip(*numbers, strict=True)):
             model = vector_in(state, f"model {at}", self._node.model.size)
@@ -139,7 +158,11 @@ class Turns:
     # -- whose turn it is ------------------------------------------------------------------------------------------
 
     def _active_in(self, round_: int) -> tuple[int, ...]:
-        return active_nodes(self._node.plan.seed, self._node.learners, round_, self._most)
+        return active_nodes(self._node.plan.seed, self._node.learners, round_, len(self._graph))
+
+    def _neighbours_in(self, round_: int) -> tuple[int, ...]:
+        active = self._active_in(round_)
+        return tuple(active[position] for position in self._graph[active.index(self._node.rank)])
 
     def _to_come(self) -> Iterator[int]:
         """Rounds of this node's turns to come: without memory round 0, and then as the others have got on."""
@@ -152,14 +175,13 @@ class Turns:
 
     def _turn_at(self, round_: int) -> Turn | None:
         """The turn that can begin, if one can; `round_` is that of the next turn by the schedule."""
-        earliest = min(self._handed, default=round_)
-        if round_ and round_ not in self._handed and earliest >= round_:  # all begin round 0 with models of their own
+        round_ = min([round_, *self._handed])
+        if round_ and round_ not in self._handed:  # all begin round 0 with models of their own
             if self._node.now() < self._until_s(round_) - _ALMOST_S:
                 return None
-            self._missed("no model came", round_)
-        round_ = earliest
-        active = self._active_in(round_)
-        return Turn(round_, active.index(self._node.rank), active, self._handed.pop(round_, None))
+            self._missed("no model came", round_)  # it is lost: its position goes on with this node's own
+        position = self._active_in(round_).index(self._node.rank)
+        return Turn(round_, position, self._neighbours_in(round_), self._handed.pop(round_, None))
 
     def _until_s(self, round_: int | None) -> float:
         """How long to wait for the model of a round: not long any more if one of a later round is here."""
@@ -180,6 +202,8 @@ class Turns:
         elif kind == SKIPPED:
             self._past.add(round_)
             self._handed.pop(round_, None)
+        elif kind == OVER:
+            self._over.add(sender)
 
     def _take_model(self, received: Received) -> None:
         sender, round_ = received.sender, received.round
@@ -213,6 +237,32 @@ class Turns:
             to = self._active_in(round_)[position]
             self._send_kept(to, round_, _Kept(position, message, self._turn_until_s()))
 
+    def _return_models(self, before: int | None) -> None:
+        """Where nodes wait for ever, neighbours may wait for this node's model of a turn that was given up."""
+        for round_ in sorted(self._past - self._returning.keys()) if self._waits_on else ():
+            if before is None or round_ < before:
+                neighbours = self._neighbours_in(round_)
+                self._returning[round_] = set(neighbours)
+                for rank in neighbours:
+                    self._node.spawn(self._return_model(rank, round_))
+
+    async def _return_model(self, rank: int, round_: int) -> None:
+        """Sends a neighbour its own model back: averaging with that changes nothing."""
+        for received in await self._node.gather([rank], round_):
+            self._node.send(rank, received.message)
+        self._returning[round_].discard(rank)
+        self._node.send(self._node.rank, Message(LOOK, 0))
+
+    def _is_waited_for(self) -> bool:
+        """After this node's last turn: whether a neighbour may wait for it in a turn of its own."""
+        waiting = set[int]().union(*self._returning.values()) - self._over - self._node.finished_peers
+        if not self._is_over:
+            self._is_over = True
+            self._node.send(sorted(waiting), Message(OVER, self._last))
+            for rank in sorted(waiting - self._watched):
+                self._watch_from_now(rank)
+        return bool(waiting)
+
     def _send_kept(self, to: int, round_: int, kept: _Kept) -> None:
         kept.message = Message(HANDED, round_, payload=kept.message.payload)
         self._kept[to, round_] = kept
@@ -220,11 +270,14 @@ class Turns:
         if to == self._node.rank:
             kept.until_s = inf
         elif to not in self._watched:
-            self._watched.add(to)
-            self._node.spawn(self._watch(to))
+            self._watch_from_now(to)
 
     def _turn_until_s(self) -> float:
         return inf if self._waits_on else self._node.now() + _TURN * self._missing.after_s
+
+    def _watch_from_now(self, rank: int) -> None:
+        self._watched.add(rank)
+        self._node.spawn(self._watch(rank))
 
     async def _watch(self, rank: int) -> None:
         """Makes the node look at what it keeps for another one when that one has finished or left."""

@@ -86,6 +86,7 @@ def _relations(plan: RunPlan) -> Iterator[str]:
     if plan.samples is not None and len(plan.samples) != len(plan.learners):
         yield f"samples: {len(plan.samples)} entries for {len(plan.learners)} learners"
     yield from _neighbours(plan)
+    yield from _views(plan)
 
 
 def _neighbours(plan: RunPlan) -> Iterator[str]:
@@ -109,3 +110,8 @@ def _neighbours(plan: RunPlan) -> Iterator[str]:
                 yield f"{key}: {other} is not the rank of a node that learns or serves"
             elif other in of and rank not in of[other]:
                 yield f"{key}: {other} is a neighbour of {rank}, but not {rank} of {other}"
+
+
+def _views(plan: RunPlan) -> Iterator[str]:
+    if (plan.overlay.kind == "cyclon") != (plan.overlay.views is not None):
+        yield "overlay.views: an overlay of the kind cyclon has them, and no other one"

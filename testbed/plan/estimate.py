@@ -19,7 +19,7 @@ from testbed.plan.model import RunPlan
 from testbed.plan.rehearse import Rehearsal, rehearse
 from testbed.plan.rehearsed_network import window_of
 from testbed.plan.round_messages import Traffic, parts_of, traffic_of
-from testbed.plan.traffic import assumptions, exchange_in, message_bytes, steps_per_round
+from testbed.plan.traffic import assumptions, exchange_in, message_bytes, shuffled_bytes_s, steps_per_round
 from testbed.plan.transfer_times import TransferTimes
 from testbed.plan.uplinks import Uplinks, uplinks_of
 
@@ -90,7 +90,7 @@ def estimate(plan: RunPlan) -> Estimate:
         round_s = rehearsal.steady_s
     else:
         round_s = _round_s(plan, compute, traffic, phases) if finite.size else slowest
-    uplinks = uplinks_of(plan, busy, transfers)
+    uplinks = uplinks_of(plan, busy, transfers, {} if rehearsal is None else rehearsal.shares)
     total_s = None
     if rounds is not None and uplinks is not None:
         total_s = uplinks.total_s(rounds)
@@ -108,9 +108,12 @@ def estimate(plan: RunPlan) -> Estimate:
     total_bytes = None if done is None else round(in_all * done)
     if done is not None and uplinks is not None:
         total_bytes = uplinks.total_bytes(rounds, limit_s) + round(traffic.control * done)
+    shuffled = shuffled_bytes_s(plan)
+    if total_bytes is not None and total_s is not None:
+        total_bytes += round(shuffled * total_s)
     return Estimate(
         message_bytes=message_bytes(plan),
-        round_bytes=in_all,
+        round_bytes=in_all + round(shuffled * round_s),
         round_bytes_node=int(median(sent[node.rank] for node in learners)),
         compute_s=middle,
         compute_slowest_s=slowest,

@@ -60,10 +60,18 @@ class PlannedNode(Part):
     )
 
 
+class PlannedViews(Part):
+    """Peer sampling without a sampler: nodes keep views of some others, and shuffle them (`cyclon`)."""
+
+    size: int = Field(ge=0, description="The most entries of a view.")
+    shuffle: int = Field(ge=0, description="The most entries of a message.")
+    period_s: float = Field(gt=0.0, description="The time between two shuffles that a node begins.")
+
+
 class PlannedOverlay(Part):
     """The planned overlay: the graph of nodes that exchange models."""
 
-    kind: Literal["ring", "regular", "full", "small-world", "star", "file", "network", "code"]
+    kind: Literal["ring", "regular", "full", "small-world", "star", "file", "network", "cyclon", "code"]
     degree: int | None = Field(ge=0)
     dynamic: bool
     peers: Literal["seed", "sampler"]
@@ -73,6 +81,7 @@ class PlannedOverlay(Part):
     )
     rewire: float = Field(ge=0.0, le=1.0)
     code: str | None
+    views: PlannedViews | None = Field(None, description="For cyclon.")
 
 
 class Asked(Part):

@@ -27,6 +27,19 @@ def outbox_of(experiment: Experiment) -> OutboxFacts:
     )
 
 
+def dropped_in_vain(experiment: Experiment) -> str | None:
+    """A warning where nodes wait for messages that an outbox may drop; None if they do not, or do not wait for ever."""
+    facts, policy = ALGORITHMS.get(experiment.algorithm.name), outbox_of(experiment).policy
+    if facts is None or policy == "fifo" or experiment.missing.then != "wait":
+        return None
+    if not facts.exchange(experiment.algorithm.options).waits:
+        return None
+    return (
+        f"{facts.name} waits for messages that `outbox.policy: {policy}` may drop on slow links, and would then wait "
+        "for ever: use `fifo`, or `missing.then: skip`"
+    )
+
+
 def with_outbox(experiment: Experiment) -> Experiment:
     """The experiment with the values that count, for its plan."""
     outbox = outbox_of(experiment)

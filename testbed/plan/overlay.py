@@ -9,9 +9,9 @@ from testbed.catalogue.algorithms import ALGORITHMS, exchange_of
 from testbed.catalogue.exchanges import BetweenVirtualNodes, InTurns, Partners, WithPeers, WithServer
 from testbed.catalogue.sharings import SHARINGS
 from testbed.code import CodeProblem, is_code
-from testbed.experiment.language import Experiment
+from testbed.experiment.language import DEFAULT_DEGREE, DEFAULT_PERIOD_S, DEFAULT_SHUFFLE, DEFAULT_VIEW, Experiment
 from testbed.experiment.origin import Origin, OriginReport
-from testbed.plan.model import PlannedOverlay
+from testbed.plan.model import PlannedOverlay, PlannedViews
 from testbed.plan.overlay_files import network_edges, read_edges
 from testbed.plan.overlay_graph import (
     DYNAMIC,
@@ -155,6 +155,8 @@ def _check_not_asked(experiment: Experiment) -> None:
 
 def _graph(experiment: Experiment, topology: Topology, roles: NodeRoles, origin: Origin) -> PlannedOverlay:
     overlay, count = experiment.overlay, len(roles.learners)
+    if overlay.kind == "cyclon":
+        return _cyclon(experiment, roles)
     code = overlay.kind if is_code(overlay.kind) else None
     degree = overlay.degree
     if overlay.kind in WITH_DEGREE:
@@ -179,6 +181,32 @@ def _graph(experiment: Experiment, topology: Topology, roles: NodeRoles, origin:
     if parts > 1:
         raise NoGraph(f"this overlay falls into {parts} parts that never meet", "add edges, or choose another kind")
     return _planned(experiment, roles, "code" if code else overlay.kind, degree, graph, dynamic=False, code=code)
+
+
+def _cyclon(experiment: Experiment, roles: NodeRoles) -> PlannedOverlay:
+    """Views of at most all other nodes, from which each node draws its neighbours."""
+    overlay, others = experiment.overlay, len(roles.learners) - 1
+    if overlay.peers == "sampler":
+        raise NoGraph("with cyclon nodes find their peers themselves", "remove `peers`", "peers")
+    if overlay.dynamic:
+        raise NoGraph("`cyclon` draws other neighbours every round anyway", "remove `dynamic`", "dynamic")
+    most = DEFAULT_VIEW if overlay.view is None else overlay.view
+    if overlay.shuffle is not None and overlay.shuffle > most:
+        raise NoGraph(
+            f"{overlay.shuffle} entries of a view of {most} cannot be sent", f"write at most {most}", "shuffle"
+        )
+    size = min(most, others)
+    if overlay.degree is not None and overlay.degree > size:
+        raise NoGraph(
+            f"a degree of {overlay.degree} needs larger views: they have {size}", f"write at most {size}", "degree"
+        )
+    views = PlannedViews(
+        size=size,
+        shuffle=min(overlay.shuffle or DEFAULT_SHUFFLE, size),
+        period_s=DEFAULT_PERIOD_S if overlay.period is None else overlay.period,
+    )
+    degree = min(DEFAULT_DEGREE, size) if overlay.degree is None else overlay.degree
+    return _planned(experiment, roles, "cyclon", degree, None, dynamic=True).model_copy(update={"views": views})
 
 
 def _static(

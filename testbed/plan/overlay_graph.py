@@ -27,7 +27,7 @@ SWITCHES, FEW_EDGES = 20, 200
 """Edge switches per edge, done for graphs of few edges only: larger ones have no bias to correct."""
 DYNAMIC = ("regular", "ring", "small-world")
 """Kinds that can be drawn anew every round, besides own code."""
-DIRECTED: frozenset[str] = frozenset()
+DIRECTED = frozenset({"cyclon"})
 """Kinds in which a node may have a neighbour that does not have it as one."""
 
 

@@ -40,7 +40,7 @@ def asking_side(graph: Graph) -> tuple[bool, ...]:
     side = _alternating(graph)
     _move_nodes(graph, side)
     while _join_parts(graph, side):
-        _move_nodes(graph, side)
+        pass  # no edge between the sides is lost, so every node keeps its half
     for part in _parts(graph):
         true = sum(side[at] for at in part)
         if (2 * true < len(part) and len(part) > 1) or (2 * true == len(part) and side[part[0]]):

@@ -30,6 +30,8 @@ class Rehearsal:
     """From sending to arrival, for the models of the later half."""
     peak_bytes_s: float
     """Rate of all nodes together in the busiest window."""
+    shares: Mapping[int, float]
+    """By learner: what has left of the bytes that it posted in the later half, where nodes wait for nothing."""
 
     @property
     def steady_s(self) -> float:
@@ -60,4 +62,5 @@ def rehearse(
             rehearsed = TurnRounds(network, parts, compute_s, rounds)
     if not rehearsed.run():
         return None
-    return Rehearsal(tuple(rehearsed.ends_s), tuple(network.transfers_s), network.busiest.bytes_s())
+    shares = rehearsed.shares if isinstance(rehearsed, FreeRounds) else {}
+    return Rehearsal(tuple(rehearsed.ends_s), tuple(network.transfers_s), network.busiest.bytes_s(), shares)

@@ -47,6 +47,9 @@ class FreeRounds:
         self._done = dict.fromkeys(compute_s, 0)
         self._outboxes = {rank: RehearsedOutbox(parts, partial(self._ship, rank)) for rank in compute_s}
         self.ends_s = [0.0] * rounds
+        self._before: dict[int, tuple[int, int]] = {}
+        self.shares: dict[int, float] = {}
+        """By learner: what has left of the bytes that it posted in the later half."""
 
     def run(self) -> bool:
         for rank in self._compute_s:
@@ -58,6 +61,7 @@ class FreeRounds:
 
     def _end(self, rank: int) -> None:
         round_ = self._done[rank]
+        self._note(rank, round_)
         for post in self._parts.messages(round_)[rank]:
             self._outboxes[rank].post(Waiting(post, round_))
         self.ends_s[round_] = max(self.ends_s[round_], self._network.now_s)
@@ -65,10 +69,20 @@ class FreeRounds:
         if round_ + 1 < self._rounds:
             self._train(rank)
 
+    def _note(self, rank: int, round_: int) -> None:
+        """Compares the bytes that a learner has posted and sent, from the middle of its rounds to the last one."""
+        outbox = self._outboxes[rank]
+        if round_ == self._rounds // 2:
+            self._before[rank] = outbox.posted_bytes, outbox.left_bytes
+        if round_ == self._rounds - 1:
+            posted, left = self._before[rank]
+            if outbox.posted_bytes > posted:
+                self.shares[rank] = (outbox.left_bytes - left) / (outbox.posted_bytes - posted)
+
     def _ship(self, rank: int, waiting: Waiting) -> None:
         post = waiting.post
         measured = post.size > self._parts.control_size and 2 * waiting.round >= self._rounds - 1
-        arrive, left = partial(self._arrive, rank, post), partial(self._outboxes[rank].left, post.to)
+        arrive, left = partial(self._arrive, rank, post), partial(self._outboxes[rank].left, post)
         self._network.send(rank, post.to, post.size, arrive, measured=measured, on_left=left)
 
     def _arrive(self, sender: int, post: Post) -> None:
@@ -86,16 +100,20 @@ class RehearsedOutbox:
         self._waiting: deque[Waiting] = deque()
         self._moving: set[int] = set()
         self._round = -1
+        self.posted_bytes = 0
+        self.left_bytes = 0
 
     def post(self, new: Waiting) -> None:
+        self.posted_bytes += new.post.size
         if self._is_model(new):
             self._drop_for(new)
         self._waiting.append(new)
         self._start()
 
-    def left(self, to: int) -> None:
-        """The message to this peer has left."""
-        self._moving.discard(to)
+    def left(self, post: Post) -> None:
+        """This message has left."""
+        self.left_bytes += post.size
+        self._moving.discard(post.to)
         self._start()
 
     def _drop_for(self, new: Waiting) -> None:

@@ -105,12 +105,14 @@ def posts_of(plan: RunPlan, exchange: WithPeers, round_: int) -> Posts:
             continue
         size, answer = sent_bytes(plan, sort), answers.get(sort)
         back = 0 if answer is None else sent_bytes(plan, answer)
-        for rank, others in neighbours.items():
+        for place, (rank, others) in enumerate(neighbours.items()):
             # A mean over learners: with all neighbours, who has more of them sends more.
             to_all = exchange.fanout is None and exchange.partners is not Partners.ANY
             count = sort.count * len(others) / degree if to_all and degree else sort.count
             group = len(others) if to_all else exchange.fanout or int(degree)
-            for part, to in _recipients(plan, others, count, group, (round_, rank, number)):
+            # Fractions go to nodes in turn, so that their sum is right in every round.
+            whole = int(count) + int((place + round_ + 1) * (count % 1)) - int((place + round_) * (count % 1))
+            for part, to in _recipients(plan, others, whole, group, (round_, rank, number)):
                 found[rank].append(Post(to, size, back, part))
     return {rank: tuple(posts) for rank, posts in found.items()}
 
@@ -132,13 +134,12 @@ def _with_peers(plan: RunPlan, exchange: WithPeers, round_: int) -> Traffic:
 
 
 def _recipients(
-    plan: RunPlan, among: tuple[int, ...], count: float, group: int, place: tuple[int, int, int]
+    plan: RunPlan, among: tuple[int, ...], count: int, group: int, place: tuple[int, int, int]
 ) -> Iterator[tuple[int, int]]:
     """That many recipients, in groups of different ones: the number of the group, and a rank."""
     round_, rank, sort = place
     random = stream(plan.seed, "estimate", str(round_), str(rank), *([str(sort)] if sort else []))
-    left = int(count) + (random.random() < count % 1 if count % 1 else 0)
-    part = 0
+    left, part = count, 0
     while left > 0 and among and group > 0:
         now = min(left, group, len(among))
         chosen = among if now >= len(among) else sorted(random.sample(among, now))

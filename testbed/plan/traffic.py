@@ -15,10 +15,13 @@ from testbed.catalogue.exchanges import Exchange, InTurns, Partners, Sender, Sen
 from testbed.catalogue.sharings import SHARINGS, whole_model_bytes
 from testbed.plan.model import Declared, RunPlan
 from testbed.plan.overlay_graph import dynamic_graph
+from testbed.seeds import stream
 
 HEADER_BYTES = 60
 """Approximate metadata of a message."""
 CONTROL_BYTES = 40
+_SHUFFLE_BYTES = 34
+"""Of a message with a part of a view, without its entries."""
 _SILENT = Declared(waits=None, sends_to=None, message_bytes=None)
 
 
@@ -80,7 +83,7 @@ def messages_in(plan: RunPlan) -> tuple[Sent, ...]:
     if facts is not None:
         return facts.messages(algorithm.options, len(plan.learners), degree)
     to = _declared(plan).sends_to
-    count = degree if not isinstance(to, int) else to
+    count = min(to, degree) if isinstance(to, int) else degree
     return (Sent("a model", Sender.LEARNER, count, is_drawn=False, answers=False, part=1.0, shared=True),)
 
 
@@ -89,11 +92,23 @@ def neighbours_in(plan: RunPlan, round_: int) -> Mapping[int, tuple[int, ...]]:
     learners, overlay = plan.learners, plan.overlay
     if overlay.neighbours is not None:
         return dict(zip(learners, overlay.neighbours, strict=True))
+    if overlay.views is not None:
+        return {rank: _drawn_for(plan, rank, round_) for rank in learners}
     exchange = exchange_in(plan)
     if isinstance(exchange, InTurns) or (isinstance(exchange, WithPeers) and exchange.partners is Partners.ANY):
         return dict.fromkeys(learners, ())
     drawn = dynamic_graph(overlay, len(learners), plan.seed, round_)
     return {rank: tuple(learners[other] for other in others) for rank, others in zip(learners, drawn, strict=True)}
+
+
+def shuffled_bytes_s(plan: RunPlan) -> float:
+    """Bytes of messages with parts of views that all learners send in a second; 0 without views."""
+    views, learners = plan.overlay.views, plan.learners
+    if views is None or not views.size:
+        return 0.0
+    # A rank takes one byte more with every byte that it has beyond 7 bits, an age one.
+    entry_bytes = 1 + sum(1 + (rank > 127) + (rank > 255) for rank in learners) / len(learners)
+    return 2 * len(learners) / views.period_s * (_SHUFFLE_BYTES + views.shuffle * entry_bytes)
 
 
 def steps_per_round(plan: RunPlan) -> int:
@@ -105,6 +120,13 @@ def steps_per_round(plan: RunPlan) -> int:
         return training.steps
     samples = median(plan.samples) if plan.samples else training.batch
     return (training.epochs or 1) * max(1, int(samples // training.batch))
+
+
+def _drawn_for(plan: RunPlan, rank: int, round_: int) -> tuple[int, ...]:
+    """Neighbours from a view, which are as good as random ones among all."""
+    others = [other for other in plan.learners if other != rank]
+    random = stream(plan.seed, "estimate", "view", str(round_), str(rank))
+    return tuple(sorted(random.sample(others, plan.overlay.degree or 0)))
 
 
 def _declared(plan: RunPlan) -> Declared:

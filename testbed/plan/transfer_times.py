@@ -36,9 +36,16 @@ class TransferTimes:
 
     def uplink_bytes_s(self, pairs: Sequence[tuple[int, int]]) -> dict[int, float]:
         """By sender: the rate of its best path."""
+        return self._best_bytes_s(pairs, [origin for origin, _ in pairs])
+
+    def downlink_bytes_s(self, pairs: Sequence[tuple[int, int]]) -> dict[int, float]:
+        """By recipient: the rate of the best path to it."""
+        return self._best_bytes_s(pairs, [dest for _, dest in pairs])
+
+    def _best_bytes_s(self, pairs: Sequence[tuple[int, int]], ranks: Sequence[int]) -> dict[int, float]:
         best: dict[int, float] = {}
-        for origin, dest in pairs:
-            best[origin] = max(best.get(origin, 0.0), float(self._paths.bandwidth_bps[origin, dest]))
+        for pair, rank in zip(pairs, ranks, strict=True):
+            best[rank] = max(best.get(rank, 0.0), float(self._paths.bandwidth_bps[pair]))
         return {rank: min(rate, _FASTEST_BPS) / 8 for rank, rate in best.items()}
 
     def latency_s(self, pairs: Sequence[tuple[int, int]]) -> float:

@@ -140,6 +140,7 @@ def planned(
     from testbed.plan.estimate import estimate
     from testbed.plan.late_events import events_too_late
     from testbed.plan.make import make_plan
+    from testbed.plan.outbox import dropped_in_vain
 
     experiment, topology = resolved.experiment, resolved.topology
     is_measured = experiment.compute.mode == "measured"
@@ -166,8 +167,9 @@ def planned(
     elif described.problem is not None and not runtime.facts.has_own_files:
         _refuse(WrongCode(("model", "name"), described.problem), runtime, resolved.origin, talk.say)
     own_code_waits = None if described.declared is None or plan.server is not None else described.declared.waits
+    experiment = with_missing_default(plan.experiment, topology, own_code_waits=own_code_waits)
     sizes = {
-        "experiment": with_missing_default(plan.experiment, topology, own_code_waits=own_code_waits),
+        "experiment": experiment,
         "parameters": described.parameters,
         "samples": described.samples,
         "declared": described.declared,
@@ -176,6 +178,8 @@ def planned(
     }
     asked = given.get(TIME_SCALE.name)
     assert asked is None or isinstance(asked, float)  # noqa: S101 - as the option gives it
+    if warning := dropped_in_vain(experiment):
+        talk.warn(f"warning: {warning}")
     plan = fitted(plan.model_copy(update=sizes), described.nominal_ms_per_step, asked, beside, talk.say, talk.warn)
     talk.findings(experiment.topology, events_too_late(plan, topology, lambda: estimate(plan)))
     return chosen, plan

@@ -28,7 +28,7 @@ TABLE_ROOM = PACKAGE / "catalogue"
 DATA_ITSELF = PACKAGE / "node" / "data" / "catalogue.py"
 """What data sets consist of and where they can be had: their own file."""
 OTHER_MEANINGS = {
-    "full": ("experiment/language.py", "node/recipients.py", "plan/", "runtimes/"),
+    "full": ("experiment/language.py", "node/algorithms/teleportation.py", "node/recipients.py", "plan/", "runtimes/"),
     "random": ("experiment/language.py", "node/choose.py", "plan/overlay.py", "runtimes/"),
 }
 """Words that are a kind of overlay, an order, an argument or a device there."""

@@ -277,6 +277,21 @@ def test_own_code_that_says_that_it_waits_for_none_skips_the_dead(waits: str, th
     assert plan["experiment"]["missing"]["then"] == then
 
 
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        (("outbox.policy=latest",), True),
+        (("outbox.policy=fifo",), False),
+        (("outbox.policy=flush", "missing.then=skip"), False),
+        (("outbox.policy=flush", "algorithm.name=swift-random"), False),
+    ],
+)
+def test_an_outbox_that_may_drop_what_others_wait_for_is_warned_of(settings: tuple[str, ...], *, warned: bool) -> None:
+    result = on_small("--dry-run", *(word for each in settings for word in ("--set", each)))
+    assert result.exit_code == 0
+    assert ("warning: dpsgd waits for messages that `outbox.policy: latest` may drop" in result.stderr) is warned
+
+
 def test_results_behind_a_link_that_leads_nowhere() -> None:
     Path("results").symlink_to("gone/away")
     refused = on_small()

@@ -59,6 +59,10 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "swift-without-memory": {"algorithm": {"name": "swift", "memory": False, "boost": True, "steps_between": 2}},
     "swift-random": {"algorithm": {"name": "swift-random"}},
     "gossip": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "200ms"}, "overlay": {"kind": "ring"}},
+    "cyclon": {
+        "algorithm": {"name": "gossip", "period": "200ms"},
+        "overlay": {"kind": "cyclon", "degree": 2, "period": "300ms"},
+    },
     "teleportation": {"algorithm": {"name": "teleportation"}, "rejoin": "last"},
     "plexus": {"algorithm": {"name": "plexus", "success_fraction": 1}},
     "conflux": {"algorithm": {"name": "plexus", "aggregate": "all", "success_fraction": 1}},
@@ -103,6 +107,7 @@ LOCKSTEP = ALGORITHMS.keys() - {
     "adpsgd-pushpull",
     "divshare",
     "gossip",
+    "cyclon",
     "swift",
     "swift-without-memory",
     "swift-random",

@@ -61,6 +61,7 @@ DOCUMENTS = st.fixed_dictionaries(
             st.sampled_from(["ring", "full", "network", "a:b"]),
             _some(kind=st.just("regular"), degree=_counts, dynamic=st.booleans(), peers=st.just("sampler")),
             _some(file=st.just("edges")),
+            _some(view=_counts, shuffle=_counts, period=_durations).map(lambda keys: {"kind": "cyclon", **keys}),
         ),
         "algorithm": _algorithm,
         "sharing": st.one_of(st.just("topk"), _some(fraction=_shares).map(lambda keys: {"name": "random", **keys})),

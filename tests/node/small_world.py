@@ -26,7 +26,7 @@ from testbed.node.sending import Tickets
 from testbed.node.snapshots import newest_snapshot
 from testbed.node.training_settings import Score
 from testbed.node.world import Trained, Vector
-from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, Role
+from testbed.plan.model import NodePlan, PlannedNode, PlannedOverlay, PlannedViews, Role
 from testbed.records import AnyRecord, Build, Count, End, Event, Record, Round, Start, line
 from testbed.runtimes.sim.clock import VirtualClock, run
 
@@ -56,6 +56,8 @@ class World:
     degree: int = 2
     sampler: int | None = None
     """Rank of the peer sampler; `learners` (+ 1 with a server) for a node that does nothing else."""
+    views: PlannedViews | None = None
+    """An overlay of views instead: `cyclon`."""
     server: bool = False
     """Whether rank 0 serves instead of learning."""
     experiment: Mapping[str, object] = field(default_factory=dict)
@@ -119,6 +121,10 @@ class Outcome:
     """Messages that did not arrive because their sender cut them."""
     arrived: Count
     ended_s: float
+
+    def models_after(self, round_: int, nodes: int) -> np.ndarray:
+        """The evaluated models of the first nodes after a round, one in each row."""
+        return np.array([self.evaluated[rank, round_] for rank in range(nodes)], np.float64)
 
     def records(self, rank: int) -> list[AnyRecord]:
         return [msgspec.json.decode(each, type=AnyRecord) for each in self.journals[rank].splitlines()]
@@ -466,7 +472,7 @@ def plans(world: World) -> list[NodePlan]:
         }
     )
     overlay = PlannedOverlay(
-        kind="file" if world.graph is not None else "regular",
+        kind="cyclon" if world.views is not None else "file" if world.graph is not None else "regular",
         degree=world.degree,
         dynamic=world.graph is None,
         peers="seed" if world.sampler is None else "sampler",
@@ -474,6 +480,7 @@ def plans(world: World) -> list[NodePlan]:
         neighbours=None if world.graph is None else tuple(tuple(learners[at] for at in each) for each in world.graph),
         rewire=0.0,
         code=None,
+        views=world.views,
     )
     names = tuple(f"node{rank}" for rank in range(world.size))
     nodes = []

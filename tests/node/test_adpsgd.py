@@ -329,6 +329,15 @@ def test_a_request_that_is_slow_to_leave_is_waited_for_and_not_repeated() -> Non
     assert Counter(sent)[REPLY, 0] + Counter(sent)[REPLY, 2] == 10
 
 
+def test_a_late_reply_that_came_between_two_rounds_is_taken_before_anything_is_sent_again() -> None:
+    scene = world(PAIR, rounds=3, step_s=lambda _learner, _step: 3.0)
+    scene.latency_s = lambda sender, _to: 1.0 if sender == 0 else 0.01
+    sent: Counter[str] = Counter()
+    scene.before_shipping = lambda _sender, _to, message: sent.update([f"{message.kind} {message.fields['number']}"])
+    scene.run()
+    assert sent == {f"{kind} [0, {count}]": 1 for kind in (REQUEST, REPLY) for count in (1, 2, 3)}
+
+
 def test_a_reply_that_is_slow_to_leave_is_not_sent_twice() -> None:
     """It takes 1 s, and after 200 ms the request comes again."""
     scene = world(PAIR, rounds=300, latency_s=lambda sender, _to: 1.0 if sender == 0 else 0.01)

@@ -104,6 +104,13 @@ def test_the_newest_model_of_each_sender_counts_once() -> None:
     np.testing.assert_allclose(models[0], (apart(0) + apart(1)) / 2, rtol=0, atol=1e-6)
 
 
+def test_an_older_model_of_a_sender_does_not_replace_a_newer_one() -> None:
+    algorithm = PushPull()
+    for round_ in (3, 2, 4, 4, 1):
+        algorithm._keep(Received(5, whole(np.full(2, round_, np.float32), round_).of_kind(PONG)))
+    assert [each.round for each in algorithm._received.values()] == [4]
+
+
 def test_a_second_implementation_steps_beside_it() -> None:
     """Straight from the description, in float64: what arrives when, and when a training is done."""
     scene = world(6, rounds=12, steps=2, lr=0.2, first_model=apart)

@@ -138,6 +138,15 @@ def test_a_deadline_leaves_slow_clients_behind() -> None:
     assert sum(each.expired for each in outcome.rounds(2)) == 2
 
 
+def test_rounds_with_silent_clients_only_take_their_deadline() -> None:
+    """A wait for clients that are known to be silent ends at once."""
+    world = fedavg(2, {"missing": {"after": "200ms", "then": "skip"}}, deadline="500ms")
+    world.rounds = 5
+    world.lost = lambda sender, _to, _message: sender > 0
+    outcome = world.run()
+    np.testing.assert_allclose([each.t for each in outcome.rounds(0)], 0.5 * np.arange(1, 6), atol=0.11)
+
+
 def test_a_deadline_that_nobody_keeps_leaves_the_model_as_it_is() -> None:
     world = fedavg(3, deadline="50ms")
     world.step_s = lambda _learner, _step: 1.0
@@ -299,6 +308,31 @@ def test_no_worker_at_all_is_a_failure_and_not_an_endless_wait() -> None:
     world.experiment = {"missing": {"after": "3s", "then": "skip"}}
     world.lost = lambda sender, _to, _message: sender != 0
     assert world.run().end(0).reason == "failed"
+
+
+def test_a_server_that_was_cut_off_asks_all_workers_again() -> None:
+    world = server(2, mode="async")
+    world.rounds = 3
+    world.experiment = {"missing": {"after": "100ms", "then": "skip"}}
+    received = 0
+
+    def lost(sender: int, _to: int, _message: Message) -> bool:
+        nonlocal received
+        received += sender != 0
+        return sender != 0 and 2 < received < 7
+
+    world.lost = lost
+    outcome = world.run()
+    assert [outcome.end(rank).reason for rank in range(3)] == ["finished"] * 3
+    assert outcome.end(0).rounds == 3
+
+
+def test_a_client_ends_with_its_server_though_the_last_word_was_lost() -> None:
+    for world in (fedavg(2), server(2), server(2, mode="async")):
+        world.experiment = {"missing": {"after": "200ms", "then": "skip"}}
+        world.lost = lambda _sender, _to, message: message.kind == "over"
+        outcome = world.run()
+        assert [outcome.end(rank).reason for rank in range(3)] == ["finished"] * 3
 
 
 def one_instant(**options: object) -> World:

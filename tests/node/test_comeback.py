@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from testbed.node.comeback import ANY, Comeback, Memory
-from testbed.node.kinds import AGAIN, ASK_PEERS, FRAGMENT_SENT_AGAIN, GOODBYE, PAST, PEERS, RESERVED, SENT_AGAIN
+from testbed.node.kinds import AGAIN, FRAGMENT_SENT_AGAIN, PAST, RESERVED, SENT_AGAIN
 from testbed.node.mailbox import Gathering, Mailbox
 from testbed.node.messages import Message
 from testbed.node.outbox import Outbox, Policy
@@ -406,9 +406,9 @@ def test_a_kind_that_nodes_use_themselves_is_refused_with_its_place(kind: str, l
 
 def test_they_are_these() -> None:
     """The documentation names them."""
-    assert set(RESERVED) == {GOODBYE, AGAIN, SENT_AGAIN, FRAGMENT_SENT_AGAIN, PAST, ASK_PEERS, PEERS}
     answers = {"sent-again", "fragment-sent-again", "rounds-past"}
-    assert set(RESERVED) == {"goodbye", "send-again", *answers, "ask-peers", "peers"}
+    views = {"shuffle-views", "views-shuffled"}
+    assert set(RESERVED) == {"goodbye", "send-again", *answers, "ask-peers", "peers", *views}
 
 
 def test_answers_that_nobody_asked_for_are_not_models() -> None:

@@ -79,6 +79,13 @@ def test_messages_are_handled_one_at_a_time_by_arrival_then_rank(tmp_path: Path)
     assert json.loads(seen) == [*both[0], *both[1]]
 
 
+def test_waiting_beside_the_rounds_is_no_time_of_a_round(tmp_path: Path) -> None:
+    """Handlers sleep for 0.2 s in each round, the rounds' own task for 1 s."""
+    outcome = run(HANDLES, tmp_path)
+    assert [each.phases.wait for each in outcome.rounds(1)] == pytest.approx([1.0, 1.0])
+    assert [each.phases.train for each in outcome.rounds(1)] == pytest.approx([0.01, 0.01])
+
+
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
 def test_the_order_of_nodes_within_an_instant_changes_nothing(order: list[int], tmp_path: Path) -> None:
     assert run(HANDLES, tmp_path, order=order).journals == run(HANDLES, tmp_path).journals
@@ -96,6 +103,20 @@ def test_what_came_before_the_handler_is_handled_too(tmp_path: Path) -> None:
         node.note("seen", json.dumps(seen))
 """
     assert noted(run(body, tmp_path), 1, "seen") == ["[0, 2]"]
+
+
+def test_a_wait_for_any_kind_leaves_those_of_handlers(tmp_path: Path) -> None:
+    body = """
+    async def run(self, node):
+        seen = []
+        node.on("word", lambda received: seen.append(received.message.kind))
+        async for _ in node.rounds():
+            node.send(node.others, Message("word", 0))
+            node.send(node.others, Message("other", 0))
+            got = [await node.receive(), await node.receive()]
+            node.note("got", json.dumps([seen, [each.message.kind for each in got], node.arrived()]))
+"""
+    assert noted(run(body, tmp_path, rounds=1), 1, "got") == ['[["word", "word"], ["other", "other"], []]']
 
 
 def test_a_handler_changes_the_model_while_it_trains_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -119,9 +140,12 @@ ERRORS = {
     "raises": ("node.on('word', lambda received: 1 / 0)", "division by zero (ZeroDivisionError)"),
     "no function": ("node.on('word', None)", "takes a function of one message, not None"),
     "twice": ("node.on('word', print); node.on('word', print)", "'word' have a handler already"),
-    "waits": ("node.on('word', print); await node.receive('word')", "'word' have a handler"),
-    "gathers": ("node.on('word', print); await node.gather(node.others, round_, 'word')", "'word' have a handler"),
-    "takes": ("node.on('word', print); node.arrived('word')", "'word' have a handler"),
+    "waits": ("node.on('word', print); await node.receive('word')", "'word' have a handler: nothing else can wait"),
+    "gathers": (
+        "node.on('word', print); await node.gather(node.others, round_, 'word')",
+        "'word' have a handler: nothing else can wait",
+    ),
+    "takes": ("node.on('word', print); node.arrived('word')", "'word' have a handler: nothing else can wait"),
     "of nodes": ("node.on('goodbye', print)", "`goodbye` is a kind of message that nodes use"),
 }
 

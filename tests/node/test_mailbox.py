@@ -172,7 +172,7 @@ def test_a_flood_fills_its_own_senders_room_only() -> None:
         assert box.refused == 9
         assert told == [(3, 1), (3, 2), (3, 4), (3, 8)]
         kept = box.take_all(["model"])
-        assert [each.round for each in kept if each.sender == 3] == list(range(MOST_MESSAGES))
+        assert [each.round for each in kept if each.sender == 3] == list(range(9, MOST_MESSAGES + 9))  # the newest
         assert [each.round for each in kept if each.sender == 1] == [7]
         # What was taken has left room behind.
         for number in range(MOST_MESSAGES):
@@ -206,5 +206,22 @@ def test_somebody_who_waits_gets_a_message_however_full_it_is() -> None:
         assert gathering.future.done()
         box.done(gathering)
         assert box.refused == 0
+
+    inside_a_loop(test)
+
+
+def test_a_slow_node_has_the_newest_of_each_part_and_other_messages_stay() -> None:
+    def test() -> None:
+        box = Mailbox(Hands().now)
+        note = Message("note", 0)
+        for _ in range(MOST_MESSAGES - 2):
+            box.put(3, note)
+        for round_ in range(3):
+            for part in range(2):
+                box.put(3, model(round_).with_fields(part=part))
+        kept = box.take_all(["model"])
+        assert [(each.round, each.message.fields["part"]) for each in kept] == [(2, 0), (2, 1)]
+        assert len(box.take_all(["note"])) == MOST_MESSAGES - 2
+        assert box.refused == 4
 
     inside_a_loop(test)

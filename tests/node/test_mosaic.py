@@ -14,7 +14,8 @@ from testbed.node.life import Reason
 from testbed.node.messages import Message
 from testbed.node.recipients import independent
 from testbed.records import Count
-from tests.node.small_world import Outcome, Quadratic, World
+from tests.node.fragment_seed import seed_of
+from tests.node.small_world import Quadratic, World
 from tests.node.vectors import vector
 
 EVALUATED = {"every": 1, "mode": "after"}
@@ -27,10 +28,6 @@ def world(n: int, name: str = "mosaic", **more: Any) -> World:
     }
     experiment = {"evaluation": EVALUATED, **more.pop("experiment", {})}
     return World(n, algorithm={"name": name, **options}, experiment=experiment, **more)
-
-
-def after(outcome: Outcome, round_: int, n: int) -> np.ndarray:
-    return np.array([outcome.evaluated[rank, round_] for rank in range(n)], np.float64)
 
 
 def shipped(scene: World) -> dict[tuple[int, int, object], list[int]]:
@@ -56,7 +53,7 @@ def test_with_one_fragment_it_is_epidemic_learning(round_end: str) -> None:
     ours = world(n, fragments=1, **options).run()
     theirs = world(n, "epidemic", mode="local", **options).run()
     for round_ in range(rounds):
-        np.testing.assert_allclose(after(ours, round_, n), after(theirs, round_, n), rtol=0, atol=2e-6)
+        np.testing.assert_allclose(ours.models_after(round_, n), theirs.models_after(round_, n), rtol=0, atol=2e-6)
     for rank in range(n):
         for mine, other in zip(ours.rounds(rank), theirs.rounds(rank), strict=True):
             assert (mine.sent.payload, mine.sent.messages, mine.aggregated, mine.staleness_max) == (
@@ -99,18 +96,7 @@ def test_every_model_is_what_the_formula_says(parts: int) -> None:
                     sums[to, places] += models[sender, places]
                     counts[to, places] += 1
         models = sums / counts
-        np.testing.assert_allclose(after(outcome, round_, n), models, rtol=0, atol=1e-5)
-
-
-def seed_of(scene: World) -> int:
-    """The seed of the permutation, as messages tell it."""
-    seeds = set()
-    again = world(scene.learners, rounds=1, dimension=23)
-    again.before_shipping = lambda _sender, _to, message: seeds.add(message.fields["seed"])
-    again.run()
-    (seed,) = seeds
-    assert isinstance(seed, int)
-    return seed
+        np.testing.assert_allclose(outcome.models_after(round_, n), models, rtol=0, atol=1e-5)
 
 
 def test_every_fragment_has_different_recipients_of_its_own_every_round() -> None:

@@ -297,6 +297,7 @@ SCENES = {
     "gossip-push": {"algorithm": {"name": "gossip", "period": "50ms"}, "graph": IRREGULAR, "steps": 5},
     "gossip-pull": {"algorithm": {"name": "gossip", "mode": "pull", "period": "20ms"}, "graph": full(6)},
     "gossip-both": {"algorithm": {"name": "gossip", "mode": "push-pull", "period": "30ms"}, "graph": ring(6)},
+    "teleportation": {"algorithm": {"name": "teleportation", "active": 3}},
     "shatter": {"algorithm": {"name": "shatter", "virtual_nodes": 3}},
     "plexus": {"algorithm": {"name": "plexus", "sample": 3}},
     "plexus-all": {"algorithm": {"name": "plexus", "sample": 4, "aggregate": "all", "fragments": 3}},

@@ -15,7 +15,8 @@ from testbed.node.virtual_nodes import VirtualNodes
 from testbed.plan.overlay_graph import NoGraph
 from testbed.records import Count
 from tests.node.crashing_world import Crash, CrashingWorld
-from tests.node.small_world import Outcome, Quadratic, World
+from tests.node.fragment_seed import seed_of
+from tests.node.small_world import Quadratic, World
 from tests.node.vectors import vector
 
 EVALUATED = {"every": 1, "mode": "after"}
@@ -27,10 +28,6 @@ def world(n: int, name: str = "shatter", **more: Any) -> World:
     }
     experiment = {"evaluation": EVALUATED, **more.pop("experiment", {})}
     return World(n, algorithm={"name": name, **options}, experiment=experiment, **more)
-
-
-def after(outcome: Outcome, round_: int, n: int) -> np.ndarray:
-    return np.array([outcome.evaluated[rank, round_] for rank in range(n)], np.float64)
 
 
 # -- the graph -----------------------------------------------------------------------------------------------------
@@ -75,7 +72,7 @@ def test_with_one_virtual_node_it_is_epidemic_learning() -> None:
     ours = world(n, virtual_nodes=1, degree=4, rounds=rounds).run()
     theirs = world(n, "epidemic", mode="oracle", fanout=4, rounds=rounds).run()
     for round_ in range(rounds):
-        np.testing.assert_allclose(after(ours, round_, n), after(theirs, round_, n), rtol=0, atol=2e-6)
+        np.testing.assert_allclose(ours.models_after(round_, n), theirs.models_after(round_, n), rtol=0, atol=2e-6)
     assert np.ptp(ours.models, axis=0).max() > 0.01
 
 
@@ -109,20 +106,9 @@ def test_every_model_is_what_the_formula_says(count: int, degree: int) -> None:
                 own += link.rank == rank
             again += sum(number > 1 for number in came.values())
         models = sums / counts
-        np.testing.assert_allclose(after(outcome, round_, n), models, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(outcome.models_after(round_, n), models, rtol=0, atol=1e-5)
     assert own
     assert again
-
-
-def seed_of(scene: World) -> int:
-    """The seed of the permutation, as messages tell it."""
-    seeds = set()
-    again = world(scene.learners, rounds=1, dimension=23)
-    again.before_shipping = lambda _sender, _to, message: seeds.add(message.fields["seed"])
-    again.run()
-    (seed,) = seeds
-    assert isinstance(seed, int)
-    return seed
 
 
 def test_chunks_go_from_virtual_node_to_virtual_node_and_cross_the_network_between_nodes_only() -> None:

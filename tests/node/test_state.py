@@ -203,6 +203,7 @@ CASES: dict[str, dict[str, Any]] = {
     "swift": {"steps": 2},
     "swift-random": {"graph": None, "latency_s": lambda _sender, _to: 0.0, "rate_bps": 1e30},
     "adpsgd": AT_ONCE,
+    "gossip": AT_ONCE,
     "adpsgd-pushpull": {"graph": None, "lost": lambda *_: True},  # a snapshot is made right after models are sent
     "fedavg": {"algorithm": {"name": "fedavg", "participation": 0.5}, "server": True, "graph": None},
     "parameter-server": {"server": True, "graph": None},
@@ -252,7 +253,9 @@ def test_nodes_that_go_on_from_snapshots_say_what_they_would_have_said(case: str
 
 
 def test_every_algorithm_goes_on() -> None:
-    assert {str(case.get("algorithm", {"name": name})["name"]) for name, case in CASES.items()} == set(ALGORITHMS)
+    """Snapshots of teleportation's nodes are of different turns: its own tests take nodes away one at a time."""
+    tried = {str(case.get("algorithm", {"name": name})["name"]) for name, case in CASES.items()}
+    assert tried | {"teleportation"} == set(ALGORITHMS)
 
 
 def going_on(folder: Path, spoil: Callable[[Path], object]) -> Outcome:

@@ -58,6 +58,14 @@ def test_neighbours_that_must_be_mutual_or_the_same(monkeypatch: pytest.MonkeyPa
     assert problems(6, overlay={"kind": "ring", "dynamic": True}) == [changing]
 
 
+@pytest.mark.parametrize("name", ["dpsgd", "swift", "adpsgd"])
+def test_neighbours_from_views_are_one_way(name: str) -> None:
+    one_way = f"overlay: overlay.kind: {name} needs neighbours that have each other, and those of `cyclon` do not / "
+    assert one_way + "choose another overlay, or another algorithm" in problems(6, algorithm=name, overlay="cyclon")
+    assert plan_of(6, algorithm="gossip", overlay="cyclon").overlay.kind == "cyclon"
+    assert plan_of(6, algorithm="mine.py:Mine", overlay="cyclon").overlay.dynamic
+
+
 def test_the_outbox_is_the_algorithms_unless_the_experiment_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(plan: RunPlan) -> tuple[str | None, int | None]:
         outbox = RunPlan.model_validate(plan.document()).experiment.outbox

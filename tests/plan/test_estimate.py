@@ -16,7 +16,14 @@ from testbed.plan.make import make_plan
 from testbed.plan.model import Declared, RunPlan
 from testbed.plan.rehearse_rounds import Peers
 from testbed.plan.round_messages import parts_of
-from testbed.plan.traffic import CONTROL_BYTES, HEADER_BYTES, message_bytes, steps_per_round
+from testbed.plan.traffic import (
+    CONTROL_BYTES,
+    HEADER_BYTES,
+    message_bytes,
+    neighbours_in,
+    shuffled_bytes_s,
+    steps_per_round,
+)
 from testbed.topologies.load import load_bytes
 from testbed.topologies.source import Form
 from tests.plan.test_make import nodes
@@ -247,6 +254,38 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "synchronous server": {"algorithm": "parameter-server"},
     "asynchronous server": {"algorithm": {"name": "parameter-server", "mode": "async"}},
 }
+
+
+def test_views_cost_what_was_said(tmp_path: Path) -> None:
+    """Each second the same, however long a round is."""
+
+    def gossiping(period: str) -> RunPlan:
+        overlay = {"kind": "cyclon", "degree": 3, "view": 4, "period": period}
+        plan = sim_plan(SMALL, stop={"rounds": 20}, algorithm={"name": "gossip", "period": "500ms"}, overlay=overlay)
+        return plan.model_copy(update={"parameters": 2410})
+
+    often, seldom = gossiping("200ms"), gossiping("1000s")
+    directory, outcome = run(often, tmp_path)
+    control = summarise(collect_run(directory)).bytes.control_sent
+    assert control == pytest.approx(shuffled_bytes_s(often) * outcome.t, rel=0.1)
+    cost, without = estimate(often), estimate(seldom)
+    assert cost.total_s == without.total_s
+    assert cost.total_bytes is not None
+    assert without.total_bytes is not None
+    assert cost.total_s is not None
+    assert cost.round_s is not None
+    assert cost.round_bytes is not None
+    assert without.round_bytes is not None
+    assert cost.total_bytes - without.total_bytes == pytest.approx(shuffled_bytes_s(often) * cost.total_s, rel=0.01)
+    assert cost.round_bytes - without.round_bytes == pytest.approx(shuffled_bytes_s(often) * cost.round_s, rel=0.01)
+
+
+def test_neighbours_from_views_are_estimated_as_random_ones() -> None:
+    plan = plan_of(10, algorithm={"name": "gossip"}, overlay={"kind": "cyclon", "degree": 3})
+    drawn = [neighbours_in(plan, round_) for round_ in range(9)]
+    for each in drawn:
+        assert all(len(set(others) - {rank}) == 3 for rank, others in each.items())
+    assert len({(rank, other) for each in drawn for rank, others in each.items() for other in others}) > 80
 
 
 @pytest.mark.parametrize("name", SETTINGS)

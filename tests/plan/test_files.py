@@ -164,12 +164,22 @@ def test_neighbours_must_be_each_others(run: RunDirectory, neighbours: Any, told
     assert changed(run, overlay={**overlay, "neighbours": neighbours})[0].startswith(told)
 
 
+@pytest.mark.parametrize("kind", ["cyclon", "regular"])
+def test_views_belong_to_cyclon(run: RunDirectory, kind: str) -> None:
+    plan = plan_of(algorithm="gossip", overlay="cyclon" if kind == "regular" else {"dynamic": True, "degree": 4})
+    overlay = plan.document()["overlay"]
+    assert isinstance(overlay, dict)
+    told = "overlay.views: an overlay of the kind cyclon has them"
+    assert changed(run, overlay={**overlay, "kind": kind})[0].startswith(told)
+
+
 @pytest.mark.parametrize(
     "sections",
     [
         {"overlay": "ring"},
         {"overlay": "network"},
         {"overlay": {"dynamic": True, "degree": 4, "peers": "sampler", "sampler": "a.3"}},
+        {"algorithm": "gossip", "overlay": {"kind": "cyclon", "view": 3}},
         {"algorithm": {"name": "parameter-server", "server": "a.4"}},
         {"algorithm": {"name": "module:Own", "server": "a.1"}, "overlay": "full"},
         {"algorithm": "epidemic"},

@@ -62,6 +62,41 @@ def test_the_defaults_fit_any_number_of_nodes(count: int) -> None:
     assert RunPlan.model_validate(epidemic.document()) == epidemic
 
 
+@pytest.mark.parametrize(
+    ("count", "keys", "planned"),
+    [
+        (40, {}, (20, 8, 1.0, 5)),
+        (16, {}, (15, 8, 1.0, 5)),
+        (4, {}, (3, 3, 1.0, 3)),
+        (1, {}, (0, 0, 1.0, 0)),
+        (40, {"view": 4}, (4, 4, 1.0, 4)),
+        (40, {"view": 30, "shuffle": 2, "period": "250ms", "degree": 9}, (30, 2, 0.25, 9)),
+    ],
+)
+def test_views_fit_any_number_of_nodes(count: int, keys: dict[str, Any], planned: tuple[float, ...]) -> None:
+    plan = plan_of(count, algorithm="gossip", overlay={"kind": "cyclon", **keys})
+    views = plan.overlay.views
+    assert views is not None
+    assert [views.size, views.shuffle, views.period_s, plan.overlay.degree] == list(planned)
+    assert (plan.overlay.neighbours, plan.overlay.dynamic) == (None, True)
+    assert RunPlan.model_validate(plan.document()) == plan
+    assert plan_of(count).overlay.views is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"dynamic": True}, "overlay.dynamic: `cyclon` draws other neighbours every round anyway / remove `dynamic`"),
+        ({"peers": "sampler"}, "overlay.peers: with cyclon nodes find their peers themselves / remove `peers`"),
+        ({"shuffle": 21}, "overlay.shuffle: 21 entries of a view of 20 cannot be sent / write at most 20"),
+        ({"degree": 8}, "overlay.degree: a degree of 8 needs larger views: they have 7 / write at most 7"),
+        ({"view": 3, "degree": 4}, "overlay.degree: a degree of 4 needs larger views: they have 3 / write at most 3"),
+    ],
+)
+def test_views_that_do_not_fit(keys: dict[str, Any], told: str) -> None:
+    assert problems(8, algorithm="gossip", overlay={"kind": "cyclon", **keys}) == [f"overlay: {told}"]
+
+
 @pytest.mark.parametrize("name", ["fedavg", "parameter-server"])
 def test_the_server_only_serves(name: str) -> None:
     plan = plan_of(5, algorithm={"name": name, "server": "a.2"})

@@ -59,6 +59,13 @@ def test_the_local_search_comes_near_to_the_best_cut(seed: int) -> None:
     assert len(list(edges(across(graph)))) >= 0.8 * best
 
 
+def test_parts_that_come_apart_are_joined() -> None:
+    """Nodes move to where they have most edges, and thereby two parts lose all edges between them."""
+    graph = graph_of(7, [(0, 1), (1, 2), (2, 3), (0, 4), (1, 4), (0, 5), (1, 5), (0, 6), (1, 6)])
+    assert components(across(graph)) == 1
+    assert len(list(edges(across(graph)))) == 8
+
+
 def test_two_triangles_stay_connected() -> None:
     """Each can be cut so that their only bridge is within a side; then one of them changes sides."""
     for bridge in product((0, 1, 2), (3, 4, 5)):
@@ -69,6 +76,7 @@ def test_two_triangles_stay_connected() -> None:
 def test_the_larger_side_asks() -> None:
     """The leaves of a star, whose hub answers: else there would be one exchange at a time in all."""
     assert asking_side(static_graph("star", 5, 0, 1)) == (False, True, True, True, True)
+    assert asking_side(graph_of(5, [(2, 0), (2, 1), (2, 3), (2, 4)])) == (True, True, False, True, True)
     assert asking_side(ring(range(4))) == (False, True, False, True)
     assert asking_side(graph_of(5, [(0, 1), (2, 3)])) == (False, True, False, True, False)
 

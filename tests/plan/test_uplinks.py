@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +59,21 @@ def test_a_slow_uplink_is_told_with_what_becomes_of_the_rest(capsys: pytest.Capt
     assert told("50Mbps", "fifo") == ""
     for policy, fate in (("fifo", "waits ever longer"), ("flush", "is dropped"), ("latest", "replace the rest")):
         line = told("1Mbps", policy)
-        assert "2 nodes send more than can leave; the slowest uplink carries 25 % of what its node sends" in line
+        found = re.search("2 nodes send more than can leave; the slowest uplink carries ([0-9]+) % of what its", line)
+        assert found is not None
+        assert 20 <= int(found[1]) <= 25
         assert f"with `{policy}`" in line
         assert fate in line
 
 
-@pytest.mark.parametrize(("policy", "kept"), [("fifo", 10), ("flush", 9 * 0.25 + 1)])
+@pytest.mark.parametrize(("policy", "kept"), [("fifo", 9 * 0.25 + 7.75 / 2), ("flush", 9 * 0.25 + 1)])
 def test_by_hand(policy: OutboxPolicy, kept: float) -> None:
-    """One node posts 4 s of sending in each second; the other half a second."""
-    uplinks = Uplinks(policy, {1: 1.0, 2: 1.0}, {1: 4000, 2: 500}, {1: 1000.0, 2: 1000.0})
+    """One node posts 4 s of sending in each second, half of it to nodes that are late themselves; the other one half a
+    second."""
+    uplinks = Uplinks(policy, {1: 1.0, 2: 1.0}, {1: 4000, 2: 500}, {1: 4.0, 2: 0.5}, {1: 0.5, 2: 0.0})
     assert (uplinks.share, uplinks.overloaded) == (0.25, 1)
-    assert uplinks.total_s(10) == (41.0 if policy == "fifo" else 14.0)
+    assert uplinks.total_s(10) == (10 + 4 * 7.75 / 2 if policy == "fifo" else 14.0)
     assert uplinks.total_bytes(10, None) == kept * 4000 + 10 * 500
     assert uplinks.total_bytes(None, 4.0) == uplinks.total_bytes(10, 4.0) == 4 * 1000 + 4 * 500
-    quiet = Uplinks(policy, {1: 1.0}, {}, {})
+    quiet = Uplinks(policy, {1: 1.0}, {1: 0}, {1: 0.0}, {1: 0.0})
     assert (quiet.share, quiet.total_s(3), quiet.total_bytes(3, None)) == (1.0, 3.0, 0)

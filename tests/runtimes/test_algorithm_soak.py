@@ -95,6 +95,7 @@ def test_what_journals_tell_is_judged(tmp_path: Path) -> None:
     sound = node.journal.read_bytes()
     for records, words in (
         ([Event(1.0, "never-taken", "model: 3")], "never-taken: model: 3"),
+        ([Event(1.0, "refused", "foreign-protocol: 1 so far")], "refused: foreign-protocol"),
         ([End(1.0, "finished", 1, 1, Count(), Count(payload=10**9, messages=1))], "bytes were received"),
     ):
         node.journal.write_bytes(sound + b"".join(map(line, records)))
@@ -110,6 +111,14 @@ def test_a_run_that_hangs_is_ended_and_told(tmp_path: Path) -> None:
     began_s = time.monotonic()
     assert apart(lambda: time.sleep(60), tmp_path / "verdict", 0.2).word == "hung"
     assert time.monotonic() - began_s < 30
+
+
+def test_a_run_that_goes_round_in_circles_is_ended_and_told(tmp_path: Path) -> None:
+    def circle() -> None:
+        while True:
+            pass
+
+    assert apart(circle, tmp_path / "verdict", 250, computes_s=1).word == "hung"
 
 
 def test_a_run_that_raises_is_told(tmp_path: Path) -> None:

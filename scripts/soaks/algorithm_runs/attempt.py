@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ REPEAT_EVERY = 10
 """Every so many seeds a run in virtual time is repeated, with nodes taken in another order."""
 _TAKES_S = {"sim": 120.0, "local": 420.0}
 """Of real time, at most."""
+_COMPUTES_S = 20
+"""Of processor time, at most, for a run in virtual time: some hundred times what it needs."""
 _GOODBYE_S = 120.0
 _MOST_TOLD = 8
 
@@ -37,7 +40,8 @@ _MOST_TOLD = 8
 def tried(story: Story, folder: Path, runtime: str) -> Verdict:
     """One try in a process of its own; killed when it takes too long."""
     work = in_sim if runtime == "sim" else locally
-    verdict = apart(lambda: work(story, folder), folder / "verdict.json", _TAKES_S[runtime])
+    longest_s, computes_s = _TAKES_S[runtime], _COMPUTES_S if runtime == "sim" else None
+    verdict = apart(lambda: work(story, folder), folder / "verdict.json", longest_s, computes_s)
     if not verdict.is_good and runtime == "local":
         _destroy(folder / "run")
     about = {"seed": story.seed, "draws": story.draws, "events": story.network.events, "then": story.then}
@@ -100,10 +104,12 @@ def _texts(directory: RunDirectory) -> dict[str, bytes]:
     return {str(each.relative_to(directory.path)): each.read_bytes() for each in files if each.is_file()}
 
 
-def apart(work: Callable[[], object], file: Path, longest_s: float) -> Verdict:
-    """The verdict of a forked process."""
+def apart(work: Callable[[], object], file: Path, longest_s: float, computes_s: int | None = None) -> Verdict:
+    """The verdict of a forked process, which may take so long, and may use so much processor time."""
     child = os.fork()
     if child == 0:
+        if computes_s is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (computes_s, computes_s + 1))
         _give(work, file)
     deadline_s = monotonic() + longest_s
     try:
@@ -118,6 +124,8 @@ def apart(work: Callable[[], object], file: Path, longest_s: float) -> Verdict:
         if not ended:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
+        return Verdict(False, "hung", {"computing_s": computes_s})
     if not file.exists():
         return Verdict(False, "died", {"status": status})
     word = json.loads(file.read_text())

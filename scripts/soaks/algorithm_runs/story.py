@@ -10,7 +10,7 @@ from typing import Any
 from soaks.algorithm_runs.network import Network, drawn_network
 from testbed.catalogue.algorithm_facts import AlgorithmFacts
 from testbed.catalogue.algorithms import ALGORITHMS
-from testbed.catalogue.exchanges import Partners, WithPeers
+from testbed.catalogue.exchanges import Partners, WithPeers, WithServer
 from testbed.catalogue.options import Option, Type
 from testbed.catalogue.sharings import SHARINGS
 from testbed.code import CodeProblem
@@ -72,7 +72,8 @@ class Story:
         facts = ALGORITHMS[self.algorithm]
         exchange = facts.exchange(self.plan().experiment.algorithm.options)
         policy = self.experiment.get("outbox", {}).get("policy", facts.outbox.policy)
-        return policy != "fifo" and isinstance(exchange, WithPeers) and not exchange.is_free
+        is_free = isinstance(exchange, WithServer) or (isinstance(exchange, WithPeers) and exchange.is_free)
+        return policy != "fifo" and not is_free
 
     def plan(self) -> RunPlan:
         """For `sim`; raises InvalidInput for a draw that does not fit together."""

@@ -7,8 +7,9 @@ message that a mailbox was given. What reads the values of an arrival is averagi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +18,7 @@ from zlib import crc32
 import numpy as np
 
 from testbed.node import fragments, node
+from testbed.node.life import Life
 from testbed.node.mailbox import Mailbox
 from testbed.node.messages import Message, Received
 from testbed.node.node import Node
@@ -46,6 +48,10 @@ class _Life:
         """What is averaged in its present model."""
 
 
+_LIFE: ContextVar[_Life] = ContextVar("life")
+"""Whose code is running."""
+
+
 class Witness:
     """What was seen in one run."""
 
@@ -57,11 +63,12 @@ class Witness:
         self.lives: list[_Life] = []
         self._by_mailbox: dict[int, _Life] = {}
         self._by_outbox: dict[int, _Life] = {}
-        self._owner: dict[int, _Life] = {}
-        """By the identity of an arrival."""
         self._kept: list[Received] = []
         """All arrivals, so that no identity is used twice."""
-        self._averaged: Counter[int] = Counter()
+        self._here: Counter[tuple[int, int]] = Counter()
+        """How often an array has arrived, by the identities of the mailbox and of the array."""
+        self._averaged: Counter[tuple[int, int]] = Counter()
+        """The same of what was averaged. An algorithm may change the fields of what it received, not the arrays."""
         self._saved: dict[Path, set[_Exchanged]] = {}
         """By folder: what is averaged in the model of the newest snapshot."""
 
@@ -70,6 +77,7 @@ class Witness:
         """Sees what happens in this process."""
         with (
             patch.object(Node, "__init__", self._seen_node(Node.__init__)),
+            patch.object(Life, "live", self._seen_live(Life.live)),
             patch.object(Outbox, "post", self._seen_post(Outbox.post)),
             patch.object(Mailbox, "put", self._seen_put(Mailbox.put)),
             patch.object(Mailbox, "_keep", self._seen_keep(Mailbox._keep)),
@@ -104,6 +112,13 @@ class Witness:
 
         return init
 
+    def _seen_live(self, original: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        async def live(life: Life, *words: Any) -> object:
+            _LIFE.set(self._by_mailbox[id(life.node.mailbox)])  # also for all tasks that it starts
+            return await original(life, *words)
+
+        return live
+
     def _seen_post(self, original: Callable[..., Ticket]) -> Callable[..., Ticket]:
         def post(outbox: Outbox, to: int, message: Message) -> Ticket:
             self.posted[_identity(self._by_outbox[id(outbox)].rank, to, message)] += 1
@@ -124,7 +139,7 @@ class Witness:
     def _seen_keep(self, original: Callable[..., None]) -> Callable[..., None]:
         def keep(mailbox: Mailbox, received: Received) -> None:
             self._kept.append(received)
-            self._owner[id(received)] = self._by_mailbox[id(mailbox)]
+            self._here.update((id(mailbox), id(buffer)) for buffer in received.message.payload)
             original(mailbox, received)
 
         return keep
@@ -137,15 +152,16 @@ class Witness:
         return seen
 
     def _average(self, received: Received) -> None:
-        life = self._owner.get(id(received))
-        if life is None:
-            self.wrong.append(f"a message from {received.sender} is averaged that never arrived")
+        life = _LIFE.get()
+        if received.sender == life.rank:  # a part of its own model
             return
         self.averaged += 1
-        self._averaged[id(received)] += 1
         what = f"`{received.message.kind}` of round {received.round} from {received.sender}"
-        if self._averaged[id(received)] > 1:
-            self.wrong.append(f"node {life.rank} averages {what} {self._averaged[id(received)]} times")
+        for buffer in received.message.payload:
+            place = (id(life.node.mailbox), id(buffer))
+            self._averaged[place] += 1
+            if self._averaged[place] > self._here[place]:
+                self.wrong.append(f"node {life.rank} averages {what} {self._averaged[place]} times")
         number = received.message.fields.get(NUMBER)
         if isinstance(number, list):
             exchange = (received.sender, received.message.kind, tuple(map(int, number)))

@@ -11,6 +11,7 @@ import asyncio
 from math import inf
 
 from testbed.node.algorithm import Algorithm
+from testbed.node.messages import Received
 from testbed.node.node import Node
 from testbed.node.pairwise import REPLY, REQUEST, Answering, Asking
 from testbed.node.sharing.base import Sharing
@@ -37,6 +38,7 @@ class ADPSGD(Algorithm):
         self.timeout_s = timeout
         self._asking = Asking()
         self._answering = Answering()
+        self._replied = asyncio.Event()
 
     async def run(self, node: Node) -> None:
         if type(self.sharing) is not Sharing:
@@ -47,6 +49,11 @@ class ADPSGD(Algorithm):
         await (self._run_active if is_active else self._run_passive)(node, partners)
 
     async def _run_active(self, node: Node, partners: tuple[int, ...]) -> None:
+        def take(reply: Received) -> None:
+            self._asking.take(node, reply)
+            self._replied.set()
+
+        node.on(REPLY, take)
         averaging = node.spawn(self._average(node, partners))
         async for _ in node.rounds():
             self._turns.begin_round()
@@ -67,7 +74,7 @@ class ADPSGD(Algorithm):
         random, longest_s, stop_s = node.random("partners"), 0.0, node.plan.experiment.stop.time_s or inf
         self._asking.begin(node)
         while await self._turns.next():
-            self._catch_up(node)
+            await self._look_at_open(node)
             began_s = node.now()
             there = [rank for rank in partners if rank not in node.finished_peers]
             free = [rank for rank in there if rank not in self._asking.open]
@@ -91,20 +98,21 @@ class ADPSGD(Algorithm):
             until_s = max(began_s, self._asking.quiet_since_s(node, partner)) + self._look_s(node)
             if partner in node.finished_peers or node.now() >= until_s:
                 return False
-            await self._take_replies(node, partner, until_s - node.now())
+            await self._reply_or_end(node, partner, until_s - node.now())
         return True
 
-    async def _take_replies(self, node: Node, partner: int, timeout_s: float) -> None:
-        """Waits for the reply of a partner, or its end, and takes all replies that are here then."""
-        awaited = await node.receive(REPLY, sender=partner, timeout_s=timeout_s)
-        await node.sleep(0.0)  # others may arrive at this very instant
-        for reply in sorted([*([awaited] if awaited else []), *node.arrived(REPLY)], key=lambda each: each.sender):
-            self._asking.take(node, reply)
+    async def _reply_or_end(self, node: Node, partner: int, timeout_s: float) -> None:
+        """Waits until some reply has come, or the partner has finished, or for a time."""
+        self._replied.clear()
+        gone = node.spawn(node.receive(sender=partner, timeout_s=timeout_s))
+        replied = node.spawn(self._replied.wait())
+        await asyncio.wait((gone, replied), return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        replied.cancel()
 
-    def _catch_up(self, node: Node) -> None:
-        """Takes late replies, and repeats requests that had none. A finished node has answered all that it took."""
-        for reply in node.arrived(REPLY):
-            self._asking.take(node, reply)
+    async def _look_at_open(self, node: Node) -> None:
+        """Repeats requests that had no reply. A finished node has answered all that it took."""
+        await node.sleep(0.0)  # what has come from it is handled first
         self._asking.forget(node.finished_peers)
         self._asking.ask_again(node, self._look_s(node))
 
@@ -112,12 +120,12 @@ class ADPSGD(Algorithm):
         """Waits for replies that are due, no longer than for any silent peer."""
         patience_s = node.plan.experiment.missing.after_s
         while True:
-            self._catch_up(node)
+            await self._look_at_open(node)
             due = {rank: each.since_s + patience_s for rank, each in self._asking.open.items()}
             partner = max(due, key=lambda rank: due[rank], default=None)
             if partner is None or node.now() >= due[partner]:
                 break
-            await self._take_replies(node, partner, min(due[partner] - node.now(), self._look_s(node)))
+            await self._reply_or_end(node, partner, min(due[partner] - node.now(), self._look_s(node)))
         self._asking.withdraw(node)
 
     def _look_s(self, node: Node) -> float:

@@ -43,18 +43,20 @@ class FedAvg(Algorithm):
         wanted = part_of(len(node.learners), self.participation)
         asked = min(len(node.learners), part_of(wanted, self.over_selection))
         async for round_ in node.rounds():
+            began_s = node.now()
             chosen = sorted(clients.sample(node.learners, asked))
             await node.send(chosen, whole(node.model, round_))
             updates = await node.gather(chosen, round_, UPDATE, enough=wanted, within_s=self.deadline_s)
             if updates:
                 self.sharing.mix(node.model, updates, self._weights(updates))
-            elif self.deadline_s is None:
-                await node.patience()  # no client is there: without a pause, rounds would take no time
+            else:  # no client is there: without a pause, rounds would take no time
+                patience_s = node.plan.experiment.missing.after_s if self.deadline_s is None else self.deadline_s
+                await node.sleep(max(0.0, began_s + patience_s - node.now()))
         await node.send(node.learners, Message(OVER, node.rounds_done))
 
     async def run(self, node: Node) -> None:
         assert node.server is not None  # noqa: S101 - the plan has one
-        while (received := await node.newest(MODEL, OVER)).message.kind == MODEL:
+        while (received := await node.newest(MODEL, OVER, sender=node.server)) and received.message.kind == MODEL:
             async with node.one_round(received.round, evaluate=False):
                 self.sharing.adopt(node.model, received)
                 await node.train()

@@ -24,6 +24,8 @@ from testbed.node.world import Vector
 
 GRADIENT = "gradient"
 OVER = "over"
+_TIMEOUTS = 5
+"""How often in a row all workers may be silent for as long as the experiment allows."""
 
 
 class ParameterServer(Algorithm):
@@ -44,7 +46,7 @@ class ParameterServer(Algorithm):
     async def run(self, node: Node) -> None:
         assert node.server is not None  # noqa: S101 - the plan has one
         done = node.first_round
-        while (received := await node.newest(MODEL, OVER)).message.kind == MODEL:
+        while (received := await node.newest(MODEL, OVER, sender=node.server)) and received.message.kind == MODEL:
             async with node.one_round(done, evaluate=False):
                 self.sharing.adopt(node.model, received)
                 gradient = snapshot(await node.gradient())
@@ -121,10 +123,12 @@ class _Workers:
 
     async def next_gradient(self) -> tuple[Received, int]:
         """The next gradient, and how many versions it is behind."""
+        timeouts = 0
         while not self._arrived:
             self._arrived = await self._node.receive_all(GRADIENT, timeout_s=self._patience_s)
             if not self._arrived:
-                await self._all_silent()
+                timeouts += 1
+                await self._all_silent(is_over=timeouts > _TIMEOUTS)
         received = self._arrived.pop(0)
         version, now = received.message.fields.get("version"), self._progress.version
         # A server that came back goes on from a snapshot: workers may have later versions from before.
@@ -136,8 +140,11 @@ class _Workers:
         self._waiting.add(received.sender)
         return received, max(0, now - version)
 
-    async def _all_silent(self) -> None:
-        """Handles a timeout: none of the workers that have a model has answered."""
+    async def _all_silent(self, *, is_over: bool) -> None:
+        """Handles a timeout: none of the workers that have a model has answered.
+
+        If there are no others, all are asked again, since it may be the server that was cut off; not if that `is_over`.
+        """
         node, then = self._node, self._node.plan.experiment.missing.then
         silent = sorted(self._steps.keys() - self._waiting)
         names = ", ".join(node.plan.ranks[rank] for rank in silent)
@@ -145,10 +152,13 @@ class _Workers:
         if then == "wait":
             self._patience_s = None
             return
-        for rank in silent:
-            del self._steps[rank]
-        if then == "abort" or not self._steps:
+        if then == "abort" or is_over:
             raise PeerMissing(f"{names} sent no gradient")
+        if len(silent) == len(self._steps):
+            self._waiting.update(silent)
+        else:
+            for rank in silent:
+                del self._steps[rank]
         await self.answer()
 
 

@@ -32,16 +32,15 @@ class Teleportation(Algorithm):
     async def run(self, node: Node) -> None:
         positions = min(self.active, len(node.learners))
         graph = ring(range(positions)) if self.graph == "ring" else full(positions)
-        turns = self._turns = Turns(node, positions, self._restored)
+        turns = self._turns = Turns(node, graph, self._restored)
         while (turn := await turns.next()) is not None:
             async with node.one_round(turn.round):
                 if turn.received is not None:
                     self.sharing.adopt(node.model, turn.received)
                 await node.train()
-                neighbours = [turn.active[position] for position in graph[turn.position]]
-                await node.send(neighbours, self.sharing.encode(node.model, turn.round))
-                received = await node.gather(neighbours, turn.round)
-                self.sharing.average(node.model, received, degree=len(neighbours))
+                await node.send(turn.neighbours, self.sharing.encode(node.model, turn.round))
+                received = await node.gather(turn.neighbours, turn.round)
+                self.sharing.average(node.model, received, degree=len(turn.neighbours))
                 turns.hand_on(turn)
             turns.end(turn)
 

@@ -33,16 +33,21 @@ class Cut:
 
     def see(self, post: Posted, model: Values) -> None:
         """Finds out where the values of a message stand, if that is not known."""
-        if _which(post) not in self._places:
+        if self._which(post) not in self._places:
             assert post.message.fields["parts"] == self.parts
             distances = np.abs(post.message.payload[0].view(np.float32)[:, None] - model[None, :])
             found = (distances < SAME).sum(axis=1)
             assert (found > 0).all(), "values that are not in the model"
             assert (found == 1).all(), "two parameters are too close to be told apart: choose another seed"
-            self._places[_which(post)] = distances.argmin(axis=1)
+            self._places[self._which(post)] = distances.argmin(axis=1)
 
     def places(self, post: Posted) -> Places:
-        return self._places[_which(post)]
+        return self._places[self._which(post)]
+
+    def all_places(self) -> list[Places]:
+        """By part, if all models are cut alike."""
+        (seed,) = self.seeds
+        return [self._places[seed, part] for part in range(self.parts)]
 
     def is_complete(self) -> None:
         sizes = {self.parameters // self.parts, -(-self.parameters // self.parts)}
@@ -51,12 +56,17 @@ class Cut:
             assert {len(places) for places in found} <= sizes
             assert sorted(np.concatenate(found)) == list(range(self.parameters))
 
+    def _which(self, post: Posted) -> tuple[int, int]:
+        """The seed and the number of a fragment; with more numbers than fragments they begin anew."""
+        seed = post.message.fields["seed"]
+        assert isinstance(seed, int)
+        return seed, number_of(post) % self.parts
 
-def _which(post: Posted) -> tuple[int, int]:
-    seed, part = post.message.fields["seed"], post.message.fields["part"]
-    assert isinstance(seed, int)
+
+def number_of(post: Posted) -> int:
+    part = post.message.fields["part"]
     assert isinstance(part, int)
-    return seed, part
+    return part
 
 
 def average(model: Values, fragments: Iterable[tuple[Places, Values]]) -> Values:

@@ -81,7 +81,6 @@ def test_teleportation(active: int, graph: str) -> None:
     agree(Teleportation(world, active, graph), rounds=2)
 
 
-@pytest.mark.xfail(strict=True, reason="a finished node is skipped before its note is taken")
 def test_a_node_that_has_had_its_last_turn_is_not_skipped() -> None:
     """Its note that the model was handed on has arrived before it is known to have finished."""
     trace = watched(uneven_world({"name": "teleportation", "active": 4}, rounds=9))
