@@ -253,9 +253,9 @@ def test_nodes_that_go_on_from_snapshots_say_what_they_would_have_said(case: str
 
 
 def test_every_algorithm_goes_on() -> None:
-    """Snapshots of teleportation's nodes are of different turns: its own tests take nodes away one at a time."""
+    """Snapshots of nodes that take turns are of different rounds: their own tests take nodes away one at a time."""
     tried = {str(case.get("algorithm", {"name": name})["name"]) for name, case in CASES.items()}
-    assert tried | {"teleportation"} == set(ALGORITHMS)
+    assert tried | {"teleportation", "plexus"} == set(ALGORITHMS)
 
 
 def going_on(folder: Path, spoil: Callable[[Path], object]) -> Outcome:

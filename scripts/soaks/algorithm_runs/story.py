@@ -187,7 +187,8 @@ def _sharing(draw: Random, facts: AlgorithmFacts) -> dict[str, Any]:
 
 def _value(option: Option, nodes: int, draw: Random) -> Any:
     """A value of an option, as an experiment writes it; None leaves it out."""
-    if draw.random() < 0.25:
+    lasts_long = option.type is Type.DURATION and isinstance(option.default, float) and option.default > 60.0
+    if draw.random() < 0.25 and not lasts_long:
         return None
     if isinstance(option.type, tuple):
         return draw.choice(option.type)
