@@ -265,6 +265,7 @@ def test_an_aggregator_that_does_not_take_models_is_passed_over() -> None:
     scene.seed = with_another_aggregator()
     first = ordered(scene, 1)[0]
     scene.lost = lambda _sender, to, message: message.kind == TRAINED and message.round == 1 and to == first
+    scene.early = [(30.0, rank, Reason.STOPPED) for rank in range(8)]
     outcome = scene.run()
     ended_well(outcome, range(8), 3)
     assert outcome.ended_s < 5.0
