@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from testbed.node.active_nodes import active_nodes
-from testbed.node.algorithms.plexus import AGGREGATED, TRAINED, Plexus
+from testbed.node.algorithms.plexus import AGGREGATED, COLLECTED, TRAINED, Plexus
 from testbed.node.collecting import Collection
 from testbed.node.fragments import Fragmentation
 from testbed.node.life import Reason
@@ -162,11 +162,16 @@ def test_an_aggregator_goes_on_when_enough_models_are_there() -> None:
 def test_a_late_model_is_not_averaged_and_its_sender_is_told() -> None:
     scene = world(5, rounds=8, success_fraction=0.8)
     scene.step_s = lambda learner, _step: 0.07 if learner == 3 else 0.01
-    told: list[int] = []
-    scene.before_shipping = lambda _sender, to, message: told.append(to) if message.kind == "collected" else None
+    said = Counter[str]()
+
+    def ship(sender: int, to: int, message: Message) -> None:
+        said["sent"] += sender == 3 and message.kind == TRAINED and message.round < 8
+        said["told"] += to == 3 and message.kind == COLLECTED
+
+    scene.before_shipping = ship
     outcome = scene.run()
     ended_well(outcome, range(5), 8)
-    assert told
+    assert said["told"] == said["sent"] > 0
     assert outcome.ended_s < 1.5
 
 
@@ -234,14 +239,18 @@ def test_a_node_that_comes_back_works_again(rejoin: str, aggregate: str, tmp_pat
     assert spread == 0 if aggregate == "one" else spread < 0.1, "nodes of a sample may get other models in time"
 
 
+def with_another_aggregator() -> int:
+    """A seed with which the aggregator of the first three of eight nodes is none of them."""
+    ranks = tuple(range(8))
+    return next(
+        seed for seed in range(100) if active_nodes(seed, ranks, 1, 1)[0] not in active_nodes(seed, ranks, 0, 3)
+    )
+
+
 def test_an_aggregator_that_has_lost_its_models_gets_them_again() -> None:
     """It is back before anyone asks; without another copy of the models, it would wait for its timeout."""
     scene = world(8, sample=3, success_fraction=1.0, rounds=3, ping_timeout="200ms", aggregation_timeout="60s")
-    scene.seed = next(
-        seed
-        for seed in range(100)
-        if active_nodes(seed, tuple(range(8)), 1, 1)[0] not in active_nodes(seed, tuple(range(8)), 0, 3)
-    )
+    scene.seed = with_another_aggregator()
     aggregator, slow = ordered(scene, 1)[0], ordered(scene, 0)[0]
     scene.step_s = lambda learner, step: 0.5 if learner == slow and not step else 0.01
     outcome = CrashingWorld(scene, [Crash(0.1, aggregator, 0.05)]).run()
@@ -250,13 +259,33 @@ def test_an_aggregator_that_has_lost_its_models_gets_them_again() -> None:
     assert ordered(scene, 1)[0] == aggregator in worked(outcome, 8)[1]
 
 
+def test_an_aggregator_that_does_not_take_models_is_passed_over() -> None:
+    """It answers pings, but has nothing of what was sent to it."""
+    scene = world(8, sample=3, success_fraction=1.0, rounds=3, ping_timeout="200ms", aggregation_timeout="60s")
+    scene.seed = with_another_aggregator()
+    first = ordered(scene, 1)[0]
+    scene.lost = lambda _sender, to, message: message.kind == TRAINED and message.round == 1 and to == first
+    scene.early = [(30.0, rank, Reason.STOPPED) for rank in range(8)]
+    outcome = scene.run()
+    ended_well(outcome, range(8), 3)
+    assert outcome.ended_s < 5.0
+
+
 def test_the_last_node_goes_on_alone() -> None:
     scene = world(4, sample=3, rounds=8, **PATIENT)
     outcome = CrashingWorld(scene, [Crash(0.2, rank) for rank in (0, 1, 3)]).run()
     ended_well(outcome, [2], 8)
     left = world(4, sample=3, rounds=8, **PATIENT)
     left.early = [(0.2, rank, Reason.LEFT) for rank in (0, 1, 3)]
+    late: list[int] = []
+
+    def ship(_sender: int, to: int, _message: Message) -> None:
+        assert left.clock is not None
+        late.extend([to] if left.clock.now() > 0.25 else [])
+
+    left.before_shipping = ship
     alone = left.run()
+    assert not late, "not even asked"
     ended_well(alone, [2], 8)
     assert alone.end(2).t < 1.5, "nodes that have left are not waited for"
 

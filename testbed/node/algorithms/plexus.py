@@ -142,7 +142,7 @@ class Plexus(Algorithm):
 
     async def _is_taken(self, trained: Message, aggregator: int) -> bool:
         """Sends a model to an aggregator; False if that does not take it, or has gone."""
-        (ticket,), sent_bytes = self._node.send(aggregator, trained), 0
+        was_lost, (ticket,), sent_bytes = False, self._node.send(aggregator, trained), 0
         while True:
             if await self._is_past_soon(trained.round):
                 return True
@@ -158,7 +158,9 @@ class Plexus(Algorithm):
             if answer is None:
                 return self._is_past(trained.round)
             if answer.message.fields.get("has") is not True:  # it has come back, and has lost it
-                (ticket,), sent_bytes = self._node.send(aggregator, trained), 0
+                if was_lost:
+                    return False
+                was_lost, (ticket,), sent_bytes = True, self._node.send(aggregator, trained), 0
 
     def _is_past(self, round_: int) -> bool:
         """Whether the models for a round were aggregated, so far as this node knows."""
@@ -233,7 +235,7 @@ class Plexus(Algorithm):
         """Sends a model to the sample of its round; the one after the last round to all."""
         stop = self._node.plan.experiment.stop.rounds
         is_last = stop is not None and round_ >= stop
-        to = list(self._node.learners) if is_last else await self._members.online(round_, self.sample)
+        to = self._members.order(round_) if is_last else await self._members.online(round_, self.sample)
         self._made = max(self._made, round_)
         for ticket in self._node.send(to, self._aggregated(model, round_, len(to))):
             await ticket.settled()
