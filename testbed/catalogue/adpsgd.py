@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from testbed.catalogue.algorithm_facts import PACKAGE, AlgorithmFacts, OutboxFacts, Paper
 from testbed.catalogue.exchanges import Exchange, Partners, Sender, Sent, WithPeers
+from testbed.catalogue.fragmented import PAPER
 from testbed.catalogue.options import Option, Type, Values, number_or_none
 
 
@@ -85,13 +86,7 @@ ADPSGD_PUSHPULL = AlgorithmFacts(
             "How many models a node sends, half of them as answers; log2 of the nodes, rounded up.",
         ),
     ),
-    paper=Paper(
-        authors="Biswas et al.",
-        title="Boosting Asynchronous Decentralized Learning with Model Fragmentation",
-        venue="WWW",
-        year=2025,
-        arxiv="2410.12918",
-    ),
+    paper=PAPER,
     local_steps=None,
     exchange=_with_pinged_nodes,
     messages=_pings_and_pongs,

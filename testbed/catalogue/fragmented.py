@@ -78,6 +78,15 @@ def _each_to_virtual_neighbours(options: Values, learners: int, _degree: float) 
     )
 
 
+PAPER = Paper(
+    authors="Biswas et al.",
+    title="Boosting Asynchronous Decentralized Learning with Model Fragmentation",
+    venue="WWW",
+    year=2025,
+    arxiv="2410.12918",
+)
+"""That of DivShare, which compares it with others."""
+
 DIVSHARE = AlgorithmFacts(
     name="divshare",
     code=f"{PACKAGE}.divshare:DivShare",
@@ -87,13 +96,7 @@ DIVSHARE = AlgorithmFacts(
         Option("recipients", Type.POSITIVE, None, "To how many a fragment goes; log2 of the nodes, rounded up."),
         Option("reseed", ("never", "round"), "never", "Whether models are cut in another way each round."),
     ),
-    paper=Paper(
-        authors="Biswas et al.",
-        title="Boosting Asynchronous Decentralized Learning with Model Fragmentation",
-        venue="WWW",
-        year=2025,
-        arxiv="2410.12918",
-    ),
+    paper=PAPER,
     local_steps=None,
     exchange=_to_recipients,
     messages=_each_to_recipients,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from testbed.catalogue.algorithm_facts import PACKAGE, AlgorithmFacts, OutboxFacts, Paper
 from testbed.catalogue.exchanges import Exchange, Partners, Sender, Sent, WithPeers
+from testbed.catalogue.fragmented import PAPER
 from testbed.catalogue.options import Option, Type, Values, number_or_none
 
 
@@ -66,13 +67,7 @@ SWIFT_RANDOM = AlgorithmFacts(
     code=f"{PACKAGE}.swift_random:SwiftRandom",
     summary="train, send the model to a few random nodes, average what has come; never wait",
     options=(Option("recipients", Type.POSITIVE, None, "To how many a model goes; log2 of the nodes, rounded up."),),
-    paper=Paper(
-        authors="Biswas et al.",
-        title="Boosting Asynchronous Decentralized Learning with Model Fragmentation",
-        venue="WWW",
-        year=2025,
-        arxiv="2410.12918",
-    ),
+    paper=PAPER,
     local_steps=None,
     exchange=_with_recipients,
     messages=_to_recipients,
