@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from testbed.catalogue.algorithm_facts import PACKAGE, AlgorithmFacts, OutboxFacts, Paper
-from testbed.catalogue.exchanges import Exchange, Partners, Sender, Sent, WithPeers
+from testbed.catalogue.exchanges import Exchange, Partners, Sender, Sent, WithPeers, to_drawn_nodes
 from testbed.catalogue.fragmented import PAPER
 from testbed.catalogue.options import Option, Type, Values, number_or_none
 
@@ -28,9 +28,7 @@ def _half_of_them_ask(options: Values, learners: int, _degree: float) -> tuple[S
 
 
 def _with_pinged_nodes(options: Values) -> Exchange:
-    fanout = number_or_none(options, "fanout")
-    count = None if fanout is None else int(fanout)
-    return WithPeers(Partners.ANY, count, waits=False, pause_s=0.0, tells_others=False)
+    return to_drawn_nodes(options, "fanout")
 
 
 def _pings_and_pongs(options: Values, _learners: int, degree: float) -> tuple[Sent, ...]:

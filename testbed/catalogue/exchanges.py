@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from testbed.catalogue.options import Values
+from testbed.catalogue.options import Values, number_or_none
 
 
 class Partners(StrEnum):
@@ -120,6 +120,18 @@ class Sent:
     """What it carries: 1.0 a model, 1/C one of C fragments, 0.0 no payload at all (a control message)."""
     shared: bool
     """It carries what `sharing` sends of a model, otherwise the values themselves."""
+
+
+def models(what: str, count: float) -> Sent:
+    """So many models, as `sharing` sends them, from each learner."""
+    return Sent(what, Sender.LEARNER, count, is_drawn=False, answers=False, part=1.0, shared=True)
+
+
+def to_drawn_nodes(options: Values, option: str) -> WithPeers:
+    """A round that waits for nothing, with recipients drawn among all others: as many as an option says."""
+    count = number_or_none(options, option)
+    fanout = None if count is None else int(count)
+    return WithPeers(Partners.ANY, fanout, waits=False, pause_s=0.0, tells_others=False)
 
 
 Messages = Callable[[Values, int, float], tuple[Sent, ...]]

@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from testbed.catalogue.algorithm_facts import PACKAGE, AlgorithmFacts, OutboxFacts, Paper
-from testbed.catalogue.exchanges import BetweenVirtualNodes, Exchange, Partners, Sender, Sent, WithPeers
+from testbed.catalogue.exchanges import BetweenVirtualNodes, Exchange, Partners, Sender, Sent, WithPeers, to_drawn_nodes
 from testbed.catalogue.options import Option, Type, Values, number, number_or_none
 from testbed.catalogue.shares import fragments_of
 
@@ -17,9 +17,7 @@ def _fragments(what: str, parts: int, recipients: float) -> Sent:
 
 
 def _to_recipients(options: Values) -> Exchange:
-    count = number_or_none(options, "recipients")
-    fanout = None if count is None else int(count)
-    return WithPeers(Partners.ANY, fanout, waits=False, pause_s=0.0, tells_others=False)
+    return to_drawn_nodes(options, "recipients")
 
 
 def _each_to_recipients(options: Values, _learners: int, degree: float) -> tuple[Sent, ...]:

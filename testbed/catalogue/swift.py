@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from testbed.catalogue.algorithm_facts import PACKAGE, AlgorithmFacts, OutboxFacts, Paper
-from testbed.catalogue.exchanges import Exchange, Partners, Sender, Sent, WithPeers
+from testbed.catalogue.exchanges import Exchange, Partners, Sent, WithPeers, models, to_drawn_nodes
 from testbed.catalogue.fragmented import PAPER
 from testbed.catalogue.options import Option, Type, Values, number_or_none
 
@@ -16,22 +16,16 @@ def _with_neighbours(_options: Values) -> Exchange:
 
 
 def _to_neighbours(_options: Values, _learners: int, degree: float) -> tuple[Sent, ...]:
-    return (_models("a model to each neighbour", degree),)
+    return (models("a model to each neighbour", degree),)
 
 
 def _with_recipients(options: Values) -> Exchange:
-    count = number_or_none(options, "recipients")
-    fanout = None if count is None else int(count)
-    return WithPeers(Partners.ANY, fanout, waits=False, pause_s=0.0, tells_others=False)
+    return to_drawn_nodes(options, "recipients")
 
 
 def _to_recipients(options: Values, _learners: int, degree: float) -> tuple[Sent, ...]:
     count = number_or_none(options, "recipients")
-    return (_models("a model to each of `recipients` nodes", degree if count is None else count),)
-
-
-def _models(what: str, count: float) -> Sent:
-    return Sent(what, Sender.LEARNER, count, is_drawn=False, answers=False, part=1.0, shared=True)
+    return (models("a model to each of `recipients` nodes", degree if count is None else count),)
 
 
 SWIFT = AlgorithmFacts(

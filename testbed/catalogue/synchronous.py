@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from testbed.catalogue.algorithm_facts import PACKAGE, AlgorithmFacts, OutboxFacts, Paper
-from testbed.catalogue.exchanges import Exchange, Partners, Sender, Sent, WithPeers
+from testbed.catalogue.exchanges import Exchange, Partners, Sender, Sent, WithPeers, models
 from testbed.catalogue.options import Option, Type, Values, number, number_or_none
 
 
@@ -15,11 +15,7 @@ def _with_all_neighbours(_options: Values) -> Exchange:
 
 
 def _one_to_each(_options: Values, _learners: int, degree: float) -> tuple[Sent, ...]:
-    return (_models("a model to each neighbour", degree),)
-
-
-def _models(what: str, count: float) -> Sent:
-    return Sent(what, Sender.LEARNER, count, is_drawn=False, answers=False, part=1.0, shared=True)
+    return (models("a model to each neighbour", degree),)
 
 
 def _with_drawn_peers(options: Values) -> Exchange:
@@ -35,12 +31,12 @@ def _with_drawn_peers(options: Values) -> Exchange:
 
 
 def _to_drawn_peers(options: Values, learners: int, degree: float) -> tuple[Sent, ...]:
-    models = _models("a model to each of `fanout` nodes", degree)
+    sent = models("a model to each of `fanout` nodes", degree)
     if options["mode"] == "oracle" or options["round_end"] != "notify":
-        return (models,)
+        return (sent,)
     others = learners - 1 - degree
     note = "a note to each other node"
-    return models, Sent(note, Sender.LEARNER, others, is_drawn=False, answers=False, part=0.0, shared=False)
+    return sent, Sent(note, Sender.LEARNER, others, is_drawn=False, answers=False, part=0.0, shared=False)
 
 
 DPSGD = AlgorithmFacts(

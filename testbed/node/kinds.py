@@ -33,6 +33,9 @@ SHUFFLE_VIEWS = "shuffle-views"
 VIEWS_SHUFFLED = "views-shuffled"
 """The kind of the answer to that."""
 
+NEVER_SENT = "never-sent"
+"""The kind of no message: a wait for it ends when the other node has finished or left."""
+
 RESERVED = frozenset(
     {GOODBYE, AGAIN, SENT_AGAIN, FRAGMENT_SENT_AGAIN, PAST, ASK_PEERS, PEERS, SHUFFLE_VIEWS, VIEWS_SHUFFLED}
 )

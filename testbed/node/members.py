@@ -18,8 +18,6 @@ from testbed.node.node import Node
 PING = "ping"
 PONG = "pong"
 """The answer to a ping, with the same number as its round."""
-NEVER = "never-sent"
-"""A wait for it ends when the other node has finished or left."""
 
 
 class Members:
@@ -101,4 +99,4 @@ class Members:
         """Waits until all other members have finished or left."""
         while not set(self._node.others) <= self._node.finished_peers:
             for rank in self._node.others:
-                await self._node.receive(NEVER, sender=rank)
+                await self._node.until_gone(rank)

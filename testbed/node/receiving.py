@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
 from testbed.node.background import Background
-from testbed.node.kinds import check_kind
+from testbed.node.kinds import NEVER_SENT, check_kind
 from testbed.node.mailbox import arrival
 from testbed.node.messages import Received
 from testbed.node.round_account import WAIT
@@ -142,6 +142,11 @@ class ReceivingNode(SendingNode):
             return []
         await self._pause(0.0)
         return sorted([first, *self.mailbox.take_all(kinds, sender)], key=arrival)
+
+    async def until_gone(self, rank: int) -> None:
+        """Waits until another node has finished or left; messages of it stay where they are."""
+        while await self._next((NEVER_SENT,), None, rank) is not None:
+            pass
 
     async def _next(
         self, kinds: Collection[str], timeout_s: float | None, sender: int | None = None

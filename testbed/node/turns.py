@@ -33,8 +33,6 @@ OVER = "turn-none"
 """From a node that has no turn left, to those that it may still answer: they need not answer it."""
 LOOK = "turn-look"
 """From a node to itself: another node has finished or left."""
-ENDED = "turn-never"
-"""Never sent. A wait for it ends when the other node has finished or left."""
 
 KINDS = (HANDED, DONE, SKIPPED, OVER, LOOK)
 
@@ -281,8 +279,7 @@ class Turns:
 
     async def _watch(self, rank: int) -> None:
         """Makes the node look at what it keeps for another one when that one has finished or left."""
-        while await self._node.receive(ENDED, sender=rank) is not None:
-            pass
+        await self._node.until_gone(rank)
         self._watched.discard(rank)
         self._node.send(self._node.rank, Message(LOOK, 0))
 
